@@ -29,7 +29,7 @@ func DialOptions() []grpc.DialOption {
 // call is one attempt of a request. The picker finds it in the context.
 type call struct {
 	toLeader bool
-	via      atomic.Pointer[endpoint] // where it went
+	endpoint      atomic.Pointer[endpoint] // where it went
 }
 
 type callKey struct{}
@@ -39,7 +39,7 @@ type callKey struct{}
 func intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c := &call{toLeader: toLeader(method, req)}
 	err := invoke(context.WithValue(ctx, callKey{}, c), method, req, reply, cc, opts...)
-	via := c.via.Load()
+	via := c.endpoint.Load()
 	if via == nil {
 		return err
 	}
@@ -47,19 +47,19 @@ func intercept(ctx context.Context, method string, req, reply any, cc *grpc.Clie
 	case code == codes.OK:
 		if r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
 			h := r.GetHeader()
-			via.known.answered(via.name, h.GetMemberId(), fastwire.LeaderOf(h))
+			via.known.recordAnswer(via.name, h.GetMemberId(), fastwire.LeaderOf(h))
 		}
-	case code == codes.Unavailable, code == codes.DeadlineExceeded && !waits[method]:
-		via.known.failed(via.name, time.Now())
+	case code == codes.Unavailable, code == codes.DeadlineExceeded && !waitingMethods[method]:
+		via.known.recordFailure(via.name, time.Now())
 	}
 	return err
 }
 
-// waits are the methods that are not answered before others give something up.
-var waits = map[string]bool{"/v3lockpb.Lock/Lock": true, "/v3electionpb.Election/Campaign": true}
+// waitingMethods are the methods that are not answered before others give something up.
+var waitingMethods = map[string]bool{"/v3lockpb.Lock/Lock": true, "/v3electionpb.Election/Campaign": true}
 
-// led are the services whose requests the leader answers best.
-var led = map[string]bool{
+// leaderServices are the services whose requests the leader answers best.
+var leaderServices = map[string]bool{
 	"etcdserverpb.KV": true, "etcdserverpb.Lease": true, "etcdserverpb.Cluster": true,
 	"v3lockpb.Lock": true, "v3electionpb.Election": true,
 }
@@ -70,16 +70,16 @@ func toLeader(method string, req any) bool {
 	case *pb.RangeRequest:
 		return !r.GetSerializable()
 	case *pb.TxnRequest:
-		return !allStale(r.GetSuccess()) || !allStale(r.GetFailure())
+		return !allSerializable(r.GetSuccess()) || !allSerializable(r.GetFailure())
 	case *pb.MemberListRequest:
 		return r.GetLinearizable()
 	}
 	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
-	return led[service]
+	return leaderServices[service]
 }
 
-// allStale reports whether ops are serializable reads.
-func allStale(ops []*pb.RequestOp) bool {
+// allSerializable reports whether ops are serializable reads.
+func allSerializable(ops []*pb.RequestOp) bool {
 	for _, op := range ops {
 		if !op.GetRequestRange().GetSerializable() {
 			return false
@@ -110,19 +110,19 @@ type stream struct {
 // RecvMsg implements grpc.ClientStream.
 func (s *stream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	via := s.call.via.Load()
+	via := s.call.endpoint.Load()
 	if via == nil {
 		return err
 	}
 	if raw, ok := m.(*fastwire.Raw); ok && err == nil {
-		member, leader := fastwire.Who(*raw)
-		via.known.answered(via.name, member, leader)
+		member, leader := fastwire.MemberState(*raw)
+		via.known.recordAnswer(via.name, member, leader)
 		if member != 0 && leader == 0 {
-			via.known.failed(via.name, time.Now()) // it led, and is alone: another may know more
+			via.known.recordFailure(via.name, time.Now()) // it led, and is alone: another may know more
 		}
 	}
 	if status.Code(err) == codes.Unavailable {
-		via.known.failed(via.name, time.Now())
+		via.known.recordFailure(via.name, time.Now())
 	}
 	return err
 }

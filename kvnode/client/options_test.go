@@ -28,19 +28,19 @@ func TestAStreamOfAMemberThatIsAlone(t *testing.T) {
 		message fastwire.Raw
 		want    bool
 	}{
-		{fastwire.AppendWho(nil, 1, 1), false},
-		{fastwire.AppendWho(nil, 1, 0), true},
+		{fastwire.AppendMember(nil, 1, 1), false},
+		{fastwire.AppendMember(nil, 1, 0), true},
 		{fastwire.AppendAnswer(nil, fastwire.Answer{ID: 1}), false}, // it says nothing about that
 	} {
-		k := newKnown()
-		k.answered("a", 1, 1)
+		k := newLeaderCache()
+		k.recordAnswer("a", 1, 1)
 		c := &call{toLeader: true}
-		c.via.Store(&endpoint{name: "a", known: k})
+		c.endpoint.Store(&endpoint{name: "a", known: k})
 		var m fastwire.Raw
 		if err := (&stream{says{message: tc.message}, c}).RecvMsg(&m); err != nil {
 			t.Fatal(err)
 		}
-		if got := k.now.Load().rests("a", time.Now()); got != tc.want {
+		if got := k.now.Load().failedRecently("a", time.Now()); got != tc.want {
 			t.Errorf("after %x the leader is left alone: %v, want %v", tc.message, got, tc.want)
 		}
 	}

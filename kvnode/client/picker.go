@@ -25,18 +25,18 @@ func (builder) Name() string { return policy }
 
 // Build implements balancer.Builder. Connections are kept as gRPC's round_robin keeps them.
 func (builder) Build(cc balancer.ClientConn, opts balancer.BuildOptions) balancer.Balancer {
-	return endpointsharding.NewBalancer(&conn{cc, newKnown()}, opts, balancer.Get(pickfirst.Name).Build, endpointsharding.Options{})
+	return endpointsharding.NewBalancer(&conn{cc, newLeaderCache()}, opts, balancer.Get(pickfirst.Name).Build, endpointsharding.Options{})
 }
 
 // conn puts a picker of its own before gRPC's.
 type conn struct {
 	balancer.ClientConn
-	known *known
+	known *leaderCache
 }
 
 // UpdateState implements balancer.ClientConn.
 func (c *conn) UpdateState(s balancer.State) {
-	p := &picker{known: c.known, others: s.Picker}
+	p := &picker{known: c.known, fallback: s.Picker}
 	names := make(map[string]bool)
 	for _, child := range endpointsharding.ChildStatesFromPicker(s.Picker) {
 		if len(child.Endpoint.Addresses) == 0 {
@@ -48,7 +48,7 @@ func (c *conn) UpdateState(s balancer.State) {
 			p.ready = append(p.ready, &endpoint{name, child.State.Picker, c.known})
 		}
 	}
-	c.known.keep(names)
+	c.known.retain(names)
 	s.Picker = p
 	c.ClientConn.UpdateState(s)
 }
@@ -57,26 +57,26 @@ func (c *conn) UpdateState(s balancer.State) {
 type endpoint struct {
 	name   string
 	picker balancer.Picker
-	known  *known
+	known  *leaderCache
 }
 
 // picker chooses an endpoint for each request.
 type picker struct {
-	known  *known
+	known  *leaderCache
 	ready  []*endpoint
 	next   atomic.Uint64
-	others balancer.Picker // for when none is ready
+	fallback balancer.Picker // for when none is ready
 }
 
 // Pick implements balancer.Picker.
 func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	if len(p.ready) == 0 {
-		return p.others.Pick(info)
+		return p.fallback.Pick(info)
 	}
 	c, _ := info.Ctx.Value(callKey{}).(*call)
 	e := p.choose(c != nil && c.toLeader)
 	if c != nil {
-		c.via.Store(e)
+		c.endpoint.Store(e)
 	}
 	return e.picker.Pick(info)
 }
@@ -85,36 +85,36 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 // no turn of what is for the leader, unless it is the only one.
 func (p *picker) choose(toLeader bool) *endpoint {
 	if !toLeader {
-		return p.turn()
+		return p.nextInTurn()
 	}
 	f, now := p.known.now.Load(), time.Now()
 	for _, e := range p.ready {
-		if f.leads(e.name) && !f.rests(e.name, now) {
+		if f.isLeader(e.name) && !f.failedRecently(e.name, now) {
 			return e
 		}
 	}
-	next := p.turn()
-	if f.rests(next.name, now) {
-		return p.turn()
+	next := p.nextInTurn()
+	if f.failedRecently(next.name, now) {
+		return p.nextInTurn()
 	}
 	return next
 }
 
-func (p *picker) turn() *endpoint { return p.ready[p.next.Add(1)%uint64(len(p.ready))] }
+func (p *picker) nextInTurn() *endpoint { return p.ready[p.next.Add(1)%uint64(len(p.ready))] }
 
-// pause is for how long an endpoint that lets a request fail is not taken for the leader's.
+// failurePause is for how long an endpoint that lets a request fail is not taken for the leader's.
 // Shorter: a leader that hangs gets every request again, each of which waits for its
 // timeout. Longer: requests go round after an election is over.
-const pause = time.Second
+const failurePause = time.Second
 
-// known is what one gRPC connection's responses have told. A picker asks without a lock.
-type known struct {
+// leaderCache is what one gRPC connection's responses have told. A picker asks without a lock.
+type leaderCache struct {
 	mu  sync.Mutex // for who changes it
-	now atomic.Pointer[fact]
+	now atomic.Pointer[leaderState]
 }
 
-// fact is never changed.
-type fact struct {
+// leaderState is never changed.
+type leaderState struct {
 	leader uint64
 	// members has who answers at an endpoint.
 	members map[string]uint64
@@ -123,25 +123,25 @@ type fact struct {
 	until   time.Time
 }
 
-func newKnown() *known {
-	k := new(known)
-	k.now.Store(&fact{})
+func newLeaderCache() *leaderCache {
+	k := new(leaderCache)
+	k.now.Store(&leaderState{})
 	return k
 }
 
-// leads reports whether requests for the leader go to the named endpoint.
-func (f *fact) leads(name string) bool { return f.leader != 0 && f.members[name] == f.leader }
+// isLeader reports whether requests for the leader go to the named endpoint.
+func (f *leaderState) isLeader(name string) bool { return f.leader != 0 && f.members[name] == f.leader }
 
-// rests reports whether the named endpoint has just let a request fail.
-func (f *fact) rests(name string, now time.Time) bool {
+// failedRecently reports whether the named endpoint has just let a request fail.
+func (f *leaderState) failedRecently(name string, now time.Time) bool {
 	return f.failing == name && now.Before(f.until)
 }
 
-// answered tells that a member has answered at an endpoint, and whom it takes for the
-// leader, 0 if it knows none. Whoever answered last is believed. Terms are not compared,
+// recordAnswer tells that a member has recordAnswer at an endpoint, and whom it takes for the
+// leader, 0 if it knows none. Whoever recordAnswer last is believed. Terms are not compared,
 // since they begin anew where a cluster is restored from a snapshot; a member that is late
 // sends requests to a former leader, who passes them on.
-func (k *known) answered(name string, member, leader uint64) {
+func (k *leaderCache) recordAnswer(name string, member, leader uint64) {
 	f := k.now.Load()
 	if member == 0 || f.members[name] == member && (leader == 0 || leader == f.leader) {
 		return // which is nearly always
@@ -158,20 +158,20 @@ func (k *known) answered(name string, member, leader uint64) {
 	k.now.Store(&next)
 }
 
-// failed tells that a request has failed at an endpoint.
-func (k *known) failed(name string, now time.Time) {
-	if !k.now.Load().leads(name) {
+// recordFailure tells that a request has recordFailure at an endpoint.
+func (k *leaderCache) recordFailure(name string, now time.Time) {
+	if !k.now.Load().isLeader(name) {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	next := *k.now.Load()
-	next.failing, next.until = name, now.Add(pause)
+	next.failing, next.until = name, now.Add(failurePause)
 	k.now.Store(&next)
 }
 
-// keep forgets all endpoints but the named ones.
-func (k *known) keep(names map[string]bool) {
+// retain forgets all endpoints but the named ones.
+func (k *leaderCache) retain(names map[string]bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	next := *k.now.Load()

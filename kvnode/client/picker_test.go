@@ -13,7 +13,7 @@ import (
 )
 
 // whom returns the endpoints that what is for the leader goes to in the next six picks.
-func whom(k *known, names ...string) []string {
+func whom(k *leaderCache, names ...string) []string {
 	p := &picker{known: k}
 	for _, name := range names {
 		p.ready = append(p.ready, &endpoint{name: name, known: k})
@@ -30,28 +30,28 @@ func TestWhereRequestsGo(t *testing.T) {
 	const a, b = "a", "b"
 	for _, tc := range []struct {
 		name  string
-		tell  func(*known)
+		tell  func(*leaderCache)
 		ready []string
 		want  []string
 	}{
-		{"nothing is known", func(*known) {}, []string{a, b}, []string{a, b}},
-		{"the leader answers", func(k *known) { k.answered(a, 1, 1) }, []string{a, b}, []string{a}},
-		{"a follower names a leader who has not answered", func(k *known) { k.answered(a, 1, 2) }, []string{a, b}, []string{a, b}},
-		{"a follower names one who has", func(k *known) { k.answered(b, 2, 0); k.answered(a, 1, 2) }, []string{a, b}, []string{b}},
-		{"a server that names no leader", func(k *known) { k.answered(a, 1, 0); k.answered(b, 2, 0) }, []string{a, b}, []string{a, b}},
-		{"one that has lost its leader", func(k *known) { k.answered(a, 1, 1); k.answered(b, 2, 0) }, []string{a, b}, []string{a}},
-		{"another leader", func(k *known) { k.answered(a, 1, 1); k.answered(b, 2, 2) }, []string{a, b}, []string{b}},
-		{"another member at the leader's endpoint", func(k *known) { k.answered(a, 1, 1); k.answered(a, 3, 0) }, []string{a, b}, []string{a, b}},
-		{"the leader's endpoint has no connection", func(k *known) { k.answered(a, 1, 1) }, []string{b}, []string{b}},
-		{"the leader's endpoint is gone for good", func(k *known) { k.answered(a, 1, 1); k.keep(map[string]bool{b: true}) }, []string{a, b}, []string{a, b}},
-		{"the leader lets a request fail", func(k *known) { k.answered(a, 1, 1); k.failed(a, time.Now().Add(time.Hour)) }, []string{a, b}, []string{b}},
-		{"it is the only one", func(k *known) { k.answered(a, 1, 1); k.failed(a, time.Now().Add(time.Hour)) }, []string{a}, []string{a}},
-		{"a while ago", func(k *known) { k.answered(a, 1, 1); k.failed(a, time.Now().Add(-pause)) }, []string{a, b}, []string{a}},
-		{"a follower lets a request fail", func(k *known) { k.answered(a, 1, 1); k.failed(b, time.Now().Add(time.Hour)) }, []string{a, b}, []string{a}},
-		{"a header without a member", func(k *known) { k.answered(a, 0, 1) }, []string{a, b}, []string{a, b}},
+		{"nothing is known", func(*leaderCache) {}, []string{a, b}, []string{a, b}},
+		{"the leader answers", func(k *leaderCache) { k.recordAnswer(a, 1, 1) }, []string{a, b}, []string{a}},
+		{"a follower names a leader who has not answered", func(k *leaderCache) { k.recordAnswer(a, 1, 2) }, []string{a, b}, []string{a, b}},
+		{"a follower names one who has", func(k *leaderCache) { k.recordAnswer(b, 2, 0); k.recordAnswer(a, 1, 2) }, []string{a, b}, []string{b}},
+		{"a server that names no leader", func(k *leaderCache) { k.recordAnswer(a, 1, 0); k.recordAnswer(b, 2, 0) }, []string{a, b}, []string{a, b}},
+		{"one that has lost its leader", func(k *leaderCache) { k.recordAnswer(a, 1, 1); k.recordAnswer(b, 2, 0) }, []string{a, b}, []string{a}},
+		{"another leader", func(k *leaderCache) { k.recordAnswer(a, 1, 1); k.recordAnswer(b, 2, 2) }, []string{a, b}, []string{b}},
+		{"another member at the leader's endpoint", func(k *leaderCache) { k.recordAnswer(a, 1, 1); k.recordAnswer(a, 3, 0) }, []string{a, b}, []string{a, b}},
+		{"the leader's endpoint has no connection", func(k *leaderCache) { k.recordAnswer(a, 1, 1) }, []string{b}, []string{b}},
+		{"the leader's endpoint is gone for good", func(k *leaderCache) { k.recordAnswer(a, 1, 1); k.retain(map[string]bool{b: true}) }, []string{a, b}, []string{a, b}},
+		{"the leader lets a request fail", func(k *leaderCache) { k.recordAnswer(a, 1, 1); k.recordFailure(a, time.Now().Add(time.Hour)) }, []string{a, b}, []string{b}},
+		{"it is the only one", func(k *leaderCache) { k.recordAnswer(a, 1, 1); k.recordFailure(a, time.Now().Add(time.Hour)) }, []string{a}, []string{a}},
+		{"a while ago", func(k *leaderCache) { k.recordAnswer(a, 1, 1); k.recordFailure(a, time.Now().Add(-failurePause)) }, []string{a, b}, []string{a}},
+		{"a follower lets a request fail", func(k *leaderCache) { k.recordAnswer(a, 1, 1); k.recordFailure(b, time.Now().Add(time.Hour)) }, []string{a, b}, []string{a}},
+		{"a header without a member", func(k *leaderCache) { k.recordAnswer(a, 0, 1) }, []string{a, b}, []string{a, b}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			k := newKnown()
+			k := newLeaderCache()
 			tc.tell(k)
 			if got := whom(k, tc.ready...); !slices.Equal(got, tc.want) {
 				t.Errorf("requests go to %v, want %v", got, tc.want)
@@ -63,8 +63,8 @@ func TestWhereRequestsGo(t *testing.T) {
 // What the leader answers takes nobody's turn: clients that write and read by turns would
 // send all that goes round to the same endpoints.
 func TestWhatIsForTheLeaderTakesNoTurn(t *testing.T) {
-	k := newKnown()
-	k.answered("a", 1, 1)
+	k := newLeaderCache()
+	k.recordAnswer("a", 1, 1)
 	p := &picker{known: k, ready: []*endpoint{{name: "a", known: k}, {name: "b", known: k}}}
 	turns := make(map[string]int)
 	for range 4 {
@@ -78,10 +78,10 @@ func TestWhatIsForTheLeaderTakesNoTurn(t *testing.T) {
 
 // What each response says again costs nothing.
 func TestOldNewsAllocateNothing(t *testing.T) {
-	k := newKnown()
-	k.answered("a", 1, 1)
+	k := newLeaderCache()
+	k.recordAnswer("a", 1, 1)
 	p := &picker{known: k, ready: []*endpoint{{name: "a", known: k}, {name: "b", known: k}}}
-	if n := testing.AllocsPerRun(100, func() { k.answered("a", 1, 1); p.choose(true) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { k.recordAnswer("a", 1, 1); p.choose(true) }); n != 0 {
 		t.Errorf("a response and a choice allocate %v times, want 0", n)
 	}
 }
@@ -134,14 +134,14 @@ func TestWhatATimeoutSays(t *testing.T) {
 		{campaign, codes.DeadlineExceeded, false},
 		{lock, codes.Unavailable, true},
 	} {
-		k := newKnown()
-		k.answered("a", 1, 1)
+		k := newLeaderCache()
+		k.recordAnswer("a", 1, 1)
 		err := intercept(t.Context(), tc.method, nil, nil, nil, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
 			c, _ := ctx.Value(callKey{}).(*call)
-			c.via.Store(&endpoint{name: "a", known: k})
+			c.endpoint.Store(&endpoint{name: "a", known: k})
 			return status.Error(tc.code, "")
 		})
-		if got := k.now.Load().rests("a", time.Now()); got != tc.want || status.Code(err) != tc.code {
+		if got := k.now.Load().failedRecently("a", time.Now()); got != tc.want || status.Code(err) != tc.code {
 			t.Errorf("%s ends with %v: the leader is left alone: %v, want %v", tc.method, err, got, tc.want)
 		}
 	}

@@ -38,14 +38,14 @@ func Use(c *clientv3.Client) error {
 func New(c *clientv3.Client) pb.KVClient { return newClient(c) }
 
 func newClient(c *clientv3.Client) *client {
-	return &client{KVClient: clientv3.RetryKVClient(c), streams: newStreams(c.Ctx(), c.ActiveConnection(), c.Endpoints)}
+	return &client{KVClient: clientv3.RetryKVClient(c), streams: newStreamManager(c.Ctx(), c.ActiveConnection(), c.Endpoints)}
 }
 
 // client sends what it can by a stream, and all else by calls.
 type client struct {
 	pb.KVClient // calls, as clientv3 makes and repeats them; Compact and RangeStream among them
 
-	streams *streams
+	streams *streamManager
 	leaders fastwire.LeaderField
 }
 
@@ -101,7 +101,7 @@ func orError[R any](out *R, err error) (*R, error) {
 
 // do makes a request on the stream. It fails with errUnsent, or with a status as a call.
 func (c *client) do(ctx context.Context, method string, in, out proto.Message, opts []grpc.CallOption) error {
-	send, receive, ok := limits(opts)
+	send, receive, ok := callLimits(opts)
 	size := proto.Size(in)
 	if !ok || size > min(send, maxRequest) {
 		return errUnsent
@@ -136,9 +136,9 @@ func (c *client) do(ctx context.Context, method string, in, out proto.Message, o
 	return nil
 }
 
-// limits returns the bounds of a request and of its response. It reports false if there is
+// callLimits returns the bounds of a request and of its response. It reports false if there is
 // an option that needs a call.
-func limits(opts []grpc.CallOption) (send, receive int, ok bool) {
+func callLimits(opts []grpc.CallOption) (send, receive int, ok bool) {
 	send, receive = maxRequest, 4<<20 // the second is gRPC's
 	for _, o := range opts {
 		switch o := o.(type) {
@@ -169,29 +169,29 @@ type kv struct {
 
 func newKV(c *client, of *clientv3.Client) clientv3.KV {
 	k := &kv{KV: clientv3.NewKVFromKVClient(c, of), client: c, calls: clientv3.NewKV(of)}
-	k.send, k.receive = bounds(of)
+	k.send, k.receive = messageLimits(of)
 	return k
 }
 
-// bounds returns those that a client gives to its calls, which it tells nobody but those.
-func bounds(of *clientv3.Client) (send, receive int) {
-	var o options
+// messageLimits returns those that a client gives to its calls, which it tells nobody but those.
+func messageLimits(of *clientv3.Client) (send, receive int) {
+	var o captureOptions
 	_, _ = clientv3.NewKVFromKVClient(&o, of).Get(context.Background(), "") // fails
-	send, receive, ok := limits(o.all)
+	send, receive, ok := callLimits(o.all)
 	if !ok {
 		return 0, 0
 	}
 	return min(send, maxRequest), receive
 }
 
-// options keeps those of the call that it is asked for, and makes none.
-type options struct {
+// captureOptions keeps those of the call that it is asked for, and makes none.
+type captureOptions struct {
 	pb.KVClient
 	all []grpc.CallOption
 }
 
 // Range implements pb.KVClient.
-func (o *options) Range(_ context.Context, _ *pb.RangeRequest, all ...grpc.CallOption) (*pb.RangeResponse, error) {
+func (o *captureOptions) Range(_ context.Context, _ *pb.RangeRequest, all ...grpc.CallOption) (*pb.RangeResponse, error) {
 	o.all = all
 	return nil, errUnsent
 }
@@ -231,7 +231,7 @@ func (k *kv) get(ctx context.Context, key string) (*pb.RangeResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	if resp := fastwire.Got(data, &k.client.leaders); resp != nil {
+	if resp := fastwire.DecodeGetResponse(data, &k.client.leaders); resp != nil {
 		return resp, nil
 	}
 	resp := new(pb.RangeResponse)

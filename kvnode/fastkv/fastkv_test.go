@@ -67,7 +67,7 @@ func TestARequestWithoutRoomIsMadeByACall(t *testing.T) {
 			write := r.mutations()[name]
 			end := asked(func() error { return write(t.Context()) })
 			s := r.accept(1)
-			s.fail(s.next().ID, codes.ResourceExhausted, status.Convert(fastwire.NoRoom(9, 7, 8)).Message())
+			s.fail(s.next().ID, codes.ResourceExhausted, status.Convert(fastwire.OverBudget(9, 7, 8)).Message())
 			if err := <-end; err != nil || r.calls.Load() != 1 {
 				t.Errorf("%s = %v after %d calls, want it made by one", name, err, r.calls.Load())
 			}
@@ -265,12 +265,12 @@ func TestPiecesOverwriteNothing(t *testing.T) {
 	var calls [2]*call
 	for i := range calls {
 		calls[i] = &call{receive: 100, done: make(chan struct{}, 1)}
-		s.put(calls[i])
+		s.enqueue(calls[i])
 	}
 	m := fastwire.AppendAnswer(nil, fastwire.Answer{ID: 1, Message: []byte("ab"), More: true})
 	m = fastwire.AppendAnswer(m, fastwire.Answer{ID: 2, Message: []byte("whole")})
 	for _, m := range []fastwire.Raw{m, fastwire.AppendAnswer(nil, fastwire.Answer{ID: 1, Message: []byte("cdefghijklmnop")})} {
-		if err := s.answered(m); err != nil {
+		if err := s.handleAnswers(m); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -136,7 +136,7 @@ func TestBoundsOfAClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if send, receive := bounds(of); send != c.wantSend || receive != c.wantReceive {
+		if send, receive := messageLimits(of); send != c.wantSend || receive != c.wantReceive {
 			t.Errorf("bounds %d, %d of a client are %d, %d for gets, want %d, %d", c.send, c.receive, send, receive, c.wantSend, c.wantReceive)
 		}
 		if err := of.Close(); err != nil && !errors.Is(err, context.Canceled) {
@@ -154,7 +154,7 @@ type echo struct {
 // NewStream implements grpc.ClientConnInterface.
 func (e *echo) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	s := &echoed{echo: e, ctx: ctx, messages: make(chan fastwire.Raw, 1000)}
-	s.messages <- fastwire.AppendWho(nil, 1, 1)
+	s.messages <- fastwire.AppendMember(nil, 1, 1)
 	return s, nil
 }
 
@@ -167,7 +167,7 @@ type echoed struct {
 
 // SendMsg implements grpc.ClientStream.
 func (s *echoed) SendMsg(m any) error {
-	answers := fastwire.AppendWho(nil, 1, 1)
+	answers := fastwire.AppendMember(nil, 1, 1)
 	err := fastwire.Requests(m.(fastwire.Raw), func(data []byte) error { //nolint:errcheck // it is one
 		var r fastwire.Request
 		err := r.Decode(data)
@@ -204,7 +204,7 @@ func BenchmarkGet(b *testing.B) {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
-			kv := benchKV(&client{streams: newStreams(ctx, &echo{answer: answer}, func() []string { return nil })})
+			kv := benchKV(&client{streams: newStreamManager(ctx, &echo{answer: answer}, func() []string { return nil })})
 			b.ReportAllocs()
 			b.SetParallelism((clients + 1) / 2)
 			b.RunParallel(func(p *testing.PB) {

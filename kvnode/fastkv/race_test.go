@@ -29,7 +29,7 @@ type mirror struct {
 // NewStream implements grpc.ClientConnInterface.
 func (m *mirror) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	s := &mirrored{mirror: m, ctx: ctx, messages: make(chan fastwire.Raw, 100)}
-	s.messages <- fastwire.AppendWho(nil, 1, 1)
+	s.messages <- fastwire.AppendMember(nil, 1, 1)
 	return s, nil
 }
 
@@ -60,7 +60,7 @@ func (s *mirrored) SendMsg(m any) error {
 }
 
 func (s *mirrored) answer(asked []fastwire.Request) {
-	answers := fastwire.AppendWho(nil, 1, 1)
+	answers := fastwire.AppendMember(nil, 1, 1)
 	for _, r := range asked {
 		answers = s.appendTo(answers, r)
 	}
@@ -104,7 +104,7 @@ func TestAnswersAreForWhoHasAsked(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r.streams = nil
-	r.client.streams = newStreams(ctx, &mirror{t: t}, func() []string { return nil })
+	r.client.streams = newStreamManager(ctx, &mirror{t: t}, func() []string { return nil })
 	gets := &kv{client: r.client, send: maxRequest, receive: 4 << 20}
 	if _, err := gets.get(ctx, "first"); err != nil { // who gives up while it opens asks by a call
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func newRig(t *testing.T) *rig {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	r := &rig{t: t, streams: make(chan *served, 100)}
-	r.client = &client{KVClient: r.byCalls(), streams: newStreams(ctx, r, func() []string { return nil })}
+	r.client = &client{KVClient: r.byCalls(), streams: newStreamManager(ctx, r, func() []string { return nil })}
 	return r
 }
 
@@ -88,7 +88,7 @@ func (r *rig) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, 
 func (r *rig) accept(leader uint64) *served {
 	r.t.Helper()
 	s := <-r.streams
-	s.answers <- fastwire.AppendWho(nil, 1, leader)
+	s.answers <- fastwire.AppendMember(nil, 1, leader)
 	return s
 }
 

@@ -22,30 +22,30 @@ type stream struct {
 	rpc       grpc.ClientStream
 	wake      chan struct{} // who sends; buffered by one
 	endpoints []string      // of the client when it was opened
-	member    atomic.Int32  // leads, follows or alone
-	ending    atomic.Bool   // the member stops, and takes no further request
+	memberState    atomic.Int32  // leads, follows or alone
+	stopping    atomic.Bool   // the member stops, and takes no further request
 	opened    time.Time
-	owed      atomic.Int64 // since when nothing was heard though an answer is due, in nanoseconds after opened; 0 if none is
+	awaitingSince      atomic.Int64 // since when nothing was heard though an answer is due, in nanoseconds after opened; 0 if none is
 
-	// dones are channels of calls that nothing is in, and that nobody tells anything any more.
-	dones   sync.Pool
+	// donePool are channels of calls that nothing is in, and that nobody tells anything any more.
+	donePool   sync.Pool
 	answers []fastwire.Answer // of who receives, for use again
-	over    []*call           // likewise
+	completed    []*call           // likewise
 
 	mu struct {
 		sync.Mutex
 		last    uint64           // ID
-		under   map[uint64]*call // those without an answer
+		pending   map[uint64]*call // those without an answer
 		waiting []*call          // to be sent; some may be under way no more
-		over    bool             // nothing is taken any more
+		closed    bool             // nothing is taken any more
 	}
 }
 
 // What a member is, the best first.
 const (
-	leads   = iota
-	follows // and knows who leads
-	alone   // it knows nobody who does
+	isLeader   = iota
+	knowsLeader // and knows who leads
+	noLeader   // it knows nobody who does
 )
 
 // call is one request. Who takes it out of the stream's map ends it.
@@ -62,18 +62,18 @@ type call struct {
 
 func newStream(ctx context.Context, cancel context.CancelFunc, rpc grpc.ClientStream) *stream {
 	s := &stream{ctx: ctx, cancel: cancel, rpc: rpc, wake: make(chan struct{}, 1), opened: time.Now()}
-	s.dones.New = func() any { return make(chan struct{}, 1) }
-	s.mu.under = make(map[uint64]*call)
+	s.donePool.New = func() any { return make(chan struct{}, 1) }
+	s.mu.pending = make(map[uint64]*call)
 	return s
 }
 
 // usable reports whether requests may go by the stream.
 func (s *stream) usable(now time.Time) bool {
-	if s == nil || s.ending.Load() || s.ctx.Err() != nil {
+	if s == nil || s.stopping.Load() || s.ctx.Err() != nil {
 		return false
 	}
-	owed := time.Duration(s.owed.Load())
-	return owed == 0 || now.Sub(s.opened)-owed < pause
+	owed := time.Duration(s.awaitingSince.Load())
+	return owed == 0 || now.Sub(s.opened)-owed < answerTimeout
 }
 
 // call makes a request and returns its response, which may have so many bytes.
@@ -81,37 +81,37 @@ func (s *stream) call(ctx context.Context, r fastwire.Request, receive int) ([]b
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
-	done, _ := s.dones.Get().(chan struct{})
-	defer s.dones.Put(done)
+	done, _ := s.donePool.Get().(chan struct{})
+	defer s.donePool.Put(done)
 	c := &call{Request: r, receive: receive, done: done}
 	c.deadline, _ = ctx.Deadline()
-	if !s.put(c) {
+	if !s.enqueue(c) {
 		return nil, errUnsent
 	}
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		if s.giveUp(c) {
+		if s.cancelCall(c) {
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
 		<-c.done // at this moment
 	}
-	if c.err != nil && fastwire.IsNoRoom(c.err) {
+	if c.err != nil && fastwire.IsOverBudget(c.err) {
 		return nil, errUnsent
 	}
 	return c.answer, c.err
 }
 
-// put queues a request, unless the stream is over.
-func (s *stream) put(c *call) bool {
+// enqueue queues a request, unless the stream is over.
+func (s *stream) enqueue(c *call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.over {
+	if s.mu.closed {
 		return false
 	}
 	s.mu.last++
 	c.ID = s.mu.last
-	s.mu.under[c.ID] = c
+	s.mu.pending[c.ID] = c
 	s.mu.waiting = append(s.mu.waiting, c)
 	s.signal()
 	return true
@@ -124,11 +124,11 @@ func (s *stream) signal() {
 	}
 }
 
-// giveUp ends the wait for a request, unless it is just being answered.
-func (s *stream) giveUp(c *call) bool {
+// cancelCall ends the wait for a request, unless it is just being answered.
+func (s *stream) cancelCall(c *call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.under[c.ID] != c {
+	if s.mu.pending[c.ID] != c {
 		return false
 	}
 	s.forgetLocked(c)
@@ -141,8 +141,8 @@ func (s *stream) giveUp(c *call) bool {
 
 // forgetLocked takes a request out. The last one of a stream that is over ends it.
 func (s *stream) forgetLocked(c *call) {
-	delete(s.mu.under, c.ID)
-	if s.mu.over && len(s.mu.under) == 0 {
+	delete(s.mu.pending, c.ID)
+	if s.mu.closed && len(s.mu.pending) == 0 {
 		s.cancel()
 	}
 }
@@ -151,27 +151,27 @@ func (s *stream) forgetLocked(c *call) {
 func (s *stream) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.over = true
-	if len(s.mu.under) == 0 {
+	s.mu.closed = true
+	if len(s.mu.pending) == 0 {
 		s.cancel()
 	}
 }
 
-// leave stops using the stream of a member that stops. The member has taken the requests up to the
+// memberStopping stops using the stream of a member that stops. The member has taken the requests up to the
 // ID last and answers them yet. The others had no effect, so calls make them.
-func (s *stream) leave(last uint64) {
-	s.ending.Store(true)
+func (s *stream) memberStopping(last uint64) {
+	s.stopping.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.over = true
-	for id, c := range s.mu.under { // IDs count up in the order in which requests are sent
+	s.mu.closed = true
+	for id, c := range s.mu.pending { // IDs count up in the order in which requests are sent
 		if id > last {
-			delete(s.mu.under, id)
+			delete(s.mu.pending, id)
 			c.err = errUnsent
 			c.done <- struct{}{}
 		}
 	}
-	if len(s.mu.under) == 0 {
+	if len(s.mu.pending) == 0 {
 		s.cancel()
 	}
 }
@@ -181,9 +181,9 @@ func (s *stream) end(err error) {
 	s.cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.over = true
-	for id, c := range s.mu.under {
-		delete(s.mu.under, id)
+	s.mu.closed = true
+	for id, c := range s.mu.pending {
+		delete(s.mu.pending, id)
 		c.err = errUnsent
 		if c.sent {
 			c.err = status.Errorf(codes.Unavailable, "fastkv: the stream ended before the answer came, so the outcome is unknown: %v", err)
@@ -195,18 +195,18 @@ func (s *stream) end(err error) {
 // send sends what waits, all of it in one message if it fits, until the stream ends.
 func (s *stream) send() {
 	var calls []*call
-	var others others
+	var others yieldPolicy
 	for {
 		select {
 		case <-s.wake:
 		case <-s.ctx.Done():
 			return
 		}
-		if now := time.Now(); others.mayRun(now) {
+		if now := time.Now(); others.shouldYield(now) {
 			runtime.Gosched() // whoever else can run may have a request, too, and messages cost more than that
-			others.ran(now, time.Now())
+			others.yielded(now, time.Now())
 		}
-		calls = s.leaving(calls)
+		calls = s.takeWaiting(calls)
 		for rest := calls; len(rest) > 0; {
 			var message []byte
 			var asks bool
@@ -215,7 +215,7 @@ func (s *stream) send() {
 				continue
 			}
 			if asks { // what is sent may be answered before SendMsg returns
-				s.owed.CompareAndSwap(0, max(int64(time.Since(s.opened)), 1))
+				s.awaitingSince.CompareAndSwap(0, max(int64(time.Since(s.opened)), 1))
 			}
 			if err := s.rpc.SendMsg(fastwire.Raw(message)); err != nil {
 				return // who receives learns why
@@ -224,30 +224,30 @@ func (s *stream) send() {
 	}
 }
 
-// longRun is how long others may run, before a message is sent, without it being given up. Those
+// longYield is how long others may run, before a message is sent, without it being given up. Those
 // of a thousand goroutines that have a request each take less; one that has work of its own takes
 // the 10 ms after which Go takes the processor from it. Shorter: messages of busy clients have
 // fewer requests. Longer: requests wait for what has none.
-const longRun = 2 * time.Millisecond
+const longYield = 2 * time.Millisecond
 
-// noRun is for how long they do not run then. Shorter: more requests of busy clients wait. Longer:
+// yieldPause is for how long they do not run then. Shorter: more requests of busy clients wait. Longer:
 // more messages with few requests after a moment in which the machine stood still.
-const noRun = 50 * longRun
+const yieldPause = 50 * longYield
 
-// others decides whether others are to run before a message is sent.
-type others struct{ not time.Time } // before this
+// yieldPolicy decides whether yieldPolicy are to run before a message is sent.
+type yieldPolicy struct{ notBefore time.Time } // before this
 
-func (o *others) mayRun(now time.Time) bool { return !now.Before(o.not) }
+func (o *yieldPolicy) shouldYield(now time.Time) bool { return !now.Before(o.notBefore) }
 
-// ran notes that they ran. Where that took long they do not for a while.
-func (o *others) ran(from, to time.Time) {
-	if to.Sub(from) > longRun {
-		o.not = to.Add(noRun)
+// yielded notes that they yielded. Where that took long they do not for a while.
+func (o *yieldPolicy) yielded(from, to time.Time) {
+	if to.Sub(from) > longYield {
+		o.notBefore = to.Add(yieldPause)
 	}
 }
 
-// leaving returns all that waits. From here on it counts as sent.
-func (s *stream) leaving(spare []*call) []*call {
+// takeWaiting returns all that waits. From here on it counts as sent.
+func (s *stream) takeWaiting(spare []*call) []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(spare) // drops what its elements refer to
@@ -255,7 +255,7 @@ func (s *stream) leaving(spare []*call) []*call {
 	s.mu.waiting = spare[:0]
 	kept := calls[:0]
 	for _, c := range calls {
-		if c.Cancel || s.mu.under[c.ID] == c {
+		if c.Cancel || s.mu.pending[c.ID] == c {
 			c.sent = true
 			kept = append(kept, c)
 		}
@@ -297,7 +297,7 @@ func (s *stream) receive() {
 		var message fastwire.Raw
 		err := s.rpc.RecvMsg(&message)
 		if err == nil {
-			err = s.answered(message)
+			err = s.handleAnswers(message)
 		}
 		if err != nil {
 			s.end(err)
@@ -306,47 +306,47 @@ func (s *stream) receive() {
 	}
 }
 
-// answered hands out the answers of one message. It is for who receives.
-func (s *stream) answered(message fastwire.Raw) error {
-	s.owed.Store(0)
+// handleAnswers hands out the answers of one message. It is for who receives.
+func (s *stream) handleAnswers(message fastwire.Raw) error {
+	s.awaitingSince.Store(0)
 	s.answers = s.answers[:0]
 	state, err := fastwire.Answers(message, func(a fastwire.Answer) { s.answers = append(s.answers, a) })
-	for _, c := range s.arrived(s.answers) {
+	for _, c := range s.match(s.answers) {
 		c.done <- struct{}{} // without the lock, which who wakes may want next
 	}
 	clear(s.answers) // or the last message would stay, and its requests
-	clear(s.over)
+	clear(s.completed)
 	switch {
 	case state.Member == 0:
 	case state.Leader == state.Member:
-		s.member.Store(leads)
+		s.memberState.Store(isLeader)
 	case state.Leader != 0:
-		s.member.Store(follows)
+		s.memberState.Store(knowsLeader)
 	default:
-		s.member.Store(alone)
+		s.memberState.Store(noLeader)
 	}
-	if state.Ending {
-		s.leave(state.Last)
+	if state.Stopping {
+		s.memberStopping(state.Last)
 	}
 	return err
 }
 
-// arrived gives answers to their requests, and returns those that are over.
-func (s *stream) arrived(answers []fastwire.Answer) []*call {
-	s.over = s.over[:0]
+// match gives answers to their requests, and returns those that are over.
+func (s *stream) match(answers []fastwire.Answer) []*call {
+	s.completed = s.completed[:0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range answers {
-		if c := s.mu.under[answers[i].ID]; c != nil && c.take(&answers[i]) { // else its client waits no longer
+		if c := s.mu.pending[answers[i].ID]; c != nil && c.addAnswer(&answers[i]) { // else its client waits no longer
 			s.forgetLocked(c)
-			s.over = append(s.over, c)
+			s.completed = append(s.completed, c)
 		}
 	}
-	return s.over
+	return s.completed
 }
 
-// take takes an answer, or a piece of one. It reports whether that is all.
-func (c *call) take(a *fastwire.Answer) bool {
+// addAnswer takes an answer, or a piece of one. It reports whether that is all.
+func (c *call) addAnswer(a *fastwire.Answer) bool {
 	switch n := len(c.answer) + len(a.Message); {
 	case n > c.receive: // whatever follows
 		c.answer = nil

@@ -15,21 +15,21 @@ import (
 // Where processors are busy with something else, requests do not wait for that, but for one each
 // noRun, which finds out.
 func TestOthersDoNotRunWhereThatTakesLong(t *testing.T) {
-	var o others
+	var o yieldPolicy
 	now := time.Now()
 	may := func(want bool, when string) {
 		t.Helper()
-		if got := o.mayRun(now); got != want {
+		if got := o.shouldYield(now); got != want {
 			t.Errorf("%s others may run: %v, want %v", when, got, want)
 		}
 	}
 	may(true, "at first")
-	o.ran(now, now.Add(longRun))
+	o.yielded(now, now.Add(longYield))
 	may(true, "after a short run")
-	o.ran(now, now.Add(longRun+1))
-	now = now.Add(longRun + 1)
+	o.yielded(now, now.Add(longYield+1))
+	now = now.Add(longYield + 1)
 	may(false, "after a long run")
-	now = now.Add(noRun - 1)
+	now = now.Add(yieldPause - 1)
 	may(false, "a moment before the pause is over")
 	now = now.Add(1)
 	may(true, "after the pause")
@@ -50,7 +50,7 @@ func TestAMemberThatStopsIsLeft(t *testing.T) {
 			s.next()
 		}
 		synctest.Wait()
-		s.answers <- fastwire.AppendEnding(fastwire.AppendWho(nil, 1, 1), first.ID)
+		s.answers <- fastwire.AppendStopping(fastwire.AppendMember(nil, 1, 1), first.ID)
 		for _, end := range others {
 			if err := <-end; err != nil {
 				t.Errorf("a put that the member has not taken = %v, want that a call makes it", err)
@@ -59,7 +59,7 @@ func TestAMemberThatStopsIsLeft(t *testing.T) {
 		if n := r.calls.Load(); n != 2 {
 			t.Errorf("%d calls, want one for each of the 2 puts that were not taken", n)
 		}
-		time.Sleep(again)
+		time.Sleep(minRetry)
 		next := asked(func() error { _, err := r.get(t.Context()); return err })
 		other := r.accept(1)
 		other.answer(other.next().ID, &pb.RangeResponse{})
@@ -104,7 +104,7 @@ func TestTheEndOfAWaitIsOwedNothing(t *testing.T) {
 		if told := s.next(); !told.Cancel || told.ID != first.ID {
 			t.Errorf("the server is told %+v, want the end of %d", told, first.ID)
 		}
-		time.Sleep(2 * pause)
+		time.Sleep(2 * answerTimeout)
 		r.wantBy(s, "long after")
 	})
 }
@@ -112,14 +112,14 @@ func TestTheEndOfAWaitIsOwedNothing(t *testing.T) {
 // A clock that is set says nothing about a stream: what counts is for how long it was silent.
 func TestAClockThatIsSet(t *testing.T) {
 	s := newStream(t.Context(), func() {}, nil)
-	s.owed.Store(1)
-	soon, late := s.opened.Add(pause/2), s.opened.Add(2*pause)
+	s.awaitingSince.Store(1)
+	soon, late := s.opened.Add(answerTimeout/2), s.opened.Add(2*answerTimeout)
 	for _, by := range []time.Duration{-time.Hour, 0, time.Hour} {
 		if !s.usable(set(soon, by)) {
 			t.Errorf("a stream that was silent for a moment is not used once the clock is set by %v", by)
 		}
 		if s.usable(set(late, by)) {
-			t.Errorf("a stream that was silent for %v is used once the clock is set by %v", 2*pause, by)
+			t.Errorf("a stream that was silent for %v is used once the clock is set by %v", 2*answerTimeout, by)
 		}
 	}
 }

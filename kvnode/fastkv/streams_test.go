@@ -75,7 +75,7 @@ func TestAServerThatDoesNotKnowTheService(t *testing.T) {
 		if n := len(r.streams); n != 0 {
 			t.Errorf("%d streams were tried within 8 s", n)
 		}
-		time.Sleep(longAgain)
+		time.Sleep(maxRetry)
 		end := asked(func() error { return r.mutations()["Put"](t.Context()) })
 		s := r.accept(1)
 		s.answer(s.next().ID, &pb.PutResponse{})
@@ -96,11 +96,11 @@ func TestASilentStreamIsLeft(t *testing.T) {
 		r.wantBy(s, "a moment later")
 		hangs2 := asked(func() error { return r.mutations()["Put"](t.Context()) })
 		put2 := s.next()
-		time.Sleep(pause - time.Millisecond)
+		time.Sleep(answerTimeout - time.Millisecond)
 		r.wantBy(s, "just before its time")
 		third := asked(func() error { return r.mutations()["Put"](t.Context()) })
 		put3 := s.next()
-		time.Sleep(pause)
+		time.Sleep(answerTimeout)
 		r.wantCall("after its time, while no other stream opens")
 		other := r.accept(1)
 		synctest.Wait()
@@ -134,7 +134,7 @@ func TestTheLeaderIsFollowed(t *testing.T) {
 		tried := 0
 		for range 20 {
 			r.wantBy(s, "while it is the best")
-			time.Sleep(pause)
+			time.Sleep(answerTimeout)
 			synctest.Wait()
 			for ; len(r.streams) > 0; tried++ {
 				bad := r.accept(2)
@@ -147,7 +147,7 @@ func TestTheLeaderIsFollowed(t *testing.T) {
 		if tried < 4 || tried > 9 {
 			t.Errorf("%d streams were tried in 20 s, want some, and fewer as time goes by", tried)
 		}
-		time.Sleep(longAgain)
+		time.Sleep(maxRetry)
 		r.wantBy(s, "once more")
 		good := r.accept(1)
 		synctest.Wait()
@@ -240,18 +240,18 @@ func TestAServerThatDoesNotGreet(t *testing.T) {
 		r := newRig(t)
 		begun := time.Now()
 		r.wantCall("without a greeting")
-		if took := time.Since(begun); took != pause {
-			t.Errorf("a read waits %v for a stream, want %v", took, pause)
+		if took := time.Since(begun); took != answerTimeout {
+			t.Errorf("a read waits %v for a stream, want %v", took, answerTimeout)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 		defer cancel()
 		_, _ = r.get(ctx)
 		r.wantCall("later")
-		if took := time.Since(begun); took > pause+time.Millisecond {
+		if took := time.Since(begun); took > answerTimeout+time.Millisecond {
 			t.Errorf("later reads wait, too: %v", took)
 		}
 		s := <-r.streams
-		time.Sleep(greeting)
+		time.Sleep(helloTimeout)
 		synctest.Wait()
 		if s.ctx.Err() == nil {
 			t.Error("the stream is waited for after its time")
@@ -270,7 +270,7 @@ func TestAMemberWithoutALeaderIsLeft(t *testing.T) {
 		if err := <-end; err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(pause)
+		time.Sleep(answerTimeout)
 		s.answers <- []byte{0x10, 1} // member 1 answers, and knows no leader
 		synctest.Wait()
 		r.wantBy(s, "while there is no other")
@@ -281,7 +281,7 @@ func TestAMemberWithoutALeaderIsLeft(t *testing.T) {
 		better := r.accept(2)
 		synctest.Wait()
 		r.wantBy(better, "by a follower's")
-		time.Sleep(pause)
+		time.Sleep(answerTimeout)
 		r.wantBy(better, "by a follower's, again")
 		good := r.accept(1)
 		synctest.Wait()
@@ -295,7 +295,7 @@ func TestAStreamHasNoMetadata(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.client.streams.ctx = metadata.AppendToOutgoingContext(r.client.streams.ctx, "x-lease-read", "serializable")
-		r.client.streams = newStreams(r.client.streams.ctx, r, func() []string { return nil })
+		r.client.streams = newStreamManager(r.client.streams.ctx, r, func() []string { return nil })
 		end := asked(func() error { _, err := r.get(t.Context()); return err })
 		s := r.accept(1)
 		if md, _ := metadata.FromOutgoingContext(s.ctx); len(md) != 0 {
@@ -345,7 +345,7 @@ func (c counts) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, err
 func counting(t *testing.T, count int64) string {
 	t.Helper()
 	serve := func(_ any, s grpc.ServerStream) error {
-		if err := s.SendMsg(fastwire.Raw(fastwire.AppendWho(nil, 1, 1))); err != nil {
+		if err := s.SendMsg(fastwire.Raw(fastwire.AppendMember(nil, 1, 1))); err != nil {
 			return err
 		}
 		data, _ := proto.Marshal(&pb.RangeResponse{Count: count})

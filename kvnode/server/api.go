@@ -37,7 +37,7 @@ func (s *Server) build() (err error) {
 	// for a lock must not keep out the one that gives it back.
 	s.inside = grpc.NewServer(slices.Concat(s.clients.GatewayOptions(), s.grpcOptions(),
 		[]grpc.ServerOption{grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0)})...)
-	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.clients.Options(s.api.RoomForStream)...)...)
+	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.clients.Options(s.api.AdmitStream)...)...)
 	if s.locks, err = concurrency.New(s.streams, s.node, api); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (s *Server) build() (err error) {
 // grpcOptions are the API's, then what the configuration says otherwise.
 func (s *Server) grpcOptions() []grpc.ServerOption {
 	k := s.cfg.Keepalive
-	options := append([]grpc.ServerOption{grpc.ChainStreamInterceptor(s.endingStream)}, s.api.ServerOptions()...)
+	options := append([]grpc.ServerOption{grpc.ChainStreamInterceptor(s.endWithServer)}, s.api.ServerOptions()...)
 	if s.gate.isClosed() {
 		options = append(options, s.gate.options(s.streams, cmp.Or(s.cfg.API.MaxInFlight, etcdapi.DefaultMaxInFlight))...)
 	}
@@ -71,12 +71,12 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 	return append(options, grpc.KeepaliveParams(keepalive.ServerParameters{Time: k.Interval, Timeout: k.Timeout}))
 }
 
-// endingStream gives a stream a context that ends with the server, so that a
+// endWithServer gives a stream a context that ends with the server, so that a
 // watch does not hold up its stop. The cause says that it is the server: clients
 // watch on at another member then.
 //
 // A stream of service Fast is ended by EndStreams instead, and has its client's own context.
-func (s *Server) endingStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (s *Server) endWithServer(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	if info.FullMethod == fastwire.Method {
 		return handle(srv, stream)
 	}

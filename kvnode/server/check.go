@@ -22,7 +22,7 @@ import (
 func (c Config) Check() error {
 	dir := CheckDataDir(c.Node.DataDir)
 	if dir == nil {
-		dir = c.node(nobody{}).CheckDataDir()
+		dir = c.node(noListener{}).CheckDataDir()
 	}
 	return errors.Join(dir, c.checkFiles(), c.checkPorts())
 }
@@ -43,7 +43,7 @@ func (c *Config) checkFiles() error {
 func (c *Config) checkPorts() error {
 	var bound []net.Listener
 	var errs []error
-	for _, l := range append(c.listening(), listens{"ListenPeerURLs", c.ListenPeerURLs}) {
+	for _, l := range append(c.clientListenFields(), listenField{"ListenPeerURLs", c.ListenPeerURLs}) {
 		if c.isGiven(l.field) {
 			continue
 		}
@@ -73,12 +73,12 @@ func (c *Config) isGiven(field string) bool {
 // behind: a directory that is missing is not made, only the one it would be made
 // in is tried.
 func CheckDataDir(dir string) error {
-	there, err := nearest(dir)
+	there, err := existingDir(dir)
 	if err != nil {
 		return fmt.Errorf("Node.DataDir %q: %w", dir, err)
 	}
 	if there == dir {
-		if err := foreign(dir); err != nil {
+		if err := checkForeign(dir); err != nil {
 			return fmt.Errorf("Node.DataDir %q: %w", dir, err)
 		}
 	}
@@ -92,8 +92,8 @@ func CheckDataDir(dir string) error {
 	return nil
 }
 
-// nearest returns dir, or the nearest directory above it that exists.
-func nearest(dir string) (string, error) {
+// existingDir returns dir, or the existingDir directory above it that exists.
+func existingDir(dir string) (string, error) {
 	for {
 		info, err := os.Stat(dir)
 		switch {
@@ -112,8 +112,8 @@ func nearest(dir string) (string, error) {
 	}
 }
 
-// foreign reports whether another program keeps its data in dir.
-func foreign(dir string) error {
+// checkForeign reports whether another program keeps its data in dir.
+func checkForeign(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "member", "wal")); err == nil {
 		return errors.New("this is the data of an etcd member, which kvnode cannot read; " + restore.FromEtcd)
 	}

@@ -17,11 +17,11 @@ const (
 	// hashTime bounds the comparison of two members. Shorter: large stores are never
 	// compared. Longer: a member that does not answer keeps the alarm for another one.
 	hashTime = 30 * time.Second
-	// askTime is how long a member that starts waits for the rest once most agree with
+	// restTime is how long a member that starts waits for the rest once most agree with
 	// it, for clients wait meanwhile, and what its last try has at least.
-	askTime = 2 * time.Second
-	// askPause is between two tries at start.
-	askPause = 200 * time.Millisecond
+	restTime = 2 * time.Second
+	// tryInterval is between two tries at start.
+	tryInterval = 200 * time.Millisecond
 )
 
 // ErrCorrupt means that a member's data is not what the others have made of the
@@ -49,7 +49,7 @@ func (s *Server) openGate() bool {
 		return true
 	}
 	// As long as etcd waits for each member.
-	if err := s.checked().atStart(s.streams, 5*time.Second+2*s.cfg.Node.ElectionTimeout); err != nil {
+	if err := s.checked().checkAtStart(s.streams, 5*time.Second+2*s.cfg.Node.ElectionTimeout); err != nil {
 		s.fail(err)
 		return false
 	}
@@ -87,32 +87,32 @@ func (s *Server) checked() *checkedMember {
 	}
 }
 
-// atStart compares this member with the others until it has been with all that
+// checkAtStart compares this member with the others until it has been with all that
 // answer, or patience ends. It fails if the data differs from that of any, unless
 // most members agree with this one. A member that cannot be reached holds nobody up: a
 // cluster that starts all at once does start.
-func (m *checkedMember) atStart(ctx context.Context, patience time.Duration) error {
+func (m *checkedMember) checkAtStart(ctx context.Context, patience time.Duration) error {
 	m.log.Info("comparing this member's data with the others' before it serves", "at_most", patience)
 	for deadline := time.Now().Add(patience); ; {
-		limit := max(askTime, time.Until(deadline))
+		limit := max(restTime, time.Until(deadline))
 		tryCtx, cancel := context.WithTimeout(ctx, limit)
-		report := hashcheck.Judge(tryCtx, m.all(), hashcheck.Limits{Each: limit, Rest: askTime})
+		report := hashcheck.Judge(tryCtx, m.all(), hashcheck.Limits{Each: limit, Rest: restTime})
 		cancel()
 		decided := report.Right() != nil || len(report.Camps) == 1 && !report.Pending()
 		if decided && m.caughtUp() || !time.Now().Before(deadline) {
-			return m.verdict(report)
+			return m.startResult(report)
 		}
 		select {
 		case <-ctx.Done():
 			return nil // the server ends
-		case <-time.After(askPause):
+		case <-time.After(tryInterval):
 		}
 	}
 }
 
-// verdict says what the last comparison at start means for this member, which is
+// startResult says what the last comparison at start means for this member, which is
 // the first of those that were compared.
-func (m *checkedMember) verdict(r *hashcheck.Report) error {
+func (m *checkedMember) startResult(r *hashcheck.Report) error {
 	for _, u := range r.Unknown {
 		m.log.Warn("a member could not be compared with this one", "peer", u.Member.String(), "error", u.Err)
 	}
@@ -125,10 +125,10 @@ func (m *checkedMember) verdict(r *hashcheck.Report) error {
 	}
 	self := m.all()[0].ID
 	if slices.ContainsFunc(r.Right(), func(x *hashcheck.Member) bool { return x.ID == self }) {
-		m.log.Error("most members agree with this one, which goes on", "corrupt", names(r.Corrupt()), "remedy", remedy)
+		m.log.Error("most members agree with this one, which goes on", "corrupt", names(r.Corrupt()), "remedy", replaceAdvice)
 		return nil
 	}
-	advice := fmt.Sprintf("%s; its data directory is %s", remedy, m.dir)
+	advice := fmt.Sprintf("%s; its data directory is %s", replaceAdvice, m.dir)
 	if r.Right() == nil {
 		advice = "nobody knows whose data is right, since no more than half of all members agree: compare them (etcdctl endpoint hashkv --cluster), " +
 			"then " + advice + "; or, if it is the other one, start this one without the check (InitialCorruptCheck)"
@@ -136,8 +136,8 @@ func (m *checkedMember) verdict(r *hashcheck.Report) error {
 	return fmt.Errorf("%w: %s; %s", ErrCorrupt, r.Differences[0], advice)
 }
 
-// remedy is what helps a member that differs.
-const remedy = "remove the one that is wrong (etcdctl member remove), and add it anew with an empty data directory"
+// replaceAdvice is what helps a member that differs.
+const replaceAdvice = "remove the one that is wrong (etcdctl member remove), and add it anew with an empty data directory"
 
 // watch compares all members every so often while this one leads, and raises the
 // alarm for those that are corrupt.
@@ -165,7 +165,7 @@ func (m *checkedMember) check(ctx context.Context) {
 		all = m.all()
 		report = hashcheck.Judge(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
 	}
-	m.sayAndRaise(ctx, report)
+	m.reportAndRaise(ctx, report)
 }
 
 // removed reports whether one of those is no member any more.
@@ -176,8 +176,8 @@ func (m *checkedMember) removed(those []*hashcheck.Member) bool {
 	})
 }
 
-// sayAndRaise logs what the leader's comparison has found, and raises the alarms that do not stand.
-func (m *checkedMember) sayAndRaise(ctx context.Context, report *hashcheck.Report) {
+// reportAndRaise logs what the leader's comparison has found, and raises the alarms that do not stand.
+func (m *checkedMember) reportAndRaise(ctx context.Context, report *hashcheck.Report) {
 	for _, u := range report.Unknown {
 		m.log.Info("a member could not be compared with the others", "peer", u.Member.String(), "error", u.Err)
 	}
@@ -196,7 +196,7 @@ func (m *checkedMember) sayAndRaise(ctx context.Context, report *hashcheck.Repor
 		if m.raised(x.ID) {
 			continue
 		}
-		m.log.Error("raising the alarm CORRUPT, which stops writes", "peer", x.String(), "remedy", remedy+", then etcdctl alarm disarm")
+		m.log.Error("raising the alarm CORRUPT, which stops writes", "peer", x.String(), "remedy", replaceAdvice+", then etcdctl alarm disarm")
 		if err := m.raise(ctx, x.ID); err != nil {
 			m.log.Error("the alarm could not be raised", "peer", x.String(), "error", err)
 		}

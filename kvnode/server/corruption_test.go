@@ -235,12 +235,12 @@ func TestAStopEndsTheWaitForTheCheck(t *testing.T) {
 	s := restartWithTheCheck(t)
 	ended := beginRequests(t, s)
 	stop(t, s)
-	if s.cut.Load() {
+	if s.drainTimedOut.Load() {
 		t.Error("requests were cut, want them to end by themselves")
 	}
 	for name, end := range ended {
-		if err := <-end; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), checking) {
-			t.Errorf("%s = %v, want Unavailable: %s", name, err, checking)
+		if err := <-end; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), gateClosedText) {
+			t.Errorf("%s = %v, want Unavailable: %s", name, err, gateClosedText)
 		}
 	}
 }

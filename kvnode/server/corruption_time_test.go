@@ -99,7 +99,7 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 		{"the others hash slowly, and differ", func(_ *checkedMember, a []answer) {
 			a[1], a[2] = slow(2500*time.Millisecond, differs), slow(2500*time.Millisecond, differs)
 		}, patience, "nobody knows|member remove"},
-		{"one is silent", func(_ *checkedMember, a []answer) { a[1] = mute }, askTime, ""},
+		{"one is silent", func(_ *checkedMember, a []answer) { a[1] = mute }, restTime, ""},
 		{"one is silent, the other one differs", func(_ *checkedMember, a []answer) { a[1], a[2] = mute, differs }, patience, "nobody knows"},
 		{"one runs out of time by itself", func(_ *checkedMember, a []answer) {
 			begun := time.Now()
@@ -121,13 +121,13 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 				m, answer := clockwork(3)
 				test.set(m, answer)
 				begun := time.Now()
-				err := m.atStart(t.Context(), patience)
+				err := m.checkAtStart(t.Context(), patience)
 				took := time.Since(begun)
 				said := false
 				for want := range strings.SplitSeq(test.fails, "|") {
 					said = said || err != nil && strings.Contains(err.Error(), want)
 				}
-				if took < test.takes || took >= test.takes+2*askPause || (err != nil) != (test.fails != "") || err != nil && !said {
+				if took < test.takes || took >= test.takes+2*tryInterval || (err != nil) != (test.fails != "") || err != nil && !said {
 					t.Errorf("atStart() = %v after %v, want %q after %v", err, took, test.fails, test.takes)
 				}
 			})

@@ -25,11 +25,11 @@ func etcdCounter(name, help string, value func(*reading) float64) family {
 // etcdFamilies are those without labels.
 var etcdFamilies = []family{
 	etcdGauge("etcd_server_has_leader", "Whether or not a leader exists. 1 is existence, 0 is not.",
-		func(r *reading) float64 { return truth(r.Leader != 0) }),
+		func(r *reading) float64 { return boolValue(r.Leader != 0) }),
 	etcdGauge("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise.",
-		func(r *reading) float64 { return truth(r.Leader != 0 && r.Leader == r.ID) }),
+		func(r *reading) float64 { return boolValue(r.Leader != 0 && r.Leader == r.ID) }),
 	etcdGauge("etcd_server_is_learner", "Whether or not this member is a learner. 1 if is, 0 otherwise.",
-		func(r *reading) float64 { return truth(r.Learner) }),
+		func(r *reading) float64 { return boolValue(r.Learner) }),
 	etcdCounter("etcd_server_leader_changes_seen_total", "The number of leader changes seen.",
 		func(r *reading) float64 { return float64(r.changes) }),
 	etcdGauge("etcd_server_proposals_committed_total", "The total number of consensus proposals committed.",

@@ -91,7 +91,7 @@ func TestStopEndsWaits(t *testing.T) {
 		}
 	}
 	stop(t, stopped)
-	if stopped.cut.Load() {
+	if stopped.drainTimedOut.Load() {
 		t.Error("Stop() has cut requests after their time, want them ended before")
 	}
 	const text = "etcdserver: server stopped"

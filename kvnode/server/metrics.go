@@ -68,7 +68,7 @@ func (s *Server) read() *reading {
 	kept := s.node.Store()
 	r := &reading{
 		Status: s.node.Status(), revision: kept.Revision(), compacted: kept.CompactRevision(),
-		changes: s.changes.Load(), ready: s.servesNow(),
+		changes: s.changes.Load(), ready: s.readyNow(),
 		ttl: s.node.TTLStats(), ttlLeases: kept.CountTTLLeases(),
 	}
 	if s.cfg.DroppedLogLines != nil {
@@ -102,7 +102,7 @@ func counter(name, help string, value func(*reading) float64) family {
 	return family{describe(name, help), prometheus.CounterValue, value}
 }
 
-func truth(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}
@@ -113,13 +113,13 @@ func truth(b bool) float64 {
 // kvnode_transport_… its links to the peers.
 var families = []family{
 	gauge("ready", "1 while the checks of /readyz succeed, within a second, else 0.",
-		func(r *reading) float64 { return truth(r.ready) }),
+		func(r *reading) float64 { return boolValue(r.ready) }),
 	gauge("has_leader", "1 if a leader is known, else 0.",
-		func(r *reading) float64 { return truth(r.Leader != 0) }),
+		func(r *reading) float64 { return boolValue(r.Leader != 0) }),
 	gauge("is_leader", "1 if this member leads, else 0.",
-		func(r *reading) float64 { return truth(r.Leader != 0 && r.Leader == r.ID) }),
+		func(r *reading) float64 { return boolValue(r.Leader != 0 && r.Leader == r.ID) }),
 	gauge("is_learner", "1 if this member is a learner, else 0.",
-		func(r *reading) float64 { return truth(r.Learner) }),
+		func(r *reading) float64 { return boolValue(r.Learner) }),
 	counter("leader_changes_total", "Leaders that this member has seen since its start.",
 		func(r *reading) float64 { return float64(r.changes) }),
 	counter("leader_false_alarms_total", "Suspicions of a leader that a sign of life has ended.",
@@ -175,7 +175,7 @@ var families = []family{
 	gauge("checkpoint_max_seconds", "Longest checkpoint since the start.",
 		func(r *reading) float64 { return r.Counts.MaxCheckpointTime.Seconds() }),
 	gauge("disk_full", "1 if writes are refused until there is room on the disk, else 0.",
-		func(r *reading) float64 { return truth(r.DiskFull) }),
+		func(r *reading) float64 { return boolValue(r.DiskFull) }),
 	gauge("checkpoint_index", "Index of the newest durable checkpoint: a restart replays the log after it.",
 		func(r *reading) float64 { return float64(r.Checkpoint.Index) }),
 	gauge("checkpoint_revision", "Revision of the newest durable checkpoint.",

@@ -32,7 +32,7 @@ const (
 // one each.
 func newPages(handler http.Handler, log *slog.Logger) *http.Server {
 	return listener.TrackHTTP(&http.Server{
-		Handler: timely(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		Handler: limitBodyTime(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
 	})
 }
@@ -89,7 +89,7 @@ func (s *Server) unlessStopping(probes http.Handler) http.Handler {
 			http.Error(w, "[-]stopping failed: the server is stopping", http.StatusServiceUnavailable)
 			return
 		case s.gate.isClosed():
-			http.Error(w, "[-]data_corruption failed: "+checking, http.StatusServiceUnavailable)
+			http.Error(w, "[-]data_corruption failed: "+gateClosedText, http.StatusServiceUnavailable)
 			return
 		}
 		probes.ServeHTTP(w, r)
@@ -132,16 +132,16 @@ func v3beta(gateway http.Handler) http.Handler {
 // Shorter: the largest request, of 12 MB, does not get through slow lines.
 const bodyTime = time.Minute
 
-// streaming are the paths of the gateway whose requests are streams: a body there
+// streamingPaths are the paths of the gateway whose requests are streams: a body there
 // goes on as long as its client has something to ask, and costs what a watch costs.
 // They are the names of today; currentPath knows the old ones.
-var streaming = map[string]bool{"/v3/watch": true, "/v3/lease/keepalive": true}
+var streamingPaths = map[string]bool{"/v3/watch": true, "/v3/lease/keepalive": true}
 
-// timely serves pages to requests whose bodies arrive in time. It bounds no answer,
+// limitBodyTime serves pages to requests whose bodies arrive in time. It bounds no answer,
 // as profiles, locks and watches last.
-func timely(pages http.Handler) http.Handler {
+func limitBodyTime(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body != http.NoBody && !streaming[currentPath(r.URL.Path)] {
+		if r.Body != http.NoBody && !streamingPaths[currentPath(r.URL.Path)] {
 			// Package http takes it away when the body is there. An error means that the
 			// connection has ended, which whoever reads finds out.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))

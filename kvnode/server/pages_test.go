@@ -296,13 +296,13 @@ func TestStreamingPathsAreKnown(t *testing.T) {
 		for _, m := range info.Methods {
 			if m.IsClientStream {
 				found++
-				if path := paths[service+"/"+m.Name]; !streaming[path] {
+				if path := paths[service+"/"+m.Name]; !streamingPaths[path] {
 					t.Errorf("requests of %s/%s are streams, and its path %q is cut after %v", service, m.Name, path, bodyTime)
 				}
 			}
 		}
 	}
-	if found != len(streaming) {
-		t.Errorf("%d methods have streams of requests, and %d paths are for them", found, len(streaming))
+	if found != len(streamingPaths) {
+		t.Errorf("%d methods have streams of requests, and %d paths are for them", found, len(streamingPaths))
 	}
 }

@@ -313,7 +313,7 @@ func TestStopWhileAConnectionIsUndecided(t *testing.T) {
 			conn.Connect()
 			time.Sleep(50 * time.Millisecond)
 			stop(t, s)
-			if s.cut.Load() {
+			if s.drainTimedOut.Load() {
 				t.Error("Stop() has waited for undecided connections, want them ended")
 			}
 		})

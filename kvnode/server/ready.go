@@ -26,8 +26,8 @@ const readyRetry = 20 * time.Millisecond
 // election shows as a member that is not ready, which /readyz waits for.
 const scrapeTime = time.Second
 
-// servesNow reports whether /readyz would be good.
-func (s *Server) servesNow() bool {
+// readyNow reports whether /readyz would be good.
+func (s *Server) readyNow() bool {
 	if !s.isReady() || s.stopping.Load() {
 		return false
 	}
@@ -39,10 +39,10 @@ func (s *Server) servesNow() bool {
 // Live returns why /livez fails, and nil if it does not. It waits for nothing.
 func (s *Server) Live(ctx context.Context) error { return s.api.Liveness(ctx) }
 
-// announce says when clients can be served: when a linearizable read has been,
+// awaitReady says when clients can be served: when a linearizable read has been,
 // which needs a leader and everything that was committed before the start, and
 // when the other members know where this one serves.
-func (s *Server) announce() {
+func (s *Server) awaitReady() {
 	if !s.openGate() {
 		return
 	}
@@ -142,7 +142,7 @@ var keyless = map[string]bool{
 	status.Method:                          true,
 }
 
-const checking = "kvnode: this member compares its data with the others' before it serves"
+const gateClosedText = "kvnode: this member compares its data with the others' before it serves"
 
 // close makes requests wait until open.
 func (g *servingGate) close() { g.opened.Store(new(make(chan struct{}))) }
@@ -165,7 +165,7 @@ func (g *servingGate) wait(ctx, stopping context.Context, method string, size in
 	cost := int64(waitingCost + size)
 	defer func() { g.waiting.Add(-1); g.bytes.Add(-cost) }()
 	if n, b := g.waiting.Add(1), g.bytes.Add(cost); n > maxWaiting || b > maxWaitingBytes {
-		return grpcstatus.Errorf(codes.Unavailable, "%s: %d requests with %d bytes wait for that, and %d with %d may", checking, n, b, maxWaiting, maxWaitingBytes)
+		return grpcstatus.Errorf(codes.Unavailable, "%s: %d requests with %d bytes wait for that, and %d with %d may", gateClosedText, n, b, maxWaiting, maxWaitingBytes)
 	}
 	select {
 	case <-*opened:
@@ -173,7 +173,7 @@ func (g *servingGate) wait(ctx, stopping context.Context, method string, size in
 	case <-ctx.Done():
 	case <-stopping.Done():
 	}
-	return grpcstatus.Error(codes.Unavailable, checking)
+	return grpcstatus.Error(codes.Unavailable, gateClosedText)
 }
 
 // isLiveness reports whether a request asks for the process's liveness, which does not

@@ -52,7 +52,7 @@ type Server struct {
 
 	ready    chan struct{}
 	stopping atomic.Bool
-	cut      atomic.Bool // requests were still under way at the end of drainTime
+	drainTimedOut      atomic.Bool // requests were still under way at the end of drainTime
 	// changes counts leaders.
 	changes atomic.Uint64
 
@@ -169,7 +169,7 @@ func (s *Server) serve(l *listeners) error {
 	}
 	s.wg.Go(s.watchNode)
 	s.wg.Go(s.watchLeader)
-	s.wg.Go(s.announce)
+	s.wg.Go(s.awaitReady)
 	s.wg.Go(s.compact)
 	s.wg.Go(s.watchCorruption)
 	s.log.Info("serving", "id", status.ID(s.node.ID()), "cluster", status.ID(s.node.ClusterID()),
@@ -323,7 +323,7 @@ func (s *Server) drain(ctx context.Context) {
 	select {
 	case <-drained:
 	case <-ctx.Done():
-		s.cut.Store(true)
+		s.drainTimedOut.Store(true)
 		s.log.Warn("requests under way are cut", "after", drainTime)
 		s.inside.Stop()
 		s.grpc.Stop()

@@ -163,7 +163,7 @@ func TestStopEndsStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop(t, s)
-	if s.cut.Load() {
+	if s.drainTimedOut.Load() {
 		t.Error("Stop() has cut a stream after its time, want it ended before")
 	}
 	if last, err := watch.Recv(); err != nil || last.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {

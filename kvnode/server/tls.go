@@ -86,17 +86,17 @@ func (c *Config) checkPeerScheme() (errs []error) {
 	return errs
 }
 
-// listens is one field that says where to listen.
-type listens struct {
+// listenField is one field that says where to listen.
+type listenField struct {
 	field string
 	urls  []string
 }
 
 const metricsField = "ListenMetricsURLs"
 
-// listening is where a server listens for others than peers.
-func (c *Config) listening() []listens {
-	return []listens{
+// clientListenFields is where a server listens for others than peers.
+func (c *Config) clientListenFields() []listenField {
+	return []listenField{
 		{"ListenClientURLs", c.ListenClientURLs},
 		{"ListenClientHTTPURLs", c.ListenClientHTTPURLs},
 		{metricsField, c.ListenMetricsURLs},
@@ -105,7 +105,7 @@ func (c *Config) listening() []listens {
 
 func (c *Config) checkClientScheme() (errs []error) {
 	used := false
-	for _, l := range c.listening() {
+	for _, l := range c.clientListenFields() {
 		for _, s := range l.urls {
 			switch secure := listener.SpeaksTLS(s); {
 			case secure && !c.ClientTLS.Enabled():
@@ -129,7 +129,7 @@ func (c *Config) checkPlaintext() (errs []error) {
 	if c.AllowPlaintext {
 		return nil
 	}
-	for _, l := range append(c.listening(), listens{"ListenPeerURLs", c.ListenPeerURLs}) {
+	for _, l := range append(c.clientListenFields(), listenField{"ListenPeerURLs", c.ListenPeerURLs}) {
 		for _, s := range l.urls {
 			if host, _, err := listener.ParseURL(s); err == nil && !listener.SpeaksTLS(s) && !listener.IsLoopback(host) {
 				errs = append(errs, fmt.Errorf("%s %s is plain text for the whole network; make it https, or give AllowPlaintext if others are kept out", l.field, s))
@@ -142,7 +142,7 @@ func (c *Config) checkPlaintext() (errs []error) {
 // Warnings name what is allowed, and may not have been meant, after WithDefaults.
 // Start logs them.
 func (c *Config) Warnings() (all []string) {
-	for _, l := range c.listening() {
+	for _, l := range c.clientListenFields() {
 		for _, s := range l.urls {
 			if c.ClientTLS.RequiresCert() && l.field != metricsField && !listener.SpeaksTLS(s) && listener.IsLocal(s) {
 				all = append(all, fmt.Sprintf("%s %s lets whoever is on this machine in without the certificate that ClientTLS.TrustedCAFile asks for", l.field, s))

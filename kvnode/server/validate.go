@@ -46,11 +46,11 @@ func (c Config) Validate() error {
 		return errors.Join(errs...)
 	}
 	// What is left is the node's to refuse.
-	return c.node(nobody{}).WithDefaults().Validate()
+	return c.node(noListener{}).WithDefaults().Validate()
 }
 
-// nobody stands for a listener where nothing is to be listened on.
-type nobody struct{ net.Listener }
+// noListener stands for a listener where nothing is to be listened on.
+type noListener struct{ net.Listener }
 
 func (c *Config) checkNames() (bad problems) {
 	bad.If(strings.ContainsAny(c.Node.Name, "=,"),

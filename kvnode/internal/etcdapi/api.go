@@ -44,14 +44,14 @@ type API struct {
 	// leader is where requests go that only the leader can answer.
 	leader    leaderConn
 	leaderID  fastwire.LeaderField
-	elsewhere renewalForwarder
+	leaderRenewals renewalForwarder
 	// replies bounds the memory of large replies, deliveries those of the gateway.
 	replies    *replyBudget
 	gatewayRequests gatewayRequests
 	// inFlight counts unary requests under way.
 	inFlight atomic.Int64
 	fast     fastLimits
-	times    requestStats
+	stats    requestStats
 	// logLimit limits what is logged because of requests.
 	logLimit rate.Sometimes
 }
@@ -61,17 +61,17 @@ func New(node Node, cfg Config) *API {
 	cfg = cfg.WithDefaults().withNodeDefaults(node.Config())
 	cfg.Logger = cfg.Logger.With("component", "etcdapi")
 	a := &API{
-		node: node, cfg: cfg, elsewhere: newRenewalForwarder(), replies: newReplyBudget(int64(cfg.MaxReplyBytes), cfg.RequestTimeout, cfg.Logger),
+		node: node, cfg: cfg, leaderRenewals: newRenewalForwarder(), replies: newReplyBudget(int64(cfg.MaxReplyBytes), cfg.RequestTimeout, cfg.Logger),
 		logLimit: rate.Sometimes{First: 10, Interval: time.Second},
 	}
-	a.times.init()
+	a.stats.init()
 	a.fast.init()
 	return a
 }
 
 // Close closes the connection to the leader. It comes after the servers' end.
 func (a *API) Close() {
-	a.elsewhere.close()
+	a.leaderRenewals.close()
 	a.leader.close()
 }
 

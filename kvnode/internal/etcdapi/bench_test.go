@@ -109,7 +109,7 @@ func (e *endless) RecvMsg(m any) error {
 
 // SendMsg implements grpc.ServerStream.
 func (e *endless) SendMsg(m any) error {
-	message, _ := m.(*outgoing)
+	message, _ := m.(*outMessage)
 	defer message.Put(nil) // it is written
 	if e.window == nil {
 		return nil

@@ -30,36 +30,36 @@ type fastStream struct {
 	kv     *kvServer
 	stream grpc.ServerStream
 	conn   *fastConn
-	items  context.Context // that of each item is one of it
+	requestCtx  context.Context // that of each item is one of it
 	cancel context.CancelCauseFunc
 	chain  grpc.UnaryServerInterceptor
 	md     metadata.MD // of the stream
 	pairs  int         // of md
-	place  place       // of the goroutine that receives, as last
-	last   uint64      // ID of the request that was taken last
-	// answering is held by the item that is being answered. Others wait, with their answers
+	inline  inlineHandler       // of the goroutine that receives, as last
+	lastID   uint64      // ID of the request that was taken last
+	// answerSlot is held by the item that is being answered. Others wait, with their answers
 	// not encoded.
-	answering chan struct{}
-	// idle is where those who have done an item wait for another. Who receives puts one there
+	answerSlot chan struct{}
+	// handoff is where those who have done an item wait for another. Who receives puts one there
 	// if somebody waits; it is closed when the stream ends. Both under the lock.
-	idle chan *item
+	handoff chan *fastRequest
 
 	working sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		// room wakes the goroutine that receives, the item that is being answered and run, ready
+		// space wakes the goroutine that receives, the item that is being answered and run, ready
 		// the goroutine that sends.
-		room, ready sync.Cond
-		taking      bool // a message is being taken
+		space, ready sync.Cond
+		inMessage      bool // a message is being taken
 		stopping    bool // nothing is taken after that message
 		ended       bool // nothing is taken any more
 		closed      bool // nothing is charged any more
-		under       map[uint64]*item
-		asked       int      // what those cost
+		pending       map[uint64]*fastRequest
+		pendingCost       int      // what those cost
 		bytes       int      // asked, and the answers that gRPC has not written
 		unwritten   int      // messages that gRPC has and has not written
-		out         [][]byte // messages; the last one grows
-		large       []*large
+		messages         [][]byte // messages; the last one grows
+		large       []*largeAnswer
 	}
 }
 
@@ -84,18 +84,18 @@ func serveFast(srv any, stream grpc.ServerStream) error {
 		return clientError(rpctypes.ErrGRPCStopped)
 	default:
 	}
-	conn, err := kv.fast.open(remoteOf(stream.Context()))
+	conn, err := kv.fast.openStream(remoteOf(stream.Context()))
 	if err != nil {
 		return err
 	}
-	defer kv.fast.close(conn)
+	defer kv.fast.closeStream(conn)
 	s := newFastStream(kv, stream, conn)
 	s.md, _ = metadata.FromIncomingContext(stream.Context())
 	for _, values := range s.md {
 		s.pairs += len(values)
 	}
-	s.place.init(stream.Context(), kv.API)
-	s.items, s.cancel = context.WithCancelCause(grpc.NewContextWithServerTransportStream(stream.Context(), noTrailers{}))
+	s.inline.init(stream.Context(), kv.API)
+	s.requestCtx, s.cancel = context.WithCancelCause(grpc.NewContextWithServerTransportStream(stream.Context(), noTrailers{}))
 	defer s.cancel(nil)
 	return s.run()
 }
@@ -109,9 +109,9 @@ func remoteOf(ctx context.Context) net.Addr {
 }
 
 func newFastStream(kv *kvServer, stream grpc.ServerStream, conn *fastConn) *fastStream {
-	s := &fastStream{kv: kv, stream: stream, conn: conn, chain: chain(kv.unaryInterceptors()), answering: make(chan struct{}, 1), idle: make(chan *item)}
-	s.mu.room.L, s.mu.ready.L = &s.mu, &s.mu
-	s.mu.under = make(map[uint64]*item)
+	s := &fastStream{kv: kv, stream: stream, conn: conn, chain: chain(kv.unaryInterceptors()), answerSlot: make(chan struct{}, 1), handoff: make(chan *fastRequest)}
+	s.mu.space.L, s.mu.ready.L = &s.mu, &s.mu
+	s.mu.pending = make(map[uint64]*fastRequest)
 	return s
 }
 
@@ -131,7 +131,7 @@ func (s *fastStream) run() error {
 	case err = <-received:
 	case <-s.kv.fast.stopping:
 		err = rpctypes.ErrGRPCStopped
-		s.stop()
+		s.stopAfterMessage()
 	case <-ctx.Done():
 	}
 	s.working.Wait()
@@ -153,14 +153,14 @@ func (s *fastStream) receive() error {
 			}
 			return err
 		}
-		if !s.begin() {
+		if !s.beginMessage() {
 			return errEnded
 		}
 		now := time.Now()
-		s.place.leased = s.place.may && s.kv.node.TryRead() // once all of the message have arrived
-		s.place.free, s.place.at = false, now
-		err := fastwire.Requests(message, func(data []byte) error { return s.take(data, now) })
-		s.taken()
+		s.inline.leased = s.inline.enabled && s.kv.node.TryRead() // once all of the message have arrived
+		s.inline.hasSpace, s.inline.start = false, now
+		err := fastwire.Requests(message, func(data []byte) error { return s.handleRequest(data, now) })
+		s.endMessage()
 		if _, ok := status.FromError(err); !ok { // of the message itself
 			err = malformed(err)
 		}
@@ -173,20 +173,20 @@ func (s *fastStream) receive() error {
 // errEnded is what who receives is told when the stream has ended without it.
 var errEnded = errors.New("the stream has ended")
 
-// begin begins to take a message, unless the stream has ended.
-func (s *fastStream) begin() bool {
+// beginMessage begins to take a message, unless the stream has ended.
+func (s *fastStream) beginMessage() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.taking = !s.mu.ended
-	return s.mu.taking
+	s.mu.inMessage = !s.mu.ended
+	return s.mu.inMessage
 }
 
-// taken queues what was answered in place of a message. A stream of a member that stops ends here.
-func (s *fastStream) taken() {
+// endMessage queues what was answered in place of a message. A stream of a member that stops ends here.
+func (s *fastStream) endMessage() {
 	s.flush()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.taking = false
+	s.mu.inMessage = false
 	if s.mu.stopping {
 		s.stopLocked()
 	}
@@ -200,30 +200,30 @@ func (s *fastStream) reserve(id uint64, cost int) error {
 	for !s.mu.ended && !s.fitsLocked(cost) {
 		s.flushLocked() // or there may be nothing that could be sent
 		if s.mu.bytes == 0 {
-			return fastwire.NoRoom(cost, s.kv.fast.bytes.Load(), maxFastBytes)
+			return fastwire.OverBudget(cost, s.kv.fast.bytes.Load(), maxFastBytes)
 		}
 		s.mu.ready.Signal()
-		s.mu.room.Wait()
-		s.place.at = time.Time{}
+		s.mu.space.Wait()
+		s.inline.start = time.Time{}
 	}
-	s.place.free = len(s.mu.under) == 0
+	s.inline.hasSpace = len(s.mu.pending) == 0
 	if s.mu.ended {
 		return errEnded
 	}
-	if s.mu.under[id] != nil {
-		return errTwice(id)
+	if s.mu.pending[id] != nil {
+		return errDuplicateID(id)
 	}
-	s.mu.asked += cost
+	s.mu.pendingCost += cost
 	s.chargeLocked(cost)
 	return nil
 }
 
-// stop ends the stream of a member that stops, after the message that is being taken.
-func (s *fastStream) stop() {
+// stopAfterMessage ends the stream of a member that stops, after the message that is being taken.
+func (s *fastStream) stopAfterMessage() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.stopping = true
-	if !s.mu.taking {
+	if !s.mu.inMessage {
 		s.stopLocked()
 	}
 }
@@ -231,8 +231,8 @@ func (s *fastStream) stop() {
 // stopLocked tells the client which request was taken last: it makes those after it elsewhere.
 func (s *fastStream) stopLocked() {
 	if !s.mu.ended {
-		last, charged := s.messageLocked(0)
-		*last = fastwire.AppendEnding(*last, s.last)
+		last, charged := s.currentMessageLocked(0)
+		*last = fastwire.AppendStopping(*last, s.lastID)
 		s.chargeLocked(cap(*last) - charged)
 	}
 	s.endLocked()
@@ -248,9 +248,9 @@ func (s *fastStream) end() {
 func (s *fastStream) endLocked() {
 	if !s.mu.ended {
 		s.mu.ended = true
-		close(s.idle)
+		close(s.handoff)
 	}
-	s.mu.room.Broadcast()
+	s.mu.space.Broadcast()
 	s.mu.ready.Signal()
 }
 
@@ -260,7 +260,7 @@ func (s *fastStream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.mu.unwritten > 0 && s.stream.Context().Err() == nil {
-		s.mu.room.Wait()
+		s.mu.space.Wait()
 	}
 	s.chargeLocked(-s.mu.bytes)
 	s.mu.closed = true

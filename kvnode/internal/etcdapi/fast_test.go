@@ -50,7 +50,7 @@ func onStream(t *testing.T, test func(*fastRig)) {
 			defer close(r.over)
 			r.ended = serveFast(&kvServer{API: r.api}, r)
 		}()
-		member, leader := fastwire.Who(<-r.out)
+		member, leader := fastwire.MemberState(<-r.out)
 		if member != testMember || leader != testMember {
 			t.Errorf("the stream begins with member %d, leader %d", member, leader)
 		}
@@ -81,7 +81,7 @@ func (r *fastRig) RecvMsg(m any) error {
 
 // SendMsg implements grpc.ServerStream.
 func (r *fastRig) SendMsg(m any) error {
-	message, _ := m.(*outgoing)
+	message, _ := m.(*outMessage)
 	select {
 	case r.out <- bytes.Clone(message.data):
 		message.Put(nil) // it is written
@@ -145,7 +145,7 @@ func (r *fastRig) read(message fastwire.Raw) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if state.Ending {
+	if state.Stopping {
 		r.ending = append(r.ending, state.Last)
 	}
 }

@@ -204,7 +204,7 @@ func TestRefusalsInPlaceStayWithinTheBound(t *testing.T) {
 		const n = 10_000
 		r2.in <- r.items(1, n, "Range", getK)
 		synctest.Wait()
-		const most = fairFastBytes + placeBytes
+		const most = fairFastBytes + inlineBytes
 		if have := r2.api.fast.bytes.Load() - maxFastBytes; have > most {
 			t.Errorf("%d bytes of refusals wait for a client that does not read, want no more than %d", have, most)
 		}
@@ -326,7 +326,7 @@ func TestInPlaceAgreesWithItems(t *testing.T) {
 			if rng.IntN(10) == 0 {
 				data = data[:rng.IntN(len(data)+1)]
 			}
-			if _, ok := fastwire.Get(data); ok {
+			if _, ok := fastwire.DecodeGet(data); ok {
 				inPlace++
 			}
 			ask := func(md ...[]byte) fastwire.Answer {

@@ -62,11 +62,11 @@ func (l *fastLimits) init() {
 	l.mu.conns = make(map[net.Addr]*fastConn)
 }
 
-// open counts one more stream of the connection with that address, or refuses it.
-func (l *fastLimits) open(addr net.Addr) (*fastConn, error) {
+// openStream counts one more stream of the connection with that address, or refuses it.
+func (l *fastLimits) openStream(addr net.Addr) (*fastConn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c, err := l.roomLocked(addr)
+	c, err := l.checkLocked(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +76,9 @@ func (l *fastLimits) open(addr net.Addr) (*fastConn, error) {
 	return c, nil
 }
 
-// roomLocked returns the part of the connection with that address, which is new if it has no
+// checkLocked returns the part of the connection with that address, which is new if it has no
 // stream, or why it may have no further one.
-func (l *fastLimits) roomLocked(addr net.Addr) (*fastConn, error) {
+func (l *fastLimits) checkLocked(addr net.Addr) (*fastConn, error) {
 	c := l.mu.conns[addr]
 	if c == nil {
 		c = &fastConn{addr: addr}
@@ -90,22 +90,22 @@ func (l *fastLimits) roomLocked(addr net.Addr) (*fastConn, error) {
 	return c, nil
 }
 
-// RoomForStream returns the error with which a stream of service Fast is refused that is to begin on
+// AdmitStream returns the error with which a stream of service Fast is refused that is to begin on
 // the connection from addr, nil if there is room for it or if it is a request of another method. A
 // server that asks it in grpc.InTapHandle refuses streams before they cost goroutines. It counts
 // none: streams that begin at the same time may be refused later.
-func (a *API) RoomForStream(addr net.Addr, method string) error {
+func (a *API) AdmitStream(addr net.Addr, method string) error {
 	if method != fastwire.Method {
 		return nil
 	}
 	a.fast.mu.Lock()
 	defer a.fast.mu.Unlock()
-	_, err := a.fast.roomLocked(addr)
+	_, err := a.fast.checkLocked(addr)
 	return err
 }
 
-// close counts one stream less.
-func (l *fastLimits) close(c *fastConn) {
+// closeStream counts one stream less.
+func (l *fastLimits) closeStream(c *fastConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.streams--

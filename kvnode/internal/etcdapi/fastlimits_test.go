@@ -26,7 +26,7 @@ func TestStreamsAreShared(t *testing.T) {
 	l.init()
 	fill := func(addr net.Addr) (all []*fastConn) {
 		for {
-			c, err := l.open(addr)
+			c, err := l.openStream(addr)
 			if err != nil {
 				if want := fmt.Sprintf("of %d at most", maxFastStreams); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), want) {
 					t.Errorf("a stream too many = %v, want ResourceExhausted, %q", err, want)
@@ -42,7 +42,7 @@ func TestStreamsAreShared(t *testing.T) {
 		t.Errorf("connections have %d and %d streams, want %d and %d", len(first), len(second), maxFastStreams/2, maxFastStreams/4)
 	}
 	for _, c := range append(first, second...) {
-		l.close(c)
+		l.closeStream(c)
 	}
 	if l.mu.streams != 0 || len(l.mu.conns) != 0 {
 		t.Errorf("%d streams and %d connections are left", l.mu.streams, len(l.mu.conns))

@@ -16,8 +16,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// item is one request that may have to wait.
-type item struct {
+// fastRequest is one request that may have to wait.
+type fastRequest struct {
 	fastwire.Request
 
 	cost   int
@@ -25,44 +25,44 @@ type item struct {
 	cancel context.CancelFunc
 }
 
-// take starts or answers one item, which has arrived with its message.
-func (s *fastStream) take(data []byte, arrived time.Time) error {
+// handleRequest starts or answers one item, which has arrived with its message.
+func (s *fastStream) handleRequest(data []byte, arrived time.Time) error {
 	var r fastwire.Request
 	if err := r.Decode(data); err != nil {
 		return malformed(err)
 	}
 	if r.Cancel {
-		s.giveUp(r.ID)
+		s.cancelRequest(r.ID)
 		return nil
 	}
-	s.last = r.ID
-	if !s.place.free {
+	s.lastID = r.ID
+	if !s.inline.hasSpace {
 		if err := s.reserve(r.ID, 0); err != nil {
 			return err
 		}
 	}
-	if s.answerInPlace(&r) {
+	if s.answerInline(&r) {
 		return nil
 	}
-	s.place.free, s.place.at = false, time.Time{}
-	i := &item{cost: s.costOf(&r, len(data))}
+	s.inline.hasSpace, s.inline.start = false, time.Time{}
+	i := &fastRequest{cost: s.costOf(&r, len(data))}
 	if err := s.reserve(r.ID, i.cost); status.Code(err) == codes.ResourceExhausted {
 		s.answer(r.ID, nil, err)
-		s.place.free = false
+		s.inline.hasSpace = false
 		return nil
 	} else if err != nil {
 		return err
 	}
-	s.place.free = false
+	s.inline.hasSpace = false
 	// The message and what else came with it need not stay for as long as this item does.
 	if err := i.Decode(bytes.Clone(data)); err != nil {
 		return malformed(err)
 	}
 	var err error
-	if i.ctx, i.cancel, err = s.contextOf(i.Request, arrived); err != nil {
+	if i.ctx, i.cancel, err = s.requestContext(i.Request, arrived); err != nil {
 		return err
 	}
-	return s.start(i)
+	return s.startRequest(i)
 }
 
 func malformed(err error) error {
@@ -72,9 +72,9 @@ func malformed(err error) error {
 // headerOverhead is what HTTP/2 counts for a header beside its bytes.
 const headerOverhead = 32
 
-// contextOf returns a context like that of a call of its own.
-func (s *fastStream) contextOf(r fastwire.Request, arrived time.Time) (context.Context, context.CancelFunc, error) {
-	ctx := s.items
+// requestContext returns a context like that of a call of its own.
+func (s *fastStream) requestContext(r fastwire.Request, arrived time.Time) (context.Context, context.CancelFunc, error) {
+	ctx := s.requestCtx
 	if n := len(r.Metadata); n%2 != 0 {
 		return nil, nil, status.Errorf(codes.InvalidArgument, "kvnode: request %d has %d keys and values of metadata, want as many keys as values", r.ID, n)
 	} else if n > 0 {
@@ -96,60 +96,60 @@ func (s *fastStream) contextOf(r fastwire.Request, arrived time.Time) (context.C
 	return ctx, cancel, nil
 }
 
-func errTwice(id uint64) error {
+func errDuplicateID(id uint64) error {
 	return status.Errorf(codes.InvalidArgument, "kvnode: there is a request %d on the stream already that has no answer", id)
 }
 
-// start lets an item go its way.
-func (s *fastStream) start(i *item) error {
+// startRequest lets an item go its way.
+func (s *fastStream) startRequest(i *fastRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.ended {
 		i.cancel()
 		return errEnded
 	}
-	s.mu.under[i.ID] = i
+	s.mu.pending[i.ID] = i
 	select {
-	case s.idle <- i:
+	case s.handoff <- i:
 	default:
-		s.working.Go(func() { s.work(i) })
+		s.working.Go(func() { s.runWorker(i) })
 	}
 	return nil
 }
 
-// work does an item, and others after it. Those are for a goroutine whose stack has grown
+// runWorker does an item, and others after it. Those are for a goroutine whose stack has grown
 // already: to grow a new one is a fifth of the leader's processor time for a put.
-func (s *fastStream) work(i *item) {
+func (s *fastStream) runWorker(i *fastRequest) {
 	for i != nil {
-		s.do(i)
-		i = s.another()
+		s.serveRequest(i)
+		i = s.nextRequest()
 	}
 }
 
-// another returns the next item, or nil if there is to be none: the stream has ended, or as many
+// nextRequest returns the next item, or nil if there is to be none: the stream has ended, or as many
 // goroutines wait for one as may.
-func (s *fastStream) another() *item {
+func (s *fastStream) nextRequest() *fastRequest {
 	defer s.kv.fast.idleWorkers.Add(-1)
 	if s.kv.fast.idleWorkers.Add(1) > maxIdleWorkers {
 		return nil
 	}
-	return <-s.idle
+	return <-s.handoff
 }
 
-// do calls, and answers.
-func (s *fastStream) do(i *item) {
+// serveRequest calls, and answers.
+func (s *fastStream) serveRequest(i *fastRequest) {
 	defer i.cancel()
-	resp, err := s.call(i)
+	resp, err := s.invoke(i)
 	if _, ok := resp.(*reservedReply); !ok { // which has room of its own
-		s.answering <- struct{}{}
-		defer func() { <-s.answering }()
-		s.untilTaken()
+		s.answerSlot <- struct{}{}
+		defer func() { <-s.answerSlot }()
+		s.waitForSpace()
 	}
 	s.answer(i.ID, resp, err)
 }
 
-// call does what gRPC does with a call of its own.
-func (s *fastStream) call(i *item) (any, error) {
+// invoke does what gRPC does with a invoke of its own.
+func (s *fastStream) invoke(i *fastRequest) (any, error) {
 	methods := pb.KV_ServiceDesc.Methods
 	m := slices.IndexFunc(methods, func(m grpc.MethodDesc) bool { return m.MethodName == string(i.Method) })
 	if m < 0 {
@@ -159,7 +159,7 @@ func (s *fastStream) call(i *item) (any, error) {
 }
 
 // decode fills in a request, unless its time is over already.
-func (i *item) decode(req any) error {
+func (i *fastRequest) decode(req any) error {
 	if err := i.ctx.Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}
@@ -170,11 +170,11 @@ func (i *item) decode(req any) error {
 	return nil
 }
 
-// giveUp ends the wait for an item, if it has no answer yet.
-func (s *fastStream) giveUp(id uint64) {
+// cancelRequest ends the wait for an item, if it has no answer yet.
+func (s *fastStream) cancelRequest(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.mu.under[id]; i != nil {
+	if i := s.mu.pending[id]; i != nil {
 		i.cancel()
 	}
 }

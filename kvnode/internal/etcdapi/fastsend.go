@@ -12,21 +12,21 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// large is an answer that has room of its own. It is sent in pieces, one for each message,
+// largeAnswer is an answer that has room of its own. It is sent in pieces, one for each message,
 // so that small ones need not wait for all of it.
-type large struct {
+type largeAnswer struct {
 	fastwire.Answer
 
-	room *reservation
+	reservation *reservation
 }
 
-// untilTaken returns once so many answers have been written that there is room for one more.
-func (s *fastStream) untilTaken() {
+// waitForSpace returns once so many answers have been written that there is room for one more.
+func (s *fastStream) waitForSpace() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.mu.bytes-s.mu.asked >= fairFastBytes && !s.fitsLocked(0) && s.stream.Context().Err() == nil {
+	for s.mu.bytes-s.mu.pendingCost >= fairFastBytes && !s.fitsLocked(0) && s.stream.Context().Err() == nil {
 		s.mu.ready.Signal()
-		s.mu.room.Wait()
+		s.mu.space.Wait()
 	}
 }
 
@@ -51,35 +51,35 @@ func (s *fastStream) answer(id uint64, resp any, err error) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.mu.under[id]
+	i := s.mu.pending[id]
 	switch {
 	case i != nil:
-		delete(s.mu.under, id)
-		s.mu.asked -= i.cost
+		delete(s.mu.pending, id)
+		s.mu.pendingCost -= i.cost
 		s.chargeLocked(-i.cost)
-		s.mu.room.Broadcast()
+		s.mu.space.Broadcast()
 		s.mu.ready.Signal()
 	case s.mu.ended:
 		return // nobody may send it
 	}
 	if r != nil {
-		s.mu.large = append(s.mu.large, &large{a, r})
+		s.mu.large = append(s.mu.large, &largeAnswer{a, r})
 		return
 	}
-	last, charged := s.messageLocked(len(a.Message))
+	last, charged := s.currentMessageLocked(len(a.Message))
 	*last = fastwire.AppendAnswer(*last, a)
 	s.chargeLocked(cap(*last) - charged)
 }
 
-// messageLocked returns the message that the next so many bytes of small answers go into, and how
+// currentMessageLocked returns the message that the next so many bytes of small answers go into, and how
 // many bytes of it are charged.
-func (s *fastStream) messageLocked(size int) (last *[]byte, charged int) {
-	n := len(s.mu.out)
-	if n > 0 && len(s.mu.out[n-1]) <= fastwire.MaxMessage {
-		return &s.mu.out[n-1], cap(s.mu.out[n-1])
+func (s *fastStream) currentMessageLocked(size int) (last *[]byte, charged int) {
+	n := len(s.mu.messages)
+	if n > 0 && len(s.mu.messages[n-1]) <= fastwire.MaxMessage {
+		return &s.mu.messages[n-1], cap(s.mu.messages[n-1])
 	}
-	s.mu.out = append(s.mu.out, s.newMessage(size))
-	return &s.mu.out[n], 0
+	s.mu.messages = append(s.mu.messages, s.newMessage(size))
+	return &s.mu.messages[n], 0
 }
 
 const (
@@ -112,32 +112,32 @@ func (s *fastStream) newMessage(size int) []byte {
 	if spare == nil {
 		spare, _ = spareMessages.Get().(*[]byte)
 	}
-	return fastwire.AppendWho((*spare)[:0], s.kv.node.ID(), s.kv.node.Leader())
+	return fastwire.AppendMember((*spare)[:0], s.kv.node.ID(), s.kv.node.Leader())
 }
 
-// outgoing is a message that gRPC has until it is written.
-type outgoing struct {
+// outMessage is a message that gRPC has until it is written.
+type outMessage struct {
 	mem.NopBufferPool
 
 	stream  *fastStream
 	data    []byte
 	charged int
-	room    *reservation // of the large answer of which data has the last piece, or nil
+	reservation    *reservation // of the large answer of which data has the last piece, or nil
 	written bool  // under the lock of stream
 }
 
 // marshal returns what gRPC is to write. It calls Put then, unless the stream has ended.
-func (o *outgoing) marshal() mem.BufferSlice {
-	if o.room != nil {
-		runtime.AddCleanup(o, (*reservation).release, o.room)
+func (o *outMessage) marshal() mem.BufferSlice {
+	if o.reservation != nil {
+		runtime.AddCleanup(o, (*reservation).release, o.reservation)
 	}
 	return mem.BufferSlice{mem.NewBuffer(&o.data, o)}
 }
 
 // Put implements mem.BufferPool.
-func (o *outgoing) Put(*[]byte) {
-	if o.room != nil {
-		o.room.release()
+func (o *outMessage) Put(*[]byte) {
+	if o.reservation != nil {
+		o.reservation.release()
 	}
 	s := o.stream
 	s.mu.Lock()
@@ -148,7 +148,7 @@ func (o *outgoing) Put(*[]byte) {
 	o.written = true
 	s.mu.unwritten--
 	s.chargeLocked(-o.charged)
-	s.mu.room.Broadcast()
+	s.mu.space.Broadcast()
 	if s.mu.unwritten == maxUnwritten-1 {
 		s.mu.ready.Signal()
 	}
@@ -163,7 +163,7 @@ func (o *outgoing) Put(*[]byte) {
 // send sends what there is until the stream has ended and nothing is under way. The first
 // message, which has no answer, says that this member knows the service.
 func (s *fastStream) send() {
-	message := s.hello()
+	message := s.greeting()
 	for ok := true; ok; message, ok = s.next() {
 		if err := s.stream.SendMsg(message); err != nil {
 			message.Put(nil)
@@ -172,21 +172,21 @@ func (s *fastStream) send() {
 	}
 }
 
-func (s *fastStream) hello() *outgoing {
+func (s *fastStream) greeting() *outMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.unwritten++
-	return &outgoing{stream: s, data: s.newMessage(0)}
+	return &outMessage{stream: s, data: s.newMessage(0)}
 }
 
 // next returns the next message once there is one and gRPC has written those before, but for
 // maxUnwritten. There is none when all is over.
-func (s *fastStream) next() (message *outgoing, ok bool) {
+func (s *fastStream) next() (message *outMessage, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		none := len(s.mu.out)+len(s.mu.large) == 0
-		if none && s.mu.ended && len(s.mu.under) == 0 {
+		none := len(s.mu.messages)+len(s.mu.large) == 0
+		if none && s.mu.ended && len(s.mu.pending) == 0 {
 			return nil, false
 		}
 		if !none && (s.mu.unwritten < maxUnwritten || s.stream.Context().Err() != nil) {
@@ -194,16 +194,16 @@ func (s *fastStream) next() (message *outgoing, ok bool) {
 		}
 		s.mu.ready.Wait()
 	}
-	o := &outgoing{stream: s}
-	if len(s.mu.out) > 0 {
-		o.data = s.mu.out[0]
+	o := &outMessage{stream: s}
+	if len(s.mu.messages) > 0 {
+		o.data = s.mu.messages[0]
 		o.charged = cap(o.data)
-		s.mu.out = s.mu.out[1:]
+		s.mu.messages = s.mu.messages[1:]
 	} else {
 		o.data = s.newMessage(0)
 	}
 	if len(s.mu.large) > 0 {
-		o.data, o.room = s.pieceLocked(o.data)
+		o.data, o.reservation = s.pieceLocked(o.data)
 	}
 	s.mu.unwritten++
 	return o, true
@@ -217,7 +217,7 @@ func (s *fastStream) pieceLocked(message []byte) (_ []byte, done *reservation) {
 	if piece.More = len(l.Message) > fastwire.MaxMessage; piece.More {
 		piece.Message, l.Message = l.Message[:fastwire.MaxMessage], l.Message[fastwire.MaxMessage:]
 	} else {
-		s.mu.large, done = s.mu.large[1:], l.room
+		s.mu.large, done = s.mu.large[1:], l.reservation
 	}
 	return fastwire.AppendAnswer(message, piece), done
 }

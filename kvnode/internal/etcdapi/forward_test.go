@@ -215,7 +215,7 @@ func TestAnotherClustersErrorsAreNotTheLeaders(t *testing.T) {
 	if _, err := pb.NewClusterClient(conn).MemberPromote(t.Context(), &pb.MemberPromoteRequest{ID: 5}); !errors.Is(err, kvnode.ErrNotLeader) {
 		t.Errorf("MemberPromote() = %v by another cluster's word, want %v", err, kvnode.ErrNotLeader)
 	}
-	if _, err := p.follower.api.elsewhere.renew(t.Context(), conn, 7); !errors.Is(err, kvnode.ErrNotLeader) {
+	if _, err := p.follower.api.leaderRenewals.renew(t.Context(), conn, 7); !errors.Is(err, kvnode.ErrNotLeader) {
 		t.Errorf("a keep-alive = %v by another cluster's word, want %v", err, kvnode.ErrNotLeader)
 	}
 	p.leader.foreign.Store(false)

@@ -155,9 +155,9 @@ func (s *kvServer) readTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespon
 // countTxn counts the ranges of a transaction that was answered.
 func (a *API) countTxn(resp *pb.TxnResponse) {
 	ranges := countRanges(resp)
-	a.times.ranges.Add(ranges)
+	a.stats.ranges.Add(ranges)
 	if ranges > 1 {
-		a.times.txns.Add(1)
+		a.stats.txns.Add(1)
 	}
 }
 
@@ -229,7 +229,7 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServe
 	if err != nil {
 		return clientError(err)
 	}
-	s.times.ranges.Add(1)
+	s.stats.ranges.Add(1)
 	kvs := all.GetKvs()
 	for {
 		n := chunkLen(kvs)

@@ -267,7 +267,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
 	case *reservedReply:
 		return m.marshal()
-	case *outgoing:
+	case *outMessage:
 		return m.marshal(), nil
 	case *pb.WatchResponse, *pb.SnapshotResponse: // nobody has weighed them
 		message, _ := v.(proto.Message)

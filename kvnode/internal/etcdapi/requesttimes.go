@@ -45,16 +45,16 @@ func (a *API) recordRequest(ctx context.Context, method string, req, resp any, e
 		if err == nil {
 			i = 1
 		}
-		a.times.took[op][i].Note(took)
+		a.stats.took[op][i].Note(took)
 	}
 	reads := op == requests.Range || op == requests.ReadTxn
 	if reads && took > a.cfg.WarnApply {
-		a.times.slow.Add(1)
+		a.stats.slow.Add(1)
 	}
 	if took <= a.cfg.WarnRequest && (!reads || took <= a.cfg.WarnApply) {
 		return
 	}
-	a.times.warnLimit.Do(func() { a.warnSlow(ctx, method, req, resp, err, took, reads) })
+	a.stats.warnLimit.Do(func() { a.warnSlow(ctx, method, req, resp, err, took, reads) })
 }
 
 // warnSlow says of a request what may be said: its keys, bounded, and no values.
@@ -114,7 +114,7 @@ type RequestStats struct {
 
 // RequestStats returns the figures of this moment.
 func (a *API) RequestStats() RequestStats {
-	t := &a.times
+	t := &a.stats
 	s := RequestStats{Slow: t.slow.Load(), Ranges: t.ranges.Load(), Txns: t.txns.Load()}
 	for op := range t.took {
 		for i, h := range t.took[op] {

@@ -292,7 +292,7 @@ func (k *keepAlives) renewTTL(id int64) (int64, error) {
 	ttl, err := leaderRequest[int64]{
 		local: func(ctx context.Context) (int64, error) { return k.node.RenewTTL(ctx, id) },
 		remote: func(ctx context.Context, leader grpc.ClientConnInterface) (int64, error) {
-			return k.elsewhere.renew(ctx, leader, id)
+			return k.leaderRenewals.renew(ctx, leader, id)
 		},
 		repeatable: true,
 	}.run(ctx, k.API)

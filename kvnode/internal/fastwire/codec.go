@@ -58,17 +58,17 @@ const (
 	TrailerRemaining = "x-lease-remaining-ms"
 )
 
-// noRoom begins the message of NoRoom, by which clients know it.
-const noRoom = "kvnode: no room on the streams for a request"
+// overBudgetText begins the message of NoRoom, by which clients know it.
+const overBudgetText = "kvnode: no room on the streams for a request"
 
-// NoRoom is the answer to a request that the server has not begun, since it takes cost bytes
+// OverBudget is the answer to a request that the server has not begun, since it takes cost bytes
 // where used of at most limit bytes are in use. A client makes a call instead.
-func NoRoom(cost int, used, limit int64) error {
-	return status.Errorf(codes.ResourceExhausted, "%s of %d bytes: %d of %d are in use: make a call instead", noRoom, cost, used, limit)
+func OverBudget(cost int, used, limit int64) error {
+	return status.Errorf(codes.ResourceExhausted, "%s of %d bytes: %d of %d are in use: make a call instead", overBudgetText, cost, used, limit)
 }
 
-// IsNoRoom reports whether err is the answer NoRoom.
-func IsNoRoom(err error) bool {
+// IsOverBudget reports whether err is the answer NoRoom.
+func IsOverBudget(err error) bool {
 	s, ok := status.FromError(err)
-	return ok && s.Code() == codes.ResourceExhausted && strings.HasPrefix(s.Message(), noRoom)
+	return ok && s.Code() == codes.ResourceExhausted && strings.HasPrefix(s.Message(), overBudgetText)
 }

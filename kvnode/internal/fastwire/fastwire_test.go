@@ -152,12 +152,12 @@ func TestTheCodecIsThatOfTheDescription(t *testing.T) {
 	}
 	same(t, "Answers", "Answer", as, b, answers)
 
-	b = append(AppendWho(nil, 5, 6), b...)
-	if member, leader := Who(b); member != 5 || leader != 6 {
+	b = append(AppendMember(nil, 5, 6), b...)
+	if member, leader := MemberState(b); member != 5 || leader != 6 {
 		t.Errorf("Who() = %d, %d, want 5, 6", member, leader)
 	}
-	want := State{Member: 5, Leader: 6, Ending: true, Last: 7}
-	if s, err := Answers(AppendEnding(b, 7), func(Answer) {}); s != want || err != nil {
+	want := State{Member: 5, Leader: 6, Stopping: true, Last: 7}
+	if s, err := Answers(AppendStopping(b, 7), func(Answer) {}); s != want || err != nil {
 		t.Errorf("Answers() = %+v, %v, want %+v", s, err, want)
 	}
 }
@@ -195,7 +195,7 @@ func TestTheCodecPassesOtherMessagesOn(t *testing.T) {
 // Whatever comes is read as protobuf reads it, or refused by both.
 func FuzzBytesAreReadAsByProtobuf(f *testing.F) {
 	f.Add(AppendRequest(nil, Request{ID: 1, Method: []byte("Range"), Message: []byte("m"), Metadata: [][]byte{{1}, {2}}, Timeout: 1, Cancel: true}))
-	f.Add(AppendAnswer(AppendWho(nil, 1, 2), Answer{ID: 1, Code: 2, Text: []byte("t"), Message: []byte("m"), More: true}))
+	f.Add(AppendAnswer(AppendMember(nil, 1, 2), Answer{ID: 1, Code: 2, Text: []byte("t"), Message: []byte("m"), More: true}))
 	f.Add([]byte{0x0a, 0x80, 0x80, 0x80, 0x80, 0x80})
 	d := described(f)
 	f.Fuzz(func(t *testing.T, data []byte) {

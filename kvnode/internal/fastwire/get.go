@@ -28,7 +28,7 @@ const (
 	tagHeadMember  = 2<<3 | varint
 	tagRevision    = 3<<3 | varint
 	tagTerm        = 4<<3 | varint
-	tagHeadsLeader = 5<<3 | varint // leaderField
+	tagHeadLeader = 5<<3 | varint // leaderField
 
 	tagCreate  = 2<<3 | varint
 	tagMod     = 3<<3 | varint
@@ -42,9 +42,9 @@ func AppendGet(b []byte, key string) []byte {
 	return protowire.AppendString(protowire.AppendVarint(b, tagKey), key)
 }
 
-// Get returns the key of an encoded RangeRequest, which is part of data, if all that it asks for
+// DecodeGet returns the key of an encoded RangeRequest, which is part of data, if all that it asks for
 // is the newest version of that.
-func Get(data []byte) (key []byte, ok bool) {
+func DecodeGet(data []byte) (key []byte, ok bool) {
 	for len(data) > 0 {
 		tag := uint64(data[0]) // all tags that are known here have one byte
 		var n int
@@ -64,18 +64,18 @@ func Get(data []byte) (key []byte, ok bool) {
 	return key, len(key) > 0
 }
 
-// Head is what a response's header says. A leader of 0 is none.
-type Head struct{ Cluster, Member, Revision, Term, Leader uint64 }
+// ResponseHead is what a response's header says. A leader of 0 is none.
+type ResponseHead struct{ Cluster, Member, Revision, Term, Leader uint64 }
 
-// AppendGot appends an encoded RangeResponse of kv alone, or of nothing if kv is nil.
-func AppendGot(b []byte, h *Head, kv *mvccpb.KeyValue) []byte {
+// AppendGetResponse appends an encoded RangeResponse of kv alone, or of nothing if kv is nil.
+func AppendGetResponse(b []byte, h *ResponseHead, kv *mvccpb.KeyValue) []byte {
 	b = append(b, byte(tagHeader), 0)
 	start := len(b)
 	b = appendUint(b, tagCluster, h.Cluster)
 	b = appendUint(b, tagHeadMember, h.Member)
 	b = appendUint(b, tagRevision, h.Revision)
 	b = appendUint(b, tagTerm, h.Term)
-	b = appendUint(b, tagHeadsLeader, h.Leader)
+	b = appendUint(b, tagHeadLeader, h.Leader)
 	b[start-1] = byte(len(b) - start) // 55 at most, so one byte is enough
 	if kv == nil {
 		return b
@@ -104,18 +104,18 @@ func kvSize(kv *mvccpb.KeyValue) (n int) {
 	return n
 }
 
-// single is the answer to a get, in one piece of memory.
-type single struct {
+// getResponse is the answer to a get, in one piece of memory.
+type getResponse struct {
 	response pb.RangeResponse
 	header   pb.ResponseHeader
 	kvs      [1]*mvccpb.KeyValue
 	kv       mvccpb.KeyValue
 }
 
-// Got decodes a RangeResponse of one key or of none. It keeps no part of data. It returns nil
+// DecodeGetResponse decodes a RangeResponse of one key or of none. It keeps no part of data. It returns nil
 // for what is more than that.
-func Got(data []byte, leaders *LeaderField) *pb.RangeResponse {
-	f := new(single)
+func DecodeGetResponse(data []byte, leaders *LeaderField) *pb.RangeResponse {
+	f := new(getResponse)
 	for len(data) > 0 {
 		tag := uint64(data[0])
 		var n int
@@ -124,7 +124,7 @@ func Got(data []byte, leaders *LeaderField) *pb.RangeResponse {
 			var header []byte
 			header, n = protowire.ConsumeBytes(data[1:])
 			f.response.Header = &f.header
-			if n >= 0 && !head(&f.header, header, leaders) {
+			if n >= 0 && !decodeHeader(&f.header, header, leaders) {
 				return nil
 			}
 		case tag == tagKV && f.response.GetKvs() == nil:
@@ -132,7 +132,7 @@ func Got(data []byte, leaders *LeaderField) *pb.RangeResponse {
 			kv, n = protowire.ConsumeBytes(data[1:])
 			f.kvs[0] = &f.kv
 			f.response.Kvs = f.kvs[:]
-			if n >= 0 && !f.keyValue(kv) {
+			if n >= 0 && !f.decodeKeyValue(kv) {
 				return nil
 			}
 		case tag == tagCount:
@@ -150,7 +150,7 @@ func Got(data []byte, leaders *LeaderField) *pb.RangeResponse {
 	return &f.response
 }
 
-func head(h *pb.ResponseHeader, data []byte, leaders *LeaderField) bool {
+func decodeHeader(h *pb.ResponseHeader, data []byte, leaders *LeaderField) bool {
 	var leader uint64
 	for len(data) > 0 {
 		v, n := protowire.ConsumeVarint(data[1:])
@@ -166,7 +166,7 @@ func head(h *pb.ResponseHeader, data []byte, leaders *LeaderField) bool {
 			h.Revision = int64(v)
 		case tagTerm:
 			h.RaftTerm = v
-		case tagHeadsLeader:
+		case tagHeadLeader:
 			if leader != 0 || v == 0 || n != protowire.SizeVarint(v) {
 				return false
 			}
@@ -180,9 +180,9 @@ func head(h *pb.ResponseHeader, data []byte, leaders *LeaderField) bool {
 	return true
 }
 
-// keyValue decodes the only key. It is copied: the message that it came with has many, and would
+// decodeKeyValue decodes the only key. It is copied: the message that it came with has many, and would
 // stay as long as one of them.
-func (f *single) keyValue(data []byte) bool {
+func (f *getResponse) decodeKeyValue(data []byte) bool {
 	kv := &f.kv
 	for rest := data; len(rest) > 0; {
 		tag := uint64(rest[0])
@@ -195,7 +195,7 @@ func (f *single) keyValue(data []byte) bool {
 			kv.Value, n = protowire.ConsumeBytes(rest[1:])
 		case tagCreate, tagMod, tagVersion, tagTTL:
 			v, n = protowire.ConsumeVarint(rest[1:])
-			*number(kv, tag) = int64(v)
+			*intField(kv, tag) = int64(v)
 		default:
 			return false
 		}
@@ -215,7 +215,7 @@ func (f *single) keyValue(data []byte) bool {
 	return true
 }
 
-func number(kv *mvccpb.KeyValue, tag uint64) *int64 {
+func intField(kv *mvccpb.KeyValue, tag uint64) *int64 {
 	switch tag {
 	case tagCreate:
 		return &kv.CreateRevision

@@ -17,7 +17,7 @@ const (
 
 	tagMember = 2<<3 | varint
 	tagLeader = 3<<3 | varint
-	tagEnding = 4<<3 | varint
+	tagStopping = 4<<3 | varint
 	tagLast   = 5<<3 | varint
 
 	tagID       = 1<<3 | varint
@@ -61,7 +61,7 @@ type Answer struct {
 
 // AppendRequest appends a request to Requests.
 func AppendRequest(b []byte, r Request) []byte {
-	b, start := open(b)
+	b, start := beginField(b)
 	b = appendUint(b, tagID, r.ID)
 	b = appendBytes(b, tagMethod, r.Method)
 	b = appendBytes(b, tagRequest, r.Message)
@@ -70,26 +70,26 @@ func AppendRequest(b []byte, r Request) []byte {
 	}
 	b = appendUint(b, tagTimeout, uint64(r.Timeout))
 	b = appendUint(b, tagCancel, protowire.EncodeBool(r.Cancel))
-	return shut(b, start)
+	return endField(b, start)
 }
 
 // AppendAnswer appends an answer to Answers.
 func AppendAnswer(b []byte, a Answer) []byte {
-	b, start := open(b)
+	b, start := beginField(b)
 	b = appendUint(b, tagID, a.ID)
 	b = appendUint(b, tagCode, uint64(a.Code))
 	b = appendBytes(b, tagText, a.Text)
 	b = appendBytes(b, tagResponse, a.Message)
 	b = appendUint(b, tagMore, protowire.EncodeBool(a.More))
-	return shut(b, start)
+	return endField(b, start)
 }
 
-// Begun is an answer whose response is being appended.
-type Begun struct{ answer, response int }
+// AnswerMark is an answer whose response is being appended.
+type AnswerMark struct{ answer, response int }
 
 // BeginAnswer appends to Answers all of an answer but its response, which whoever asks appends.
-func BeginAnswer(b []byte, id uint64) (_ []byte, at Begun) {
-	b, at.answer = open(b)
+func BeginAnswer(b []byte, id uint64) (_ []byte, at AnswerMark) {
+	b, at.answer = beginField(b)
 	b = appendUint(b, tagID, id)
 	b = append(b, byte(tagResponse), 0, 0, 0, 0)
 	at.response = len(b)
@@ -97,10 +97,10 @@ func BeginAnswer(b []byte, id uint64) (_ []byte, at Begun) {
 }
 
 // EndAnswer ends it.
-func EndAnswer(b []byte, at Begun) []byte { return shut(shut(b, at.response), at.answer) }
+func EndAnswer(b []byte, at AnswerMark) []byte { return endField(endField(b, at.response), at.answer) }
 
-// AppendWho appends to Answers who answers, and who leads.
-func AppendWho(b []byte, member, leader uint64) []byte {
+// AppendMember appends to Answers who answers, and who leads.
+func AppendMember(b []byte, member, leader uint64) []byte {
 	return appendUint(appendUint(b, tagMember, member), tagLeader, leader)
 }
 
@@ -114,8 +114,8 @@ func Requests(message Raw, each func([]byte) error) error {
 	})
 }
 
-// Who returns who answers, and who leads, if a message begins with that.
-func Who(message Raw) (member, leader uint64) {
+// MemberState returns who answers, and who leads, if a message begins with that.
+func MemberState(message Raw) (member, leader uint64) {
 	_ = fields(message, func(tag, v uint64, _ []byte) error {
 		switch tag {
 		case tagMember:
@@ -130,16 +130,16 @@ func Who(message Raw) (member, leader uint64) {
 	return member, leader
 }
 
-// AppendEnding appends to Answers that the member stops, and the ID of the last request it has taken.
-func AppendEnding(b []byte, last uint64) []byte {
-	return appendUint(appendUint(b, tagEnding, 1), tagLast, last)
+// AppendStopping appends to Answers that the member stops, and the ID of the last request it has taken.
+func AppendStopping(b []byte, last uint64) []byte {
+	return appendUint(appendUint(b, tagStopping, 1), tagLast, last)
 }
 
 // State is what Answers says of the member that answers, beside the answers.
 type State struct {
 	Member, Leader uint64
-	// Ending says that the member stops, and has taken no request after that with the ID Last.
-	Ending bool
+	// Stopping says that the member stops, and has taken no request after that with the ID Last.
+	Stopping bool
 	Last   uint64
 }
 
@@ -151,8 +151,8 @@ func Answers(message Raw, each func(Answer)) (s State, err error) {
 			s.Member = v
 		case tagLeader:
 			s.Leader = v
-		case tagEnding:
-			s.Ending = protowire.DecodeBool(v)
+		case tagStopping:
+			s.Stopping = protowire.DecodeBool(v)
 		case tagLast:
 			s.Last = v
 		case tagOne:
@@ -213,14 +213,14 @@ func (a *Answer) decode(data []byte) error {
 // it can be filled in afterwards. Four bytes count to 256 MiB, a thousand times MaxMessage.
 const lengthBytes = 4
 
-// open begins a request or an answer at the end of b.
-func open(b []byte) (_ []byte, start int) {
+// beginField begins a request or an answer at the end of b.
+func beginField(b []byte) (_ []byte, start int) {
 	b = append(protowire.AppendVarint(b, tagOne), make([]byte, lengthBytes)...)
 	return b, len(b)
 }
 
-// shut ends what was begun at start.
-func shut(b []byte, start int) []byte {
+// endField ends what was begun at start.
+func endField(b []byte, start int) []byte {
 	n := len(b) - start
 	for i := range lengthBytes {
 		b[start-lengthBytes+i] = byte(n>>(7*i)) | 0x80

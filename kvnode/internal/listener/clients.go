@@ -105,7 +105,7 @@ func NewClients(c Config) *Clients {
 }
 
 // Options return the options of the gRPC server.
-func (e *Clients) Options(room Room) []grpc.ServerOption {
+func (e *Clients) Options(room AdmitFunc) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(e), grpc.ConnectionTimeout(HandshakeTime), grpc.InTapHandle(e.allow(room))}
 }
 
@@ -284,8 +284,8 @@ func (c *grpcConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Room returns an error if a method has no room for another stream from addr.
-type Room func(addr net.Addr, method string) error
+// AdmitFunc returns an error if a method has no room for another stream from addr.
+type AdmitFunc func(addr net.Addr, method string) error
 
 // kinds are the methods with streams that are not connlimit.Short.
 var kinds = map[string]connlimit.Kind{
@@ -302,7 +302,7 @@ var kinds = map[string]connlimit.Kind{
 
 // allow returns what gRPC calls before it serves a stream. A refused stream costs
 // neither a goroutine nor buffers.
-func (e *Clients) allow(room Room) tap.ServerInHandle {
+func (e *Clients) allow(room AdmitFunc) tap.ServerInHandle {
 	return func(ctx context.Context, stream *tap.Info) (context.Context, error) {
 		p, ok := peer.FromContext(ctx)
 		if !ok {

@@ -27,17 +27,17 @@ type electionServer struct {
 
 // Campaign waits until the caller is elected.
 func (s *electionServer) Campaign(ctx context.Context, r *pb.CampaignRequest) (*pb.CampaignResponse, error) {
-	ctx, done := s.waiting(ctx)
+	ctx, done := s.untilStopping(ctx)
 	defer done()
-	l, err := s.lineUp(ctx, r.GetName(), r.GetLease(), concurrency.ErrElectionNotLeader)
+	l, err := s.contend(ctx, r.GetName(), r.GetLease(), concurrency.ErrElectionNotLeader)
 	if err != nil {
 		return nil, clientError(ctx, err)
 	}
-	defer l.leave()
+	defer l.close()
 	session := l.session
 	e := concurrency.NewElection(session, string(r.GetName()))
 	if err := s.campaign(l.ctx, e, session, r); err != nil {
-		s.abandon(session, r.GetLease())
+		s.revokeOwnLease(session, r.GetLease())
 		return nil, clientError(l.ctx, err)
 	}
 	return &pb.CampaignResponse{
@@ -50,7 +50,7 @@ func (s *electionServer) campaign(ctx context.Context, e *concurrency.Election, 
 	if err := e.Campaign(ctx, string(r.GetValue())); err != nil {
 		// The library resigns only if it was ctx that ended the wait.
 		if e.Key() != "" {
-			_ = resumed(session, &pb.LeaderKey{Name: r.GetName(), Key: []byte(e.Key()), Rev: e.Rev()}).Resign(s.client.Ctx())
+			_ = resumeElection(session, &pb.LeaderKey{Name: r.GetName(), Key: []byte(e.Key()), Rev: e.Rev()}).Resign(s.client.Ctx())
 		}
 		return err
 	}
@@ -75,9 +75,9 @@ func (s *electionServer) Proclaim(ctx context.Context, r *pb.ProclaimRequest) (*
 	if err != nil {
 		return nil, clientError(ctx, err)
 	}
-	e := resumed(session, r.GetLeader())
+	e := resumeElection(session, r.GetLeader())
 	if err := e.Proclaim(ctx, string(r.GetValue())); err != nil {
-		s.abandon(session, r.GetLeader().GetLease())
+		s.revokeOwnLease(session, r.GetLeader().GetLease())
 		return nil, clientError(ctx, err)
 	}
 	return &pb.ProclaimResponse{Header: e.Header()}, nil
@@ -92,14 +92,14 @@ func (s *electionServer) Resign(ctx context.Context, r *pb.ResignRequest) (*pb.R
 	if err != nil {
 		return nil, clientError(ctx, err)
 	}
-	e := resumed(session, r.GetLeader())
+	e := resumeElection(session, r.GetLeader())
 	if err := e.Resign(ctx); err != nil {
 		return nil, clientError(ctx, err)
 	}
 	return &pb.ResignResponse{Header: e.Header()}, nil
 }
 
-func resumed(session *concurrency.Session, k *pb.LeaderKey) *concurrency.Election {
+func resumeElection(session *concurrency.Session, k *pb.LeaderKey) *concurrency.Election {
 	return concurrency.ResumeElection(session, string(k.GetName()), string(k.GetKey()), k.GetRev())
 }
 
@@ -118,7 +118,7 @@ func (s *electionServer) Leader(ctx context.Context, r *pb.LeaderRequest) (*pb.L
 
 // Observe tells each leader and what it proclaims, beginning with the present one.
 func (s *electionServer) Observe(r *pb.LeaderRequest, stream grpc.ServerStreamingServer[pb.LeaderResponse]) error {
-	ctx, done := s.waiting(stream.Context())
+	ctx, done := s.untilStopping(stream.Context())
 	session, err := s.session(ctx, noLease)
 	if err != nil {
 		done()

@@ -20,29 +20,29 @@ type lockServer struct {
 
 // Lock waits until the lock is the caller's.
 func (s *lockServer) Lock(ctx context.Context, r *pb.LockRequest) (*pb.LockResponse, error) {
-	ctx, done := s.waiting(ctx)
+	ctx, done := s.untilStopping(ctx)
 	defer done()
-	l, err := s.lineUp(ctx, r.GetName(), r.GetLease(), concurrency.ErrSessionExpired)
+	l, err := s.contend(ctx, r.GetName(), r.GetLease(), concurrency.ErrSessionExpired)
 	if err != nil {
 		return nil, clientError(ctx, err)
 	}
-	defer l.leave()
+	defer l.close()
 	m := concurrency.NewMutex(l.session, string(r.GetName()))
 	err = m.Lock(l.ctx)
 	if err == nil {
-		err = s.stillOwner(l.ctx, m, string(r.GetName()))
+		err = s.verifyOwner(l.ctx, m, string(r.GetName()))
 	}
 	if err != nil {
-		s.abandon(l.session, r.GetLease())
+		s.revokeOwnLease(l.session, r.GetLease())
 		return nil, clientError(l.ctx, err)
 	}
 	return &pb.LockResponse{Header: m.Header(), Key: []byte(m.Key())}, nil
 }
 
-// stillOwner returns nil if m has the lock now and its caller can hear of it. The
+// verifyOwner returns nil if m has the lock now and its caller can hear of it. The
 // library looks, after a wait, for a key of that name, and another call with the
 // same TTL lease may have deleted ours and put one that stands behind others.
-func (s *Services) stillOwner(ctx context.Context, m *concurrency.Mutex, name string) error {
+func (s *Services) verifyOwner(ctx context.Context, m *concurrency.Mutex, name string) error {
 	if err := ctx.Err(); err != nil {
 		owner := m.IsOwner()
 		if owner.GetCompare().GetCreateRevision() == m.Header().GetRevision() { // this call has put the key
@@ -72,40 +72,40 @@ func (s *lockServer) Unlock(ctx context.Context, r *pb.UnlockRequest) (*pb.Unloc
 	return &pb.UnlockResponse{Header: resp.Header}, nil
 }
 
-// line is the wait of one call for a lock or an election. The library waits until the keys
-// before the call's own are deleted, and looks at its own only then. A line looks at it all the
+// contender is the wait of one call for a lock or an election. The library waits until the keys
+// before the call's own are deleted, and looks at its own only then. A contender looks at it all the
 // while, and ends the wait when the key is deleted: its TTL lease has ended, or another call with
 // the same TTL lease has given up.
-type line struct {
+type contender struct {
 	session *concurrency.Session
 	ctx     context.Context // ends with the key
-	leave   func()          // ends everything; the caller calls it
+	close   func()          // ends everything; the caller calls it
 }
 
-// lostError is the cause of the end of a line whose key was deleted.
-type lostError struct{ error }
+// keyLostError is the cause of the end of a line whose key was deleted.
+type keyLostError struct{ error }
 
-// lineUp returns a line for name with a TTL lease, a new one if that is 0. lost is what the
+// contend returns a line for name with a TTL lease, a new one if that is 0. lost is what the
 // client is told if the key is deleted.
-func (s *Services) lineUp(ctx context.Context, name []byte, lease int64, lost error) (*line, error) {
+func (s *Services) contend(ctx context.Context, name []byte, lease int64, lost error) (*contender, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	base, cancel := context.WithCancel(s.client.Ctx())
-	l := &line{ctx: ctx, leave: func() { end(nil); cancel() }}
-	watcher := &lineWatcher{Watcher: s.client.Watcher, look: s.client, start: s.wg.Go, ctx: ctx, lost: func() { end(lostError{lost}) }}
+	l := &contender{ctx: ctx, close: func() { end(nil); cancel() }}
+	watcher := &ownKeyWatcher{Watcher: s.client.Watcher, look: s.client, start: s.wg.Go, ctx: ctx, lost: func() { end(keyLostError{lost}) }}
 	client := clientv3.NewCtxClient(base)
-	client.KV, client.Lease, client.Watcher = lineKV{s.client.KV, ctx}, s.client.Lease, watcher
+	client.KV, client.Lease, client.Watcher = contenderKV{s.client.KV, ctx}, s.client.Lease, watcher
 	session, err := newSession(ctx, client, lease)
 	if err != nil {
-		l.leave()
+		l.close()
 		return nil, err
 	}
 	l.session, watcher.key = session, fmt.Sprintf("%s/%x", name, session.Lease())
 	return l, nil
 }
 
-// lineWatcher watches the call's own key from the library's first watch on: a call that need not
+// ownKeyWatcher watches the call's own key from the library's first watch on: a call that need not
 // wait watches nothing.
-type lineWatcher struct {
+type ownKeyWatcher struct {
 	clientv3.Watcher
 	look  clientv3.KV
 	start func(func())    // runs a goroutine
@@ -116,14 +116,14 @@ type lineWatcher struct {
 }
 
 // Watch implements clientv3.Watcher.
-func (w *lineWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+func (w *ownKeyWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	w.once.Do(func() { w.start(w.watchOwn) })
 	return w.Watcher.Watch(ctx, key, opts...)
 }
 
 // watchOwn returns when the key is deleted or the line ends. The key exists when it begins, or was
 // deleted since the library has put it.
-func (w *lineWatcher) watchOwn() {
+func (w *ownKeyWatcher) watchOwn() {
 	for resp := range w.Watcher.Watch(w.ctx, w.key, clientv3.WithFilterPut(), clientv3.WithCreatedNotify()) {
 		if resp.Created {
 			// The watch shows no deletion before its start. This member has applied the put.
@@ -137,16 +137,16 @@ func (w *lineWatcher) watchOwn() {
 	}
 }
 
-// lineKV deletes nothing once the key is lost: at the end of a wait the library deletes its key by
+// contenderKV deletes nothing once the key is lost: at the end of a wait the library deletes its key by
 // its name, which another call with the same TTL lease may have put again.
-type lineKV struct {
+type contenderKV struct {
 	clientv3.KV
 	ctx context.Context
 }
 
 // Delete implements clientv3.KV.
-func (kv lineKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	if _, lost := errors.AsType[lostError](context.Cause(kv.ctx)); lost {
+func (kv contenderKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	if _, lost := errors.AsType[keyLostError](context.Cause(kv.ctx)); lost {
 		return new(clientv3.DeleteResponse), nil
 	}
 	return kv.KV.Delete(ctx, key, opts...)

@@ -26,9 +26,9 @@ import (
 const (
 	// insideBytes are buffered each way between the services and the API.
 	insideBytes = 64 << 10
-	// attempts bounds how often a read is made. Fewer: a change of leader ends a
+	// readAttempts bounds how often a read is made. Fewer: a change of leader ends a
 	// wait. More: without a leader a wait takes that many request timeouts to end.
-	attempts = 3
+	readAttempts = 3
 )
 
 // Waiting are the methods that wait for other clients, for etcdapi.Config.
@@ -68,14 +68,14 @@ func New(stopping context.Context, node etcdapi.Node, cfg etcdapi.Config) (*Serv
 		Endpoints:          []string{"http://inside"},
 		DialOptions:        []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) })},
 		MaxCallSendMsgSize: math.MaxInt32, // the API has a limit
-		MaxUnaryRetries:    attempts,
+		MaxUnaryRetries:    readAttempts,
 		Logger:             zap.NewNop(),
 	})
 	if err != nil {
 		s.closeServer()
 		return nil, fmt.Errorf("kvnode: lock and election services: %w", err)
 	}
-	client.KV, client.Lease, client.Watcher = steadyKV{client.KV}, idleLease{client.Lease}, ledWatcher{client.Watcher}
+	client.KV, client.Lease, client.Watcher = uncancelledKV{client.KV}, noKeepAliveLease{client.Lease}, requireLeaderWatcher{client.Watcher}
 	s.client = client
 	return s, nil
 }
@@ -103,32 +103,32 @@ func (s *Services) closeServer() {
 	s.api.Close()
 }
 
-// steadyKV finishes transactions that have begun: whoever cancels one does not
+// uncancelledKV finishes transactions that have begun: whoever cancels one does not
 // know whether there is a key to delete.
-type steadyKV struct{ clientv3.KV }
+type uncancelledKV struct{ clientv3.KV }
 
 // Txn implements clientv3.KV. The API bounds its time.
-func (kv steadyKV) Txn(ctx context.Context) clientv3.Txn {
+func (kv uncancelledKV) Txn(ctx context.Context) clientv3.Txn {
 	return kv.KV.Txn(context.WithoutCancel(ctx))
 }
 
-// idleLease keeps nothing alive. The library's sessions begin with that, for which
+// noKeepAliveLease keeps nothing alive. The library's sessions begin with that, for which
 // it has a stream and a ticker, and ours give it up at once.
-type idleLease struct{ clientv3.Lease }
+type noKeepAliveLease struct{ clientv3.Lease }
 
 // KeepAlive implements clientv3.Lease.
-func (idleLease) KeepAlive(context.Context, clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+func (noKeepAliveLease) KeepAlive(context.Context, clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
 	ended := make(chan *clientv3.LeaseKeepAliveResponse)
 	close(ended)
 	return ended, nil
 }
 
-// ledWatcher cuts watches when there is no leader for too long: without one
+// requireLeaderWatcher cuts watches when there is no leader for too long: without one
 // nothing is deleted, so who waits for that had better wait at another member.
-type ledWatcher struct{ clientv3.Watcher }
+type requireLeaderWatcher struct{ clientv3.Watcher }
 
 // Watch implements clientv3.Watcher.
-func (w ledWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+func (w requireLeaderWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	return w.Watcher.Watch(clientv3.WithRequireLeader(ctx), key, opts...)
 }
 
@@ -155,9 +155,9 @@ func newSession(ctx context.Context, client *clientv3.Client, lease int64) (*con
 	return session, nil
 }
 
-// abandon revokes the TTL lease of a session that nobody will hear of, because
+// revokeOwnLease revokes the TTL lease of a session that nobody will hear of, because
 // its wait has failed. One that the client gave belongs to the client.
-func (s *Services) abandon(session *concurrency.Session, given int64) {
+func (s *Services) revokeOwnLease(session *concurrency.Session, given int64) {
 	if given != 0 {
 		return
 	}
@@ -166,8 +166,8 @@ func (s *Services) abandon(session *concurrency.Session, given int64) {
 	_, _ = s.client.Revoke(ctx, session.Lease())
 }
 
-// waiting returns a context that ends with the member too.
-func (s *Services) waiting(ctx context.Context) (context.Context, func()) {
+// untilStopping returns a context that ends with the member too.
+func (s *Services) untilStopping(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.stopping, func() { cancel(rpctypes.ErrGRPCStopped) })
 	return ctx, func() {
@@ -179,7 +179,7 @@ func (s *Services) waiting(ctx context.Context) (context.Context, func()) {
 // clientError returns what a client is told of err. What etcd's client returns is
 // Unknown to gRPC, with etcd's text, and so it is in etcd.
 func clientError(ctx context.Context, err error) error {
-	lost, isLost := errors.AsType[lostError](context.Cause(ctx))
+	lost, isLost := errors.AsType[keyLostError](context.Cause(ctx))
 	switch {
 	case err == nil:
 		return nil
