@@ -14,11 +14,11 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// DialOptions returns what clientv3.Config.DialOptions needs so that requests go to the
-// leader. They may be used for any number of clients, at the same time.
+// DialOptions returns options for clientv3.Config.DialOptions that send requests to the leader.
+// Any number of clients may use them at the same time.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
-		// clientv3's resolver asks for round_robin by a service config of its own.
+		// clientv3's resolver selects round_robin by its own service config.
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"` + policy + `":{}}]}`),
 		grpc.WithChainUnaryInterceptor(intercept),
@@ -29,13 +29,13 @@ func DialOptions() []grpc.DialOption {
 // call is one attempt of a request. The picker finds it in the context.
 type call struct {
 	toLeader bool
-	endpoint      atomic.Pointer[endpoint] // where it went
+	endpoint atomic.Pointer[endpoint] // the endpoint it was sent to
 }
 
 type callKey struct{}
 
-// intercept marks a request for the picker, and learns from its response. clientv3's own
-// interceptor is outside of it and tries again.
+// intercept marks a request for the picker, and learns from its response. clientv3's interceptor
+// is outside, so it retries through intercept.
 func intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c := &call{toLeader: toLeader(method, req)}
 	err := invoke(context.WithValue(ctx, callKey{}, c), method, req, reply, cc, opts...)
@@ -55,16 +55,16 @@ func intercept(ctx context.Context, method string, req, reply any, cc *grpc.Clie
 	return err
 }
 
-// waitingMethods are the methods that are not answered before others give something up.
+// waitingMethods are the methods that wait for other clients.
 var waitingMethods = map[string]bool{"/v3lockpb.Lock/Lock": true, "/v3electionpb.Election/Campaign": true}
 
-// leaderServices are the services whose requests the leader answers best.
+// leaderServices are the services with requests that go to the leader.
 var leaderServices = map[string]bool{
 	"etcdserverpb.KV": true, "etcdserverpb.Lease": true, "etcdserverpb.Cluster": true,
 	"v3lockpb.Lock": true, "v3electionpb.Election": true,
 }
 
-// toLeader reports whether a request is to go to the leader.
+// toLeader reports whether a request goes to the leader.
 func toLeader(method string, req any) bool {
 	switch r := req.(type) {
 	case *pb.RangeRequest:
@@ -78,7 +78,7 @@ func toLeader(method string, req any) bool {
 	return leaderServices[service]
 }
 
-// allSerializable reports whether ops are serializable reads.
+// allSerializable reports whether all ops are serializable reads.
 func allSerializable(ops []*pb.RequestOp) bool {
 	for _, op := range ops {
 		if !op.GetRequestRange().GetSerializable() {
@@ -88,8 +88,8 @@ func allSerializable(ops []*pb.RequestOp) bool {
 	return true
 }
 
-// interceptStream marks a stream of package fastkv for the picker, and learns from what comes
-// back. All other streams go round.
+// interceptStream marks a stream of package fastkv for the picker, and learns from its messages.
+// Other streams go in turn.
 func interceptStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if method != fastwire.Method {
 		return open(ctx, d, cc, method, opts...)
@@ -127,12 +127,13 @@ func (s *stream) RecvMsg(m any) error {
 	return err
 }
 
+// Metadata of calls that kvnode has and etcd does not. See docs/kvnode.md for the values.
 // Metadata of calls that kvnode has and etcd does not. docs/kvnode.md has their values.
 const (
-	// MetadataReadMode is the key by which a request chooses how it is read.
+	// MetadataReadMode is the metadata key that selects a read mode.
 	MetadataReadMode = fastwire.MetadataReadMode
-	// TrailerReadPath names the path that a read has taken, such as lease.
+	// TrailerReadPath names the path of a read, such as lease.
 	TrailerReadPath = fastwire.TrailerReadPath
-	// TrailerRemaining is for how many milliseconds the lease would still have served.
+	// TrailerRemaining is the remaining time of the lease in milliseconds.
 	TrailerRemaining = fastwire.TrailerRemaining
 )

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
+// policy is the name of the balancer.
 // policy is the name under which gRPC knows the balancer.
 const policy = "leaderlease_to_leader"
 
@@ -23,12 +24,12 @@ type builder struct{}
 // Name implements balancer.Builder.
 func (builder) Name() string { return policy }
 
-// Build implements balancer.Builder. Connections are kept as gRPC's round_robin keeps them.
+// Build implements balancer.Builder. Connections are kept as in gRPC's round_robin.
 func (builder) Build(cc balancer.ClientConn, opts balancer.BuildOptions) balancer.Balancer {
 	return endpointsharding.NewBalancer(&conn{cc, newLeaderCache()}, opts, balancer.Get(pickfirst.Name).Build, endpointsharding.Options{})
 }
 
-// conn puts a picker of its own before gRPC's.
+// conn replaces gRPC's picker by one that knows the leader.
 type conn struct {
 	balancer.ClientConn
 	known *leaderCache
@@ -53,7 +54,7 @@ func (c *conn) UpdateState(s balancer.State) {
 	c.ClientConn.UpdateState(s)
 }
 
-// endpoint is one that has a connection.
+// endpoint is a connected endpoint.
 type endpoint struct {
 	name   string
 	picker balancer.Picker
@@ -62,10 +63,10 @@ type endpoint struct {
 
 // picker chooses an endpoint for each request.
 type picker struct {
-	known  *leaderCache
-	ready  []*endpoint
-	next   atomic.Uint64
-	fallback balancer.Picker // for when none is ready
+	known    *leaderCache
+	ready    []*endpoint
+	next     atomic.Uint64
+	fallback balancer.Picker // used if no endpoint is ready
 }
 
 // Pick implements balancer.Picker.
@@ -81,8 +82,8 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	return e.picker.Pick(info)
 }
 
-// choose returns the leader's endpoint, or the next in turn. One that has just failed has
-// no turn of what is for the leader, unless it is the only one.
+// choose returns the leader's endpoint, or the next in turn. It skips an endpoint that has failed
+// recently, unless it is the only one.
 func (p *picker) choose(toLeader bool) *endpoint {
 	if !toLeader {
 		return p.nextInTurn()
@@ -102,23 +103,24 @@ func (p *picker) choose(toLeader bool) *endpoint {
 
 func (p *picker) nextInTurn() *endpoint { return p.ready[p.next.Add(1)%uint64(len(p.ready))] }
 
-// failurePause is for how long an endpoint that lets a request fail is not taken for the leader's.
-// Shorter: a leader that hangs gets every request again, each of which waits for its
-// timeout. Longer: requests go round after an election is over.
+// failurePause is how long an endpoint does not count as the leader's after a failed request.
+// With a shorter pause, a stuck leader gets every request again, and each waits for its timeout.
+// With a longer one, requests go in turn after an election is over.
 const failurePause = time.Second
 
-// leaderCache is what one gRPC connection's responses have told. A picker asks without a lock.
+// leaderCache has the members and the leader that the responses on one gRPC connection have
+// named. Pickers read it without a lock.
 type leaderCache struct {
-	mu  sync.Mutex // for who changes it
+	mu  sync.Mutex // held to replace now
 	now atomic.Pointer[leaderState]
 }
 
-// leaderState is never changed.
+// leaderState is immutable.
 type leaderState struct {
 	leader uint64
-	// members has who answers at an endpoint.
+	// members has the answering member of each endpoint.
 	members map[string]uint64
-	// failing is an endpoint that has let a request fail, and that counts until then.
+	// failing is the endpoint of the last failed request. It counts until then.
 	failing string
 	until   time.Time
 }
@@ -129,22 +131,22 @@ func newLeaderCache() *leaderCache {
 	return k
 }
 
-// isLeader reports whether requests for the leader go to the named endpoint.
+// isLeader reports whether the named endpoint is the leader's.
 func (f *leaderState) isLeader(name string) bool { return f.leader != 0 && f.members[name] == f.leader }
 
-// failedRecently reports whether the named endpoint has just let a request fail.
+// failedRecently reports whether a request to the named endpoint has just failed.
 func (f *leaderState) failedRecently(name string, now time.Time) bool {
 	return f.failing == name && now.Before(f.until)
 }
 
-// recordAnswer tells that a member has recordAnswer at an endpoint, and whom it takes for the
-// leader, 0 if it knows none. Whoever recordAnswer last is believed. Terms are not compared,
-// since they begin anew where a cluster is restored from a snapshot; a member that is late
-// sends requests to a former leader, who passes them on.
+// recordAnswer records the member that has answered at an endpoint, and the leader that it names,
+// 0 for none. The last answer wins. Terms are not compared, since they start again when a cluster
+// is restored from a snapshot. An outdated answer sends requests to a former leader, which
+// forwards them.
 func (k *leaderCache) recordAnswer(name string, member, leader uint64) {
 	f := k.now.Load()
 	if member == 0 || f.members[name] == member && (leader == 0 || leader == f.leader) {
-		return // which is nearly always
+		return // the common case
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -158,7 +160,7 @@ func (k *leaderCache) recordAnswer(name string, member, leader uint64) {
 	k.now.Store(&next)
 }
 
-// recordFailure tells that a request has recordFailure at an endpoint.
+// recordFailure records that a request to an endpoint has failed.
 func (k *leaderCache) recordFailure(name string, now time.Time) {
 	if !k.now.Load().isLeader(name) {
 		return
@@ -170,7 +172,7 @@ func (k *leaderCache) recordFailure(name string, now time.Time) {
 	k.now.Store(&next)
 }
 
-// retain forgets all endpoints but the named ones.
+// retain drops all endpoints except the named ones.
 func (k *leaderCache) retain(names map[string]bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

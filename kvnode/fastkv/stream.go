@@ -15,49 +15,49 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// stream carries requests to one member. Two goroutines, one sends and one receives.
+// stream sends requests to one member. It has two goroutines: a sender and a receiver.
 type stream struct {
-	ctx       context.Context // ends with the stream
-	cancel    context.CancelFunc
-	rpc       grpc.ClientStream
-	wake      chan struct{} // who sends; buffered by one
-	endpoints []string      // of the client when it was opened
-	memberState    atomic.Int32  // leads, follows or alone
-	stopping    atomic.Bool   // the member stops, and takes no further request
-	opened    time.Time
-	awaitingSince      atomic.Int64 // since when nothing was heard though an answer is due, in nanoseconds after opened; 0 if none is
+	ctx           context.Context // ends with the stream
+	cancel        context.CancelFunc
+	rpc           grpc.ClientStream
+	wake          chan struct{} // wakes the sender; buffered by one
+	endpoints     []string      // the client's when the stream was opened
+	memberState   atomic.Int32  // isLeader, knowsLeader or noLeader
+	stopping      atomic.Bool   // the member stops and accepts no more requests
+	opened        time.Time
+	awaitingSince atomic.Int64 // since when an answer is due and nothing arrived, in ns after opened; 0 if none is due
 
-	// donePool are channels of calls that nothing is in, and that nobody tells anything any more.
-	donePool   sync.Pool
-	answers []fastwire.Answer // of who receives, for use again
-	completed    []*call           // likewise
+	// donePool has empty channels of finished calls.
+	donePool  sync.Pool
+	answers   []fastwire.Answer // of the receiver, for reuse
+	completed []*call           // of the receiver, for reuse
 
 	mu struct {
 		sync.Mutex
-		last    uint64           // ID
-		pending   map[uint64]*call // those without an answer
-		waiting []*call          // to be sent; some may be under way no more
-		closed    bool             // nothing is taken any more
+		last    uint64           // ID of the newest call
+		pending map[uint64]*call // calls without an answer
+		waiting []*call          // to be sent; some may not be pending any more
+		closed  bool             // no more calls are accepted
 	}
 }
 
-// What a member is, the best first.
+// The states of a member, the best first.
 const (
-	isLeader   = iota
-	knowsLeader // and knows who leads
-	noLeader   // it knows nobody who does
+	isLeader    = iota
+	knowsLeader // a follower that knows the leader
+	noLeader    // the member knows no leader
 )
 
-// call is one request. Who takes it out of the stream's map ends it.
+// call is one request. The goroutine that removes it from pending completes it.
 type call struct {
 	fastwire.Request
 
-	deadline time.Time // zero if there is none
-	receive  int       // how large its answer may be
-	sent     bool      // or about to be; under the lock of stream
+	deadline time.Time // zero without a deadline
+	receive  int       // limit of the answer
+	sent     bool      // set before sending; under the lock of stream
 	answer   []byte
 	err      error
-	done     chan struct{} // told once, when answer or err is there
+	done     chan struct{} // receives once, when answer or err is set
 }
 
 func newStream(ctx context.Context, cancel context.CancelFunc, rpc grpc.ClientStream) *stream {
@@ -67,7 +67,7 @@ func newStream(ctx context.Context, cancel context.CancelFunc, rpc grpc.ClientSt
 	return s
 }
 
-// usable reports whether requests may go by the stream.
+// usable reports whether the stream may carry requests. s may be nil.
 func (s *stream) usable(now time.Time) bool {
 	if s == nil || s.stopping.Load() || s.ctx.Err() != nil {
 		return false
@@ -76,7 +76,7 @@ func (s *stream) usable(now time.Time) bool {
 	return owed == 0 || now.Sub(s.opened)-owed < answerTimeout
 }
 
-// call makes a request and returns its response, which may have so many bytes.
+// call makes a request and returns its response, which is limited to receive bytes.
 func (s *stream) call(ctx context.Context, r fastwire.Request, receive int) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
@@ -94,7 +94,7 @@ func (s *stream) call(ctx context.Context, r fastwire.Request, receive int) ([]b
 		if s.cancelCall(c) {
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
-		<-c.done // at this moment
+		<-c.done // it is being completed
 	}
 	if c.err != nil && fastwire.IsOverBudget(c.err) {
 		return nil, errUnsent
@@ -102,7 +102,7 @@ func (s *stream) call(ctx context.Context, r fastwire.Request, receive int) ([]b
 	return c.answer, c.err
 }
 
-// enqueue queues a request, unless the stream is over.
+// enqueue queues a call. It returns false if the stream is closed.
 func (s *stream) enqueue(c *call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *stream) signal() {
 	}
 }
 
-// cancelCall ends the wait for a request, unless it is just being answered.
+// cancelCall ends the wait of a call. It returns false if the call is being completed.
 func (s *stream) cancelCall(c *call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *stream) cancelCall(c *call) bool {
 	return true
 }
 
-// forgetLocked takes a request out. The last one of a stream that is over ends it.
+// forgetLocked removes a call. Removing the last call of a closed stream ends the stream.
 func (s *stream) forgetLocked(c *call) {
 	delete(s.mu.pending, c.ID)
 	if s.mu.closed && len(s.mu.pending) == 0 {
@@ -147,7 +147,7 @@ func (s *stream) forgetLocked(c *call) {
 	}
 }
 
-// retire has the stream end when all that it carries is answered.
+// retire ends the stream when its pending calls are answered.
 func (s *stream) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,14 +157,15 @@ func (s *stream) retire() {
 	}
 }
 
-// memberStopping stops using the stream of a member that stops. The member has taken the requests up to the
-// ID last and answers them yet. The others had no effect, so calls make them.
+// memberStopping stops using the stream of a stopping member. The member has received the calls
+// up to the ID last and still answers them. The later ones had no effect and are made as gRPC
+// calls.
 func (s *stream) memberStopping(last uint64) {
 	s.stopping.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.closed = true
-	for id, c := range s.mu.pending { // IDs count up in the order in which requests are sent
+	for id, c := range s.mu.pending { // IDs increase in the order of sending
 		if id > last {
 			delete(s.mu.pending, id)
 			c.err = errUnsent
@@ -176,7 +177,8 @@ func (s *stream) memberStopping(last uint64) {
 	}
 }
 
-// end ends all that the stream carries. What was sent may have taken effect, or may yet.
+// end ends the stream and fails its pending calls. Calls that were sent may have taken effect, or
+// may still do so.
 func (s *stream) end(err error) {
 	s.cancel()
 	s.mu.Lock()
@@ -192,7 +194,7 @@ func (s *stream) end(err error) {
 	}
 }
 
-// send sends what waits, all of it in one message if it fits, until the stream ends.
+// send sends all waiting calls, in one message if they fit, until the stream ends.
 func (s *stream) send() {
 	var calls []*call
 	var others yieldPolicy
@@ -203,7 +205,7 @@ func (s *stream) send() {
 			return
 		}
 		if now := time.Now(); others.shouldYield(now) {
-			runtime.Gosched() // whoever else can run may have a request, too, and messages cost more than that
+			runtime.Gosched() // other goroutines may have a request, too, and a message costs more than a yield
 			others.yielded(now, time.Now())
 		}
 		calls = s.takeWaiting(calls)
@@ -214,43 +216,44 @@ func (s *stream) send() {
 			if len(message) == 0 {
 				continue
 			}
-			if asks { // what is sent may be answered before SendMsg returns
+			if asks { // the answer may arrive before SendMsg returns
 				s.awaitingSince.CompareAndSwap(0, max(int64(time.Since(s.opened)), 1))
 			}
 			if err := s.rpc.SendMsg(fastwire.Raw(message)); err != nil {
-				return // who receives learns why
+				return // the receiver gets the error
 			}
 		}
 	}
 }
 
-// longYield is how long others may run, before a message is sent, without it being given up. Those
-// of a thousand goroutines that have a request each take less; one that has work of its own takes
-// the 10 ms after which Go takes the processor from it. Shorter: messages of busy clients have
-// fewer requests. Longer: requests wait for what has none.
+// longYield is the duration of a yield after which the sender stops yielding for a while. A
+// thousand goroutines with a request each need less. A goroutine that computes takes the 10 ms
+// after which Go preempts it. With a shorter limit, messages of busy clients have fewer requests.
+// With a longer one, requests wait for goroutines without requests.
 const longYield = 2 * time.Millisecond
 
-// yieldPause is for how long they do not run then. Shorter: more requests of busy clients wait. Longer:
-// more messages with few requests after a moment in which the machine stood still.
+// yieldPause is for how long the sender then does not yield. With a shorter pause, requests of a
+// busy client wait more often. With a longer one, a short freeze of the machine leads to more
+// messages with few requests.
 const yieldPause = 50 * longYield
 
-// yieldPolicy decides whether yieldPolicy are to run before a message is sent.
-type yieldPolicy struct{ notBefore time.Time } // before this
+// yieldPolicy decides whether the sender yields the processor before it sends.
+type yieldPolicy struct{ notBefore time.Time }
 
 func (o *yieldPolicy) shouldYield(now time.Time) bool { return !now.Before(o.notBefore) }
 
-// yielded notes that they yielded. Where that took long they do not for a while.
+// yielded records a yield, and disables yields for yieldPause if it was long.
 func (o *yieldPolicy) yielded(from, to time.Time) {
 	if to.Sub(from) > longYield {
 		o.notBefore = to.Add(yieldPause)
 	}
 }
 
-// takeWaiting returns all that waits. From here on it counts as sent.
+// takeWaiting returns all waiting calls, which count as sent from now on. It reuses spare.
 func (s *stream) takeWaiting(spare []*call) []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(spare) // drops what its elements refer to
+	clear(spare) // drops references to former calls
 	calls := s.mu.waiting
 	s.mu.waiting = spare[:0]
 	kept := calls[:0]
@@ -263,12 +266,12 @@ func (s *stream) takeWaiting(spare []*call) []*call {
 	return kept
 }
 
-// requestOverhead is about what a request takes beside its own message, without metadata.
+// requestOverhead is the approximate size of an encoded request without its message and metadata.
 const requestOverhead = 40
 
-// encode returns the next message of calls, and those that have no room in it. Whose time is
-// over is left out: it ends by itself. It reports whether an answer is due to any of the
-// message: the end of a wait has none if it crosses the answer.
+// encode returns the next message of calls, and the calls that do not fit in it. It drops calls
+// after their deadline. asks reports whether the message has a request. The server need not
+// answer a cancellation, which may cross the answer.
 func encode(calls []*call) (message []byte, rest []*call, asks bool) {
 	size := 0
 	for _, c := range calls {
@@ -291,7 +294,7 @@ func encode(calls []*call) (message []byte, rest []*call, asks bool) {
 	return message, nil, asks
 }
 
-// receive hands out answers until the stream ends.
+// receive handles answers until the stream ends.
 func (s *stream) receive() {
 	for {
 		var message fastwire.Raw
@@ -306,15 +309,15 @@ func (s *stream) receive() {
 	}
 }
 
-// handleAnswers hands out the answers of one message. It is for who receives.
+// handleAnswers completes the calls that a message answers. Only the receiver calls it.
 func (s *stream) handleAnswers(message fastwire.Raw) error {
 	s.awaitingSince.Store(0)
 	s.answers = s.answers[:0]
 	state, err := fastwire.Answers(message, func(a fastwire.Answer) { s.answers = append(s.answers, a) })
 	for _, c := range s.match(s.answers) {
-		c.done <- struct{}{} // without the lock, which who wakes may want next
+		c.done <- struct{}{} // not under the lock, which the woken goroutine may need
 	}
-	clear(s.answers) // or the last message would stay, and its requests
+	clear(s.answers) // or the last message and its calls would stay in memory
 	clear(s.completed)
 	switch {
 	case state.Member == 0:
@@ -331,13 +334,13 @@ func (s *stream) handleAnswers(message fastwire.Raw) error {
 	return err
 }
 
-// match gives answers to their requests, and returns those that are over.
+// match adds answers to their calls and returns the completed ones.
 func (s *stream) match(answers []fastwire.Answer) []*call {
 	s.completed = s.completed[:0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range answers {
-		if c := s.mu.pending[answers[i].ID]; c != nil && c.addAnswer(&answers[i]) { // else its client waits no longer
+		if c := s.mu.pending[answers[i].ID]; c != nil && c.addAnswer(&answers[i]) { // otherwise the call was cancelled
 			s.forgetLocked(c)
 			s.completed = append(s.completed, c)
 		}
@@ -345,17 +348,17 @@ func (s *stream) match(answers []fastwire.Answer) []*call {
 	return s.completed
 }
 
-// addAnswer takes an answer, or a piece of one. It reports whether that is all.
+// addAnswer adds an answer, or a piece of one. It returns true if the call is complete.
 func (c *call) addAnswer(a *fastwire.Answer) bool {
 	switch n := len(c.answer) + len(a.Message); {
-	case n > c.receive: // whatever follows
+	case n > c.receive: // even if more follows
 		c.answer = nil
-		c.err = status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", n, c.receive) // gRPC's words
+		c.err = status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", n, c.receive) // gRPC's text
 		return true
 	case a.Code != 0:
 		c.err = status.Error(codes.Code(a.Code), string(a.Text))
 	case c.answer == nil:
-		c.answer = slices.Clip(a.Message) // what follows is another's
+		c.answer = slices.Clip(a.Message) // the bytes behind belong to other answers
 	default:
 		c.answer = append(c.answer, a.Message...)
 	}

@@ -24,39 +24,39 @@ import (
 const (
 	// messageOverhead is by how much a message may exceed MaxRequestBytes.
 	messageOverhead = 512 << 10
-	// maxHeaderBytes bounds the metadata of one request.
+	// maxHeaderBytes limits the metadata of one request.
 	maxHeaderBytes = 64 << 10
-	// handshakeTimeout bounds how long a connection may take to become one.
+	// handshakeTimeout limits the handshake of a new connection.
 	handshakeTimeout = 5 * time.Second
-	// streamWorkers is how many goroutines wait for requests with a stack that
-	// has grown already: to grow a new one is a fifth of the processor time of a
-	// read. Beyond them, or if watches hold them, each request has its own. Fewer:
-	// writes, which wait, hold them all. More: memory, some 10 KiB for each.
+	// streamWorkers is the number of goroutines that gRPC keeps for requests. Their stacks have
+	// grown already; growing a new stack takes a fifth of the CPU time of a read. When all
+	// workers are busy, each request gets its own goroutine. Too few workers are all taken by
+	// writes, which wait for the log. Each costs about 10 KiB.
 	streamWorkers = 256
 )
 
-// API serves the etcd v3 API. It starts no goroutine of its own, but a connection
-// to the leader has some: Close closes it.
+// API serves the etcd v3 API. It starts no goroutine, but its connection to the leader has some,
+// which Close ends.
 type API struct {
 	node Node
 	cfg  Config
 
-	// leader is where requests go that only the leader can answer.
-	leader    leaderConn
-	leaderID  fastwire.LeaderField
+	// leader is the connection for requests that only the leader can answer.
+	leader         leaderConn
+	leaderID       fastwire.LeaderField
 	leaderRenewals renewalForwarder
-	// replies bounds the memory of large replies, deliveries those of the gateway.
-	replies    *replyBudget
+	// replies limits the memory of large replies, gatewayRequests that of the JSON gateway.
+	replies         *replyBudget
 	gatewayRequests gatewayRequests
-	// inFlight counts unary requests under way.
+	// inFlight counts the unary requests in progress.
 	inFlight atomic.Int64
 	fast     fastLimits
 	stats    requestStats
-	// logLimit limits what is logged because of requests.
+	// logLimit limits the log lines caused by requests.
 	logLimit rate.Sometimes
 }
 
-// New returns the API of node. It expects a configuration that Validate takes.
+// New returns the API of node. cfg must be valid (see Config.Validate).
 func New(node Node, cfg Config) *API {
 	cfg = cfg.WithDefaults().withNodeDefaults(node.Config())
 	cfg.Logger = cfg.Logger.With("component", "etcdapi")
@@ -69,13 +69,13 @@ func New(node Node, cfg Config) *API {
 	return a
 }
 
-// Close closes the connection to the leader. It comes after the servers' end.
+// Close closes the connection to the leader. Call it after the servers have stopped.
 func (a *API) Close() {
 	a.leaderRenewals.close()
 	a.leader.close()
 }
 
-// Register registers all of etcd's services with s.
+// Register registers etcd's services with s.
 func (a *API) Register(s *grpc.Server) {
 	pb.RegisterKVServer(s, &kvServer{API: a})
 	pb.RegisterWatchServer(s, &watchServer{API: a})
@@ -90,8 +90,8 @@ func (a *API) Register(s *grpc.Server) {
 	}
 }
 
-// ServerOptions returns the options that a server of this API needs: its
-// interceptors and limits. Credentials are the caller's to add.
+// ServerOptions returns the interceptors and limits that a server of this API needs. The caller
+// adds credentials.
 func (a *API) ServerOptions() []grpc.ServerOption {
 	var stream []grpc.StreamServerInterceptor
 	if m := a.cfg.Metrics; m != nil {
@@ -112,7 +112,8 @@ func (a *API) ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// unaryInterceptors returns what each call passes, and each request of a stream of service Fast.
+// unaryInterceptors returns the interceptors of unary calls. Requests on fastkv's streams pass
+// the same ones.
 func (a *API) unaryInterceptors() (all []grpc.UnaryServerInterceptor) {
 	if m := a.cfg.Metrics; m != nil {
 		all = append(all, m.UnaryServerInterceptor())
@@ -124,17 +125,17 @@ func (a *API) maxMessageBytes() int { return a.cfg.MaxRequestBytes + messageOver
 
 // Proposer replicates requests.
 type Proposer interface {
-	// Propose returns what applying r gave.
+	// Propose returns the result of applying r.
 	Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Result, error)
 }
 
-// Reader permits reads of a store.
+// Reader permits reads of its store.
 type Reader interface {
-	// Read returns once Store may answer a read that mode asks for.
+	// Read returns when the store may answer a read of this mode.
 	Read(ctx context.Context, mode kvnode.ReadMode) (kvnode.Read, error)
-	// WaitForReplay returns once Store may answer a stale read, or when ctx ends.
+	// WaitForReplay returns when the store may answer a stale read, or when ctx ends.
 	WaitForReplay(ctx context.Context) error
-	// TryRead reports whether Store may answer linearizable reads now that have arrived.
+	// TryRead reports whether the store may now answer linearizable reads that have arrived.
 	TryRead() bool
 	Store() *store.Store
 }
@@ -144,17 +145,17 @@ type Member interface {
 	ID() uint64
 	ClusterID() uint64
 	Term() uint64
-	// Leader returns 0 if there is none. It takes no lock.
+	// Leader returns 0 if no leader is known. It takes no lock.
 	Leader() uint64
-	// LeaderChanged returns a channel that is closed when the leader is lost or
-	// changes.
+	// LeaderChanged returns a channel that is closed when the leader is lost or changes.
 	LeaderChanged() <-chan struct{}
 	MoveLeader(ctx context.Context, to uint64) error
-	// Checkpoint makes what is applied durable, so that a snapshot holds it.
+	// Checkpoint makes the applied state durable, so that a snapshot contains it.
 	Checkpoint(ctx context.Context) error
-	// Alive returns why the member has ended, nil while it runs. It waits for nothing.
+	// Alive returns why the member has ended, nil while it runs. It does not block.
 	Alive() error
-	// Stalls returns how long the raft loop and the applier have made no progress. It waits for nothing.
+	// Stalls returns how long the raft loop and the applier have made no progress. It does not
+	// block.
 	Stalls() (loop, applier time.Duration)
 	Status() kvnode.Status
 	// Config returns the configuration in effect.
@@ -170,12 +171,12 @@ type Changer interface {
 	PromoteMember(ctx context.Context, id uint64) error
 }
 
-// Watcher tells what changes in a store.
+// Watcher notifies of changes in the store.
 type Watcher interface {
 	Watch() *watch.Hub
 }
 
-// Node is what the API needs of a *kvnode.Node.
+// Node is the part of *kvnode.Node that the API uses.
 type Node interface {
 	Changer
 	Proposer
@@ -187,15 +188,15 @@ type Node interface {
 
 var _ Node = (*kvnode.Node)(nil)
 
-// header returns a header as of now.
+// header returns a header with the current revision.
 func (a *API) header() *pb.ResponseHeader {
 	h := &pb.ResponseHeader{Revision: a.node.Store().Revision()}
 	a.fillHeader(h)
 	return h
 }
 
-// fillHeader completes a header that has a revision. Clients learn from it who leads: see
-// package kvnode/client.
+// fillHeader completes a header that has a revision. It adds the leader's ID, by which package
+// kvnode/client finds the leader.
 func (a *API) fillHeader(h *pb.ResponseHeader) {
 	h.ClusterId = a.node.ClusterID()
 	h.MemberId = a.node.ID()
@@ -203,14 +204,14 @@ func (a *API) fillHeader(h *pb.ResponseHeader) {
 	a.leaderID.Put(h, a.node.Leader())
 }
 
-// response is an etcd response.
+// response is an etcd response with a header.
 type response interface {
 	proto.Message
 	GetHeader() *pb.ResponseHeader
 }
 
-// propose replicates r and returns the response of type T with a complete
-// header. Its error is one for clients.
+// propose replicates r and returns its response of type T with a complete header. It returns
+// errors for clients.
 func propose[T response](ctx context.Context, a *API, r *pb.InternalRaftRequest) (T, error) {
 	var none T
 	res, err := a.node.Propose(ctx, r)
@@ -222,7 +223,7 @@ func propose[T response](ctx context.Context, a *API, r *pb.InternalRaftRequest)
 	}
 	resp, ok := res.Response.(T)
 	if !ok || resp.GetHeader() == nil {
-		return none, status.Errorf(codes.Internal, "kvnode: applying the request gave a %T, want a %T with a header", res.Response, none)
+		return none, status.Errorf(codes.Internal, "kvnode: applying the request returned a %T, want a %T with a header", res.Response, none)
 	}
 	a.fillHeader(resp.GetHeader())
 	return resp, nil

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The checks of this file are etcd's, in etcd's order: a request that is wrong
-// twice gets the same error here and there.
+// The checks in this file are etcd's, in etcd's order: a request with two faults gets
+// the same error as from etcd.
 
 func checkRange(r *pb.RangeRequest) error {
 	if len(r.GetKey()) == 0 {
@@ -26,8 +26,8 @@ func isEnumValue[E ~int32](names map[int32]string, v E) bool {
 	return ok
 }
 
-// checkRangeStream refuses what etcd does not stream, although this store
-// could: a client that falls back to Range works with either.
+// checkRangeStream rejects what etcd does not stream, although this store could. A client that
+// falls back to Range then works with both.
 func checkRangeStream(r *pb.RangeRequest) error {
 	if err := checkRange(r); err != nil {
 		return err
@@ -61,9 +61,8 @@ func checkDelete(r *pb.DeleteRangeRequest) error {
 	return nil
 }
 
-// checkTxn checks r, whose longest list may have maxOps elements. What it does
-// not use of them is left to the transactions within, so that the depth of
-// nesting is bounded as well.
+// checkTxn checks r. Its longest list may have maxOps elements. Nested transactions may use the
+// rest, which limits the depth of nesting.
 func checkTxn(r *pb.TxnRequest, maxOps int) error {
 	n := max(len(r.GetCompare()), len(r.GetSuccess()), len(r.GetFailure()))
 	if n > maxOps {
@@ -99,8 +98,8 @@ func checkOp(op *pb.RequestOp, maxOps int) error {
 	}
 }
 
-// checkOverlaps refuses a transaction that could put one key twice, or put and
-// delete it, on one way through its branches.
+// checkOverlaps rejects a transaction that could put a key twice, or put and delete it, on one
+// path through its branches.
 func checkOverlaps(r *pb.TxnRequest) error {
 	if _, err := collectWrites(r.GetSuccess()); err != nil {
 		return err
@@ -109,13 +108,13 @@ func checkOverlaps(r *pb.TxnRequest) error {
 	return err
 }
 
-// writes is what a branch may write.
+// writes are the keys that a branch may write.
 type writes struct {
 	puts map[string]struct{}
 	dels intervals
 }
 
-// addPut adds a put, which nothing else in w may touch.
+// addPut adds a put. No other write of w may touch its key.
 func (w *writes) addPut(key string) error {
 	if _, twice := w.puts[key]; twice || w.dels.contains(key) {
 		return rpctypes.ErrGRPCDuplicateKey
@@ -124,9 +123,9 @@ func (w *writes) addPut(key string) error {
 	return nil
 }
 
-// collectWrites collects what ops write. The order, and so what passes, is
-// etcd's: this branch's deletions, then transactions within, then its puts. A
-// key put by an inner transaction and deleted by a later one is let through.
+// collectWrites returns what ops may write. The order of the checks is etcd's: this branch's
+// deletions, then nested transactions, then its puts. As in etcd, a key that one nested
+// transaction puts and a later one deletes is accepted.
 func collectWrites(ops []*pb.RequestOp) (*writes, error) {
 	w := &writes{puts: make(map[string]struct{})}
 	for _, op := range ops {
@@ -151,8 +150,8 @@ func collectWrites(ops []*pb.RequestOp) (*writes, error) {
 	return w, nil
 }
 
-// addTxn adds what an inner transaction may write. Only one of its branches
-// will be taken, so that both may put the same key.
+// addTxn adds what a nested transaction may write. Only one of its branches is executed, so both
+// may put the same key.
 func (w *writes) addTxn(t *pb.TxnRequest) error {
 	then, err := collectWrites(t.GetSuccess())
 	if err != nil {
@@ -180,8 +179,8 @@ func (w *writes) addTxn(t *pb.TxnRequest) error {
 	return nil
 }
 
-// deleted returns the keys that d deletes, from begin up to end. The end is infinite if
-// the request's end is one zero byte, which means all keys from begin on.
+// deleted returns the keys that d deletes: from begin, up to and excluding end. A range end of
+// one zero byte means all keys from begin on, and becomes infinite.
 func deleted(d *pb.DeleteRangeRequest) (begin, end string) {
 	begin, end = string(d.GetKey()), string(d.GetRangeEnd())
 	switch end {
@@ -195,12 +194,11 @@ func deleted(d *pb.DeleteRangeRequest) (begin, end string) {
 
 const (
 	fromKey = "\x00"
-	// infinite is the end of an interval that has none. As an end it is not
-	// ambiguous: no interval ends before the empty key.
+	// infinite is the end of an unlimited interval. No other interval ends before the empty key.
 	infinite = ""
 )
 
-// isBefore reports whether key is below an interval's end.
+// isBefore reports whether key is below the end of an interval.
 func isBefore(key, end string) bool { return end == infinite || key < end }
 
 // laterEnd returns the greater of two ends.
@@ -211,9 +209,8 @@ func laterEnd(a, b string) string {
 	return max(a, b)
 }
 
-// intervals is a set of half-open intervals of keys. Invariant: they are kept
-// disjoint and do not touch, by their begin, so that a look-up is one search
-// however many were added.
+// intervals is a set of half-open intervals of keys, ordered by their begin. Invariant: the
+// intervals are disjoint and do not touch, so a look-up is one search.
 type intervals struct{ ends btree.Map[string, string] }
 
 func (s *intervals) add(begin, end string) {

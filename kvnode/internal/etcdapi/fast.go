@@ -19,53 +19,52 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// maxIdleWorkers is the number of goroutines of all streams that wait for a request, 10 KiB each.
-// With fewer, more requests grow a new stack.
+// maxIdleWorkers limits the idle workers of all streams, 10 KiB each. With fewer, more requests
+// grow a new stack.
 const maxIdleWorkers = 256
 
-// fastStream is one stream of service Fast. Its requests, which are called items, are
-// answered as calls of their own would be. One goroutine receives and never waits for an
-// item, one sends, and each item that may have to wait has its own.
+// fastStream is one stream of service Fast. Each of its requests is answered as a call would be.
+// One goroutine receives and never waits for a request, one sends, and each request that may have
+// to wait has a worker.
 type fastStream struct {
-	kv     *kvServer
-	stream grpc.ServerStream
-	conn   *fastConn
-	requestCtx  context.Context // that of each item is one of it
-	cancel context.CancelCauseFunc
-	chain  grpc.UnaryServerInterceptor
-	md     metadata.MD // of the stream
-	pairs  int         // of md
-	inline  inlineHandler       // of the goroutine that receives, as last
-	lastID   uint64      // ID of the request that was taken last
-	// answerSlot is held by the item that is being answered. Others wait, with their answers
+	kv         *kvServer
+	stream     grpc.ServerStream
+	conn       *fastConn
+	requestCtx context.Context // parent of the requests' contexts
+	cancel     context.CancelCauseFunc
+	chain      grpc.UnaryServerInterceptor
+	md         metadata.MD   // of the stream
+	pairs      int           // number of key-value pairs in md
+	inline     inlineHandler // of the receiving goroutine, as lastID
+	lastID     uint64        // of the last request that was received
+	// answerSlot is held by the worker that queues an answer. The others wait with their answers
 	// not encoded.
 	answerSlot chan struct{}
-	// handoff is where those who have done an item wait for another. Who receives puts one there
-	// if somebody waits; it is closed when the stream ends. Both under the lock.
+	// handoff passes requests to idle workers. It is closed when the stream ends. Sends and the
+	// close happen under mu.
 	handoff chan *fastRequest
 
 	working sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		// space wakes the goroutine that receives, the item that is being answered and run, ready
-		// the goroutine that sends.
+		// space wakes the receiver, the worker in answerSlot and run. ready wakes the sender.
 		space, ready sync.Cond
-		inMessage      bool // a message is being taken
-		stopping    bool // nothing is taken after that message
-		ended       bool // nothing is taken any more
-		closed      bool // nothing is charged any more
-		pending       map[uint64]*fastRequest
-		pendingCost       int      // what those cost
-		bytes       int      // asked, and the answers that gRPC has not written
-		unwritten   int      // messages that gRPC has and has not written
-		messages         [][]byte // messages; the last one grows
-		large       []*largeAnswer
+		inMessage    bool // the receiver handles a message
+		stopping     bool // the stream ends after that message
+		ended        bool // no more requests are accepted
+		closed       bool // nothing is charged any more
+		pending      map[uint64]*fastRequest
+		pendingCost  int      // of the requests in pending
+		bytes        int      // pendingCost, and the answers that gRPC has not written
+		unwritten    int      // messages given to gRPC and not written
+		messages     [][]byte // the last one grows
+		large        []*largeAnswer
 	}
 }
 
-// RegisterFast registers service Fast, by which package fastkv sends what would be calls of
-// the KV service. They pass the interceptors of ServerOptions, and no others that the server
-// has: one that has its own, to authorize calls, must not offer it. It comes before Register.
+// RegisterFast registers service Fast, by which package fastkv sends requests of the KV service.
+// The requests pass the interceptors of ServerOptions and no others: a server that authorizes
+// calls in its own interceptors must not register it. Call it before Register.
 func (a *API) RegisterFast(s grpc.ServiceRegistrar) {
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: fastwire.Service,
@@ -77,7 +76,7 @@ func (a *API) RegisterFast(s grpc.ServiceRegistrar) {
 func serveFast(srv any, stream grpc.ServerStream) error {
 	kv, ok := srv.(*kvServer)
 	if !ok {
-		return status.Errorf(codes.Internal, "%T is no KV service", srv)
+		return status.Errorf(codes.Internal, "%T is not a KV service", srv)
 	}
 	select {
 	case <-kv.fast.stopping:
@@ -100,7 +99,7 @@ func serveFast(srv any, stream grpc.ServerStream) error {
 	return s.run()
 }
 
-// remoteOf returns the address of a request's connection, nil if there is none.
+// remoteOf returns the address of a request's connection, or nil.
 func remoteOf(ctx context.Context) net.Addr {
 	if p, ok := peer.FromContext(ctx); ok {
 		return p.Addr
@@ -116,13 +115,13 @@ func newFastStream(kv *kvServer, stream grpc.ServerStream, conn *fastConn) *fast
 }
 
 // run serves the stream until its client, its connection or the member ends it. It returns when
-// gRPC has written all answers: until then the stream counts, and so do they.
+// gRPC has written all answers, so that until then the stream and its answers count towards the
+// limits.
 func (s *fastStream) run() error {
 	ctx := s.stream.Context()
 	defer context.AfterFunc(ctx, s.end)()
 	received := make(chan error, 1)
-	// It ends when this call has returned, since receiving fails then, but no sooner: it
-	// must not be waited for.
+	// RecvMsg fails only after this call has returned, so it must not wait for the goroutine.
 	go func() { received <- s.receive() }()
 	s.working.Go(s.send)
 
@@ -142,7 +141,7 @@ func (s *fastStream) run() error {
 	return clientError(err)
 }
 
-// receive takes what the client sends until there is no more, or it cannot be understood.
+// receive handles messages until the client closes its side or sends a malformed message.
 func (s *fastStream) receive() error {
 	defer s.end()
 	for {
@@ -157,7 +156,7 @@ func (s *fastStream) receive() error {
 			return errEnded
 		}
 		now := time.Now()
-		s.inline.leased = s.inline.enabled && s.kv.node.TryRead() // once all of the message have arrived
+		s.inline.leased = s.inline.enabled && s.kv.node.TryRead() // after the whole message has arrived
 		s.inline.hasSpace, s.inline.start = false, now
 		err := fastwire.Requests(message, func(data []byte) error { return s.handleRequest(data, now) })
 		s.endMessage()
@@ -170,10 +169,10 @@ func (s *fastStream) receive() error {
 	}
 }
 
-// errEnded is what who receives is told when the stream has ended without it.
+// errEnded is returned to the receiver when another goroutine has ended the stream.
 var errEnded = errors.New("the stream has ended")
 
-// beginMessage begins to take a message, unless the stream has ended.
+// beginMessage begins the handling of a message. It returns false if the stream has ended.
 func (s *fastStream) beginMessage() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +180,7 @@ func (s *fastStream) beginMessage() bool {
 	return s.mu.inMessage
 }
 
-// endMessage queues what was answered in place of a message. A stream of a member that stops ends here.
+// endMessage queues the inline answers of a message. The stream of a stopping member ends here.
 func (s *fastStream) endMessage() {
 	s.flush()
 	s.mu.Lock()
@@ -192,13 +191,13 @@ func (s *fastStream) endMessage() {
 	}
 }
 
-// reserve waits until the stream may cost so much more, and charges it. Nothing is charged for what
-// is answered in place, until it is queued.
+// reserve charges the stream for a request. It waits while the stream is over its limits. Inline
+// answers are charged when they are queued.
 func (s *fastStream) reserve(id uint64, cost int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.mu.ended && !s.fitsLocked(cost) {
-		s.flushLocked() // or there may be nothing that could be sent
+		s.flushLocked() // the queued answers may be all that frees space
 		if s.mu.bytes == 0 {
 			return fastwire.OverBudget(cost, s.kv.fast.bytes.Load(), maxFastBytes)
 		}
@@ -218,7 +217,7 @@ func (s *fastStream) reserve(id uint64, cost int) error {
 	return nil
 }
 
-// stopAfterMessage ends the stream of a member that stops, after the message that is being taken.
+// stopAfterMessage ends the stream of a stopping member after the message in progress.
 func (s *fastStream) stopAfterMessage() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +227,8 @@ func (s *fastStream) stopAfterMessage() {
 	}
 }
 
-// stopLocked tells the client which request was taken last: it makes those after it elsewhere.
+// stopLocked tells the client the last request that was received, so that the client makes the
+// later ones elsewhere.
 func (s *fastStream) stopLocked() {
 	if !s.mu.ended {
 		last, charged := s.currentMessageLocked(0)
@@ -238,7 +238,7 @@ func (s *fastStream) stopLocked() {
 	s.endLocked()
 }
 
-// end takes nothing more. Those under way are answered, and then who sends ends.
+// end accepts no more requests. The pending ones are answered, and then the sender returns.
 func (s *fastStream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,8 +254,8 @@ func (s *fastStream) endLocked() {
 	s.mu.ready.Signal()
 }
 
-// close waits until gRPC has written all messages, or forgets them with their client, and gives
-// back what the stream has cost.
+// close waits until gRPC has written all messages, or dropped them with their client, and frees
+// what the stream is charged for.
 func (s *fastStream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +266,7 @@ func (s *fastStream) close() {
 	s.mu.closed = true
 }
 
-// chain makes one interceptor of several, as gRPC does.
+// chain combines interceptors, as gRPC does.
 func chain(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	if len(all) == 1 {
 		return all[0]
@@ -278,8 +278,8 @@ func chain(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	}
 }
 
-// noTrailers is where items leave their trailers. Those of the stream would grow with
-// each; who wants them makes a call of its own.
+// noTrailers discards the trailers of requests, or those of the stream would grow with each
+// request. A client that needs trailers makes a call.
 type noTrailers struct{}
 
 func (noTrailers) Method() string               { return fastwire.Method }

@@ -14,26 +14,26 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/requests"
 )
 
-// inlineHandler answers gets where they are received. It is for one goroutine.
+// inlineHandler answers gets on the receiving goroutine. Only that goroutine uses it.
 type inlineHandler struct {
-	enabled      bool                // the stream has no wish of its own how it is read
-	needsLeader bool                // a leader, of which the stream's metadata tell
-	calls    *callmetrics.Method // nil if calls are not counted
+	enabled     bool                // the stream's metadata selects no read mode
+	needsLeader bool                // the stream's metadata requires a leader
+	calls       *callmetrics.Method // nil if calls are not counted
 
-	leased bool      // the lease permits reads to all that have arrived
-	hasSpace   bool      // there is room, and nothing else is under way
-	start     time.Time // when the next item begins; zero if that has not been looked up
-	out    []byte    // answers that are not queued yet
-	buf    *[]byte   // that out is from; nil if there are none
-	answered   uint64    // how many
+	leased   bool      // the lease permits the reads of the current message
+	hasSpace bool      // the stream may grow, and no request is pending
+	start    time.Time // of the next get; zero if the clock was not read yet
+	out      []byte    // answers that are not queued yet
+	buf      *[]byte   // the buffer of out; nil if there is none
+	answered uint64    // number of gets in out
 }
 
-// inlineBytes is about how many bytes of answers are queued at once. More: the first of them are
-// sent later. Fewer: who receives and who sends meet more often.
+// inlineBytes is the approximate size of answers that are queued together. With more, the first
+// answers are sent later. With fewer, receiver and sender contend for the lock more often.
 const inlineBytes = 16 << 10
 
-// inlineBuffers are what answers in place are put into, until they are queued: a stream that has
-// nothing to answer has none.
+// inlineBuffers pools the buffers of answers that are not queued yet, so that an idle stream has
+// none.
 var inlineBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func (p *inlineHandler) init(ctx context.Context, a *API) {
@@ -44,11 +44,11 @@ func (p *inlineHandler) init(ctx context.Context, a *API) {
 	}
 }
 
-// answerInline answers a get of one key, if that cannot wait for anything: the lease permits
-// it, and its answer is small. Gets with metadata or options are rare, and go the long way.
+// answerInline answers a get of one key if that cannot block: the lease permits it, and the
+// answer is small. Gets with metadata or options are rare and take the slow path.
 //
-// What the interceptors do is done here once more, for less: the same is counted and bounded. It
-// is over before the next one begins, so it is not counted as under way.
+// It repeats what the interceptors do, at a lower cost: the same things are counted and limited.
+// A get ends before the next one begins, so it does not count as in progress.
 func (s *fastStream) answerInline(r *fastwire.Request) (answered bool) {
 	p := &s.inline
 	if !p.leased || len(r.Metadata) > 0 || string(r.Method) != "Range" {
@@ -73,8 +73,8 @@ func (s *fastStream) answerInline(r *fastwire.Request) (answered bool) {
 		s.refuseInline(r.ID, err)
 		return true
 	}
-	if !s.appendGet(r.ID, key) {
-		return false // it may have to wait for room
+	if !s.appendGet(r.ID, key) { // a large answer may have to wait
+		return false
 	}
 	s.recordGet(key)
 	if len(p.out) >= inlineBytes {
@@ -83,11 +83,11 @@ func (s *fastStream) answerInline(r *fastwire.Request) (answered bool) {
 	return true
 }
 
-// appendGet appends the answer to a get of key, if that is small.
+// appendGet appends the answer to a get of key. It returns false if the answer is large.
 func (s *fastStream) appendGet(id uint64, key []byte) bool {
 	a, p := s.kv.API, &s.inline
 	v, revision := a.node.Store().Get(key)
-	var found mvccpb.KeyValue // not kept, or a stream would hold a value that is deleted
+	var found mvccpb.KeyValue // not kept, or the stream would hold a deleted value
 	var kv *mvccpb.KeyValue
 	if v != nil {
 		kv = &found
@@ -103,7 +103,7 @@ func (s *fastStream) appendGet(id uint64, key []byte) bool {
 	return true
 }
 
-// recordGet counts a get that was answered. One reading of the clock ends it and begins the next.
+// recordGet counts an answered get. One clock reading ends it and begins the next.
 func (s *fastStream) recordGet(key []byte) {
 	a, p := s.kv.API, &s.inline
 	now := time.Now()
@@ -130,10 +130,10 @@ func (s *fastStream) refuseInline(id uint64, err error) {
 	}
 	a.stats.took[requests.Range][0].Note(0)
 	s.answer(id, nil, err)
-	p.hasSpace = false // it takes room as well
+	p.hasSpace = false // the answer takes space
 }
 
-// flush queues what was answered in place.
+// flush queues the inline answers.
 func (s *fastStream) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *fastStream) flushLocked() {
 	if p.calls != nil {
 		p.calls.Done(p.answered)
 	}
-	if len(p.out) > 0 && !s.mu.ended { // else nobody may send it
+	if len(p.out) > 0 && !s.mu.ended { // an ended stream sends nothing
 		last, charged := s.currentMessageLocked(len(p.out))
 		*last = append(*last, p.out...)
 		s.chargeLocked(cap(*last) - charged)

@@ -70,7 +70,7 @@ func TestInPlaceAsACall(t *testing.T) {
 		r.setLeader(testMember)
 		r2.api.node = brokenStore{r.fakeNode}
 		r2.in <- r.items(5, 1, "Range", getK)
-		r2.want(5, codes.Internal, "failed on an internal error")
+		r2.want(5, codes.Internal, "failed with an internal error")
 		r2.api.node = r.fakeNode
 		r2.in <- r.items(6, 1, "Range", getK)
 		r2.want(6, codes.OK, "")

@@ -163,7 +163,7 @@ func TestAnIDIsNotTakenTwiceInPlace(t *testing.T) {
 		synctest.Wait()
 		r.in <- r.items(7, 1, "Range", getK)
 		r.want(7, codes.Unavailable, "request timed out")
-		r.wantEnd(codes.InvalidArgument, "a request 7 on the stream already")
+		r.wantEnd(codes.InvalidArgument, "already has a pending request 7")
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// fastRequest is one request that may have to wait.
+// fastRequest is a request that may have to wait.
 type fastRequest struct {
 	fastwire.Request
 
@@ -25,7 +25,8 @@ type fastRequest struct {
 	cancel context.CancelFunc
 }
 
-// handleRequest starts or answers one item, which has arrived with its message.
+// handleRequest answers a request inline or starts a worker for it. arrived is when its message
+// arrived.
 func (s *fastStream) handleRequest(data []byte, arrived time.Time) error {
 	var r fastwire.Request
 	if err := r.Decode(data); err != nil {
@@ -54,7 +55,7 @@ func (s *fastStream) handleRequest(data []byte, arrived time.Time) error {
 		return err
 	}
 	s.inline.hasSpace = false
-	// The message and what else came with it need not stay for as long as this item does.
+	// Copy the request, so that it does not keep the whole message alive.
 	if err := i.Decode(bytes.Clone(data)); err != nil {
 		return malformed(err)
 	}
@@ -69,10 +70,10 @@ func malformed(err error) error {
 	return status.Errorf(codes.InvalidArgument, "kvnode: a request on the stream cannot be read: %v", err)
 }
 
-// headerOverhead is what HTTP/2 counts for a header beside its bytes.
+// headerOverhead is HTTP/2's overhead for a header.
 const headerOverhead = 32
 
-// requestContext returns a context like that of a call of its own.
+// requestContext returns a context like that of a call.
 func (s *fastStream) requestContext(r fastwire.Request, arrived time.Time) (context.Context, context.CancelFunc, error) {
 	ctx := s.requestCtx
 	if n := len(r.Metadata); n%2 != 0 {
@@ -97,10 +98,10 @@ func (s *fastStream) requestContext(r fastwire.Request, arrived time.Time) (cont
 }
 
 func errDuplicateID(id uint64) error {
-	return status.Errorf(codes.InvalidArgument, "kvnode: there is a request %d on the stream already that has no answer", id)
+	return status.Errorf(codes.InvalidArgument, "kvnode: the stream already has a pending request %d", id)
 }
 
-// startRequest lets an item go its way.
+// startRequest gives a request to an idle or a new worker.
 func (s *fastStream) startRequest(i *fastRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +118,8 @@ func (s *fastStream) startRequest(i *fastRequest) error {
 	return nil
 }
 
-// runWorker does an item, and others after it. Those are for a goroutine whose stack has grown
-// already: to grow a new one is a fifth of the leader's processor time for a put.
+// runWorker serves a request, and then others. A worker's stack has grown already: growing a new
+// one takes a fifth of the leader's CPU time for a put.
 func (s *fastStream) runWorker(i *fastRequest) {
 	for i != nil {
 		s.serveRequest(i)
@@ -126,8 +127,8 @@ func (s *fastStream) runWorker(i *fastRequest) {
 	}
 }
 
-// nextRequest returns the next item, or nil if there is to be none: the stream has ended, or as many
-// goroutines wait for one as may.
+// nextRequest waits for the next request. It returns nil if the stream has ended, or if
+// maxIdleWorkers workers are idle.
 func (s *fastStream) nextRequest() *fastRequest {
 	defer s.kv.fast.idleWorkers.Add(-1)
 	if s.kv.fast.idleWorkers.Add(1) > maxIdleWorkers {
@@ -136,11 +137,11 @@ func (s *fastStream) nextRequest() *fastRequest {
 	return <-s.handoff
 }
 
-// serveRequest calls, and answers.
+// serveRequest executes a request and queues its answer.
 func (s *fastStream) serveRequest(i *fastRequest) {
 	defer i.cancel()
 	resp, err := s.invoke(i)
-	if _, ok := resp.(*reservedReply); !ok { // which has room of its own
+	if _, ok := resp.(*reservedReply); !ok { // that one has a reservation
 		s.answerSlot <- struct{}{}
 		defer func() { <-s.answerSlot }()
 		s.waitForSpace()
@@ -148,29 +149,29 @@ func (s *fastStream) serveRequest(i *fastRequest) {
 	s.answer(i.ID, resp, err)
 }
 
-// invoke does what gRPC does with a invoke of its own.
+// invoke calls the handler of a request's method, as gRPC does for a call.
 func (s *fastStream) invoke(i *fastRequest) (any, error) {
 	methods := pb.KV_ServiceDesc.Methods
 	m := slices.IndexFunc(methods, func(m grpc.MethodDesc) bool { return m.MethodName == string(i.Method) })
 	if m < 0 {
-		return nil, status.Errorf(codes.Unimplemented, "kvnode: there is no method %.64q on this stream, only those of etcdserverpb.KV that are unary", i.Method)
+		return nil, status.Errorf(codes.Unimplemented, "kvnode: no method %.64q on this stream, only the unary methods of etcdserverpb.KV", i.Method)
 	}
 	return methods[m].Handler(s.kv, i.ctx, i.decode, s.chain)
 }
 
-// decode fills in a request, unless its time is over already.
+// decode decodes a request, unless its deadline has passed.
 func (i *fastRequest) decode(req any) error {
 	if err := i.ctx.Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}
 	m, _ := req.(proto.Message)
 	if err := proto.Unmarshal(i.Message, m); err != nil {
-		return status.Errorf(codes.Internal, "grpc: error unmarshalling request: %v", err) // gRPC's words
+		return status.Errorf(codes.Internal, "grpc: error unmarshalling request: %v", err) // gRPC's text
 	}
 	return nil
 }
 
-// cancelRequest ends the wait for an item, if it has no answer yet.
+// cancelRequest cancels a request that has no answer yet.
 func (s *fastStream) cancelRequest(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,7 +51,7 @@ func TestBadItems(t *testing.T) {
 		r.in <- r.items(6, 1, "Range", getK)
 		r.in <- r.items(6, 1, "Range", getK)
 		r.want(6, codes.Unavailable, "request timed out") // the first of them is finished
-		r.wantEnd(codes.InvalidArgument, "a request 6 on the stream already")
+		r.wantEnd(codes.InvalidArgument, "already has a pending request 6")
 	})
 }
 

@@ -12,15 +12,15 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// largeAnswer is an answer that has room of its own. It is sent in pieces, one for each message,
-// so that small ones need not wait for all of it.
+// largeAnswer is an answer with a reservation. It is sent in pieces, one per message, so that
+// small answers do not wait for all of it.
 type largeAnswer struct {
 	fastwire.Answer
 
 	reservation *reservation
 }
 
-// waitForSpace returns once so many answers have been written that there is room for one more.
+// waitForSpace returns when enough answers are written that one more fits.
 func (s *fastStream) waitForSpace() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +30,7 @@ func (s *fastStream) waitForSpace() {
 	}
 }
 
-// answer queues what became of an item.
+// answer queues the answer of a request.
 func (s *fastStream) answer(id uint64, resp any, err error) {
 	a := fastwire.Answer{ID: id}
 	var r *reservation
@@ -60,7 +60,7 @@ func (s *fastStream) answer(id uint64, resp any, err error) {
 		s.mu.space.Broadcast()
 		s.mu.ready.Signal()
 	case s.mu.ended:
-		return // nobody may send it
+		return // an ended stream sends nothing
 	}
 	if r != nil {
 		s.mu.large = append(s.mu.large, &largeAnswer{a, r})
@@ -71,8 +71,8 @@ func (s *fastStream) answer(id uint64, resp any, err error) {
 	s.chargeLocked(cap(*last) - charged)
 }
 
-// currentMessageLocked returns the message that the next so many bytes of small answers go into, and how
-// many bytes of it are charged.
+// currentMessageLocked returns the message for the next size bytes of small answers, and how many
+// of its bytes are charged already.
 func (s *fastStream) currentMessageLocked(size int) (last *[]byte, charged int) {
 	n := len(s.mu.messages)
 	if n > 0 && len(s.mu.messages[n-1]) <= fastwire.MaxMessage {
@@ -83,27 +83,28 @@ func (s *fastStream) currentMessageLocked(size int) (last *[]byte, charged int) 
 }
 
 const (
-	// minMessage is the least capacity of a message: gRPC does not say when one of 1 KiB is written.
+	// minMessage is the minimum capacity of a message: gRPC does not report when it has written a
+	// message of up to 1 KiB.
 	minMessage = 2 << 10
-	// maxUnwritten is the number of messages of a stream that gRPC may have and not have written.
-	// Answers after them share a message. With more, a client that takes no answers makes the member
-	// keep a message of minMessage bytes for each. With two, gRPC writes to the connection more often:
-	// puts of 256 at a time take a third longer.
+	// maxUnwritten limits the messages that gRPC has and has not written, per stream. Further
+	// answers share a message. With more, a client that does not read makes the member keep
+	// minMessage bytes for each. With two, gRPC writes to the connection more often: puts of 256
+	// at a time take a third longer.
 	maxUnwritten = 16
-	// smallMessage is the greatest capacity of a message that small answers begin: no more than
-	// requestCost, so that the first of them takes no more room than its request leaves.
+	// smallMessage is the maximum capacity of a message that begins with small answers. It is not
+	// above requestCost, so the first answer takes no more space than its request frees.
 	smallMessage = requestCost
-	// maxSpareMessage is the greatest capacity of a message that is used again.
+	// maxSpareMessage is the maximum capacity of a message that is reused.
 	maxSpareMessage = 64 << 10
 )
 
-// spareMessages are messages that gRPC has written, largeSpares those above smallMessage.
+// spareMessages are written messages for reuse, largeSpares those above smallMessage.
 var (
 	spareMessages = sync.Pool{New: func() any { return new(make([]byte, 0, minMessage)) }}
 	largeSpares   sync.Pool
 )
 
-// newMessage begins a message with room for size bytes.
+// newMessage begins a message with capacity for size bytes.
 func (s *fastStream) newMessage(size int) []byte {
 	var spare *[]byte
 	if size > smallMessage/2 {
@@ -115,18 +116,19 @@ func (s *fastStream) newMessage(size int) []byte {
 	return fastwire.AppendMember((*spare)[:0], s.kv.node.ID(), s.kv.node.Leader())
 }
 
-// outMessage is a message that gRPC has until it is written.
+// outMessage is a message that gRPC holds until it is written.
 type outMessage struct {
 	mem.NopBufferPool
 
-	stream  *fastStream
-	data    []byte
-	charged int
-	reservation    *reservation // of the large answer of which data has the last piece, or nil
-	written bool  // under the lock of stream
+	stream      *fastStream
+	data        []byte
+	charged     int
+	reservation *reservation // of the large answer that data completes, or nil
+	written     bool         // under the lock of stream
 }
 
-// marshal returns what gRPC is to write. It calls Put then, unless the stream has ended.
+// marshal returns the bytes for gRPC. gRPC calls Put after writing them, unless the stream has
+// ended.
 func (o *outMessage) marshal() mem.BufferSlice {
 	if o.reservation != nil {
 		runtime.AddCleanup(o, (*reservation).release, o.reservation)
@@ -160,14 +162,14 @@ func (o *outMessage) Put(*[]byte) {
 	}
 }
 
-// send sends what there is until the stream has ended and nothing is under way. The first
-// message, which has no answer, says that this member knows the service.
+// send sends messages until the stream has ended and no request is pending. The first message has
+// no answer and shows the client that this member knows the service.
 func (s *fastStream) send() {
 	message := s.greeting()
 	for ok := true; ok; message, ok = s.next() {
 		if err := s.stream.SendMsg(message); err != nil {
 			message.Put(nil)
-			s.cancel(status.Error(codes.Canceled, "the client has gone")) // nobody waits for what is under way
+			s.cancel(status.Error(codes.Canceled, "the client has gone")) // pending requests have no client
 		}
 	}
 }
@@ -179,8 +181,8 @@ func (s *fastStream) greeting() *outMessage {
 	return &outMessage{stream: s, data: s.newMessage(0)}
 }
 
-// next returns the next message once there is one and gRPC has written those before, but for
-// maxUnwritten. There is none when all is over.
+// next waits for the next message, while gRPC has maxUnwritten unwritten ones. ok is false after
+// the last message.
 func (s *fastStream) next() (message *outMessage, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,8 +211,8 @@ func (s *fastStream) next() (message *outMessage, ok bool) {
 	return o, true
 }
 
-// pieceLocked appends the next piece of the large answer that waits for longest. With the
-// last piece it returns the answer's room.
+// pieceLocked appends the next piece of the oldest large answer. With the last piece it returns
+// the answer's reservation.
 func (s *fastStream) pieceLocked(message []byte) (_ []byte, done *reservation) {
 	l := s.mu.large[0]
 	piece := l.Answer

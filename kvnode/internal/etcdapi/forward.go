@@ -24,33 +24,32 @@ import (
 	"github.com/leaderlease/go/kvnode"
 )
 
-// metadataForwarded marks a request that another member has passed on. Whoever
-// gets it answers or refuses it, so that no request goes round in circles.
+// metadataForwarded marks a request that another member has forwarded. Its receiver answers or
+// rejects it, so a request makes at most one hop.
 const metadataForwarded = metadataMembers + "forwarded"
 
-// metadataMembers begins the names of what members say to each other.
+// metadataMembers is the prefix of metadata that only members send to each other.
 const metadataMembers = "x-kvnode-"
 
-// forwardPause is between two tries to reach a leader that is known.
+// forwardPause is the time between two attempts to reach a known leader.
 const forwardPause = 50 * time.Millisecond
 
-// leaderRequest is something that only the leader can do.
+// leaderRequest is a request that only the leader can execute.
 type leaderRequest[T any] struct {
-	// local does it on this member; it fails with kvnode.ErrNotLeader if that does
-	// not lead, and then nothing was done.
+	// local executes it on this member. It fails with kvnode.ErrNotLeader, and without effect, if
+	// this member is not the leader.
 	local func(context.Context) (T, error)
-	// remote asks another member.
+	// remote sends it to another member.
 	remote func(context.Context, grpc.ClientConnInterface) (T, error)
-	// repeatable says that it may be done twice.
+	// repeatable is set if it may be executed twice.
 	repeatable bool
 }
 
-// run does it here or has the leader asked, and tries again while leadership moves,
-// until ctx ends. Its error is one for clients.
+// run executes the request on the leader, and retries while leadership moves, until ctx ends. It
+// returns errors for clients.
 func (w leaderRequest[T]) run(ctx context.Context, a *API) (T, error) {
 	for {
-		// The channel is fetched before the leader is looked at, or a change in
-		// between would be missed.
+		// Fetch the channel before reading the leader, or a change in between is missed.
 		changed := a.node.LeaderChanged()
 		out, err := w.attempt(ctx, a, changed)
 		switch {
@@ -61,7 +60,7 @@ func (w leaderRequest[T]) run(ctx context.Context, a *API) (T, error) {
 		case !w.isRetryable(err):
 			return out, clientError(err)
 		case isForwarded(ctx):
-			return out, rpctypes.ErrGRPCNotLeader // whoever passed it on asks again
+			return out, rpctypes.ErrGRPCNotLeader // the forwarding member retries
 		}
 		pause := time.NewTimer(forwardPause)
 		select {
@@ -89,8 +88,8 @@ func (w leaderRequest[T]) attempt(ctx context.Context, a *API, changed <-chan st
 	if !w.repeatable {
 		return w.remote(ctx, conn)
 	}
-	// A leader that was cut off does not answer, and there is another one before
-	// that shows.
+	// A partitioned leader does not answer, and its successor is elected before the
+	// connection fails.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -103,7 +102,7 @@ func (w leaderRequest[T]) attempt(ctx context.Context, a *API, changed <-chan st
 	return w.remote(ctx, conn)
 }
 
-// isRetryable reports whether it may succeed elsewhere or later.
+// isRetryable reports whether a later attempt, or one at another member, may succeed.
 func (w leaderRequest[T]) isRetryable(err error) bool {
 	if errors.Is(err, kvnode.ErrNotLeader) {
 		return true
@@ -115,12 +114,12 @@ func (w leaderRequest[T]) isRetryable(err error) bool {
 	if s.Message() == status.Convert(rpctypes.ErrGRPCNotLeader).Message() {
 		return true
 	}
-	// A connection that breaks, or is closed because leadership moved, leaves open
-	// what became of a request.
+	// If the connection fails, or closes because leadership moved, the outcome of the
+	// request is unknown.
 	return w.repeatable && (s.Code() == codes.Unavailable || s.Code() == codes.Canceled)
 }
 
-// contextError says what it means that ctx has ended.
+// contextError returns the client's error after ctx has ended.
 func (a *API) contextError(ctx context.Context) error {
 	if a.node.Leader() == 0 && !errors.Is(ctx.Err(), context.Canceled) {
 		return rpctypes.ErrGRPCNoLeader
@@ -132,8 +131,7 @@ func isForwarded(ctx context.Context) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, metadataForwarded)) > 0
 }
 
-// leaderConn is the connection to the member that leads, shared by all requests.
-// It is made when it is needed first.
+// leaderConn is the connection to the leader, shared by all requests and created on first use.
 type leaderConn struct {
 	mu     sync.Mutex
 	conn   *grpc.ClientConn // nil if there is none
@@ -142,7 +140,7 @@ type leaderConn struct {
 	closed bool
 }
 
-// connect returns a connection to member, which must not be closed.
+// connect returns the connection to member. The caller must not close it.
 func (l *leaderConn) connect(a *API, member uint64) (grpc.ClientConnInterface, error) {
 	urls := a.node.Store().Members().ByID[member].ClientURLs
 	l.mu.Lock()
@@ -169,15 +167,15 @@ func (l *leaderConn) close() {
 	l.closeLocked()
 }
 
-// closeLocked ends requests under way; those that may be are tried again.
+// closeLocked ends the requests in progress. Repeatable ones are retried.
 func (l *leaderConn) closeLocked() {
 	if l.conn != nil {
-		_ = l.conn.Close() // nobody can do anything about it
+		_ = l.conn.Close() // nothing depends on it
 		l.conn = nil
 	}
 }
 
-// dialMember returns a connection to whichever of its client URLs answers.
+// dialMember returns a connection that uses the first of a member's client URLs that answers.
 func dialMember(urls []string, options []grpc.DialOption) (*grpc.ClientConn, error) {
 	var state resolver.State
 	for _, text := range urls {
@@ -186,7 +184,7 @@ func dialMember(urls []string, options []grpc.DialOption) (*grpc.ClientConn, err
 		}
 	}
 	if len(state.Addresses) == 0 {
-		// It has not published them yet.
+		// The member has not published its URLs yet.
 		return nil, fmt.Errorf("%w: its client URLs are %q", kvnode.ErrNotLeader, urls)
 	}
 	r := manual.NewBuilderWithScheme("kvnode-leader")
@@ -200,13 +198,12 @@ func dialMember(urls []string, options []grpc.DialOption) (*grpc.ClientConn, err
 	return conn, nil
 }
 
-// clusterCheck refuses what a member of another cluster answers: the leader may be
-// gone, and its address used again. Such a member would say of each TTL lease that
-// there is none.
+// clusterCheck rejects answers of members of another cluster, which may have taken over the
+// address of a former leader. Such a member would answer that a TTL lease does not exist.
 type clusterCheck uint64
 
-// options make a connection refuse it. Requests are tried again then, until the
-// leader is known at another address.
+// options returns the interceptors of a connection that check its answers. A request that they
+// reject is retried until the leader is known at another address.
 func (c clusterCheck) options() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
@@ -225,20 +222,21 @@ func (c clusterCheck) options() []grpc.DialOption {
 func (c clusterCheck) check(reply any) error {
 	r, ok := reply.(response)
 	if ok && r.GetHeader().GetClusterId() != uint64(c) {
-		return fmt.Errorf("%w: who answers at the leader's address is of cluster %x, not %x", kvnode.ErrNotLeader, r.GetHeader().GetClusterId(), uint64(c))
+		return fmt.Errorf("%w: the member at the leader's address belongs to cluster %x, not %x", kvnode.ErrNotLeader, r.GetHeader().GetClusterId(), uint64(c))
 	}
 	return nil
 }
 
-// verifyOrigin returns err if it came from this cluster. It has no header, so that whoever
-// answers is asked for one: a stranger's word is final otherwise.
+// verifyOrigin returns err if a member of this cluster has sent it. Errors have no header, so
+// verifyOrigin asks the member for its status. Otherwise the error of another cluster's member
+// would be final.
 func verifyOrigin(ctx context.Context, method string, conn *grpc.ClientConn, err error) error {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted:
-		return err // it says nothing of the request
+		return err // the member did not process the request
 	}
 	if status.Convert(err).Message() == status.Convert(rpctypes.ErrGRPCNotLeader).Message() {
-		return err // another one is asked
+		return err // the next attempt goes to another member
 	}
 	if method == pb.Maintenance_Status_FullMethodName || errors.Is(err, io.EOF) {
 		return err
@@ -251,8 +249,8 @@ func verifyOrigin(ctx context.Context, method string, conn *grpc.ClientConn, err
 
 type checkedStream struct {
 	grpc.ClientStream
-	cluster clusterCheck
-	verifyOrigin   func(error) error
+	cluster      clusterCheck
+	verifyOrigin func(error) error
 }
 
 // RecvMsg implements grpc.ClientStream.

@@ -24,15 +24,14 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// GatewayService registers a service with a gateway; it is generated.
+// GatewayService registers a service with a gateway. It is generated code.
 type GatewayService = func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error
 
-// Gateway serves the API as JSON under /v3/, through conn, which is a connection
-// to a server of this API and the caller's to close. As in etcd fields have
-// their protobuf names, 64-bit integers are strings, bytes are base64, and what
-// is zero is left out. The header x-lease-read is passed on, and the trailers of
-// a read come back as headers. What else the server has is served too, if its
-// generated function is among more.
+// Gateway serves the API as JSON under /v3/ through conn, a connection to a server of this API.
+// The caller closes conn. As in etcd, fields have their protobuf names, 64-bit integers are
+// strings, bytes are base64, and zero values are left out. The gateway passes the header
+// x-lease-read on and returns the trailers of a read as headers. more are the generated functions
+// of further services.
 func (a *API) Gateway(ctx context.Context, conn *grpc.ClientConn, more ...GatewayService) (http.Handler, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.HTTPBodyMarshaler{Marshaler: &runtime.JSONPb{
@@ -57,13 +56,13 @@ func (a *API) Gateway(ctx context.Context, conn *grpc.ClientConn, more ...Gatewa
 			return nil, fmt.Errorf("kvnode: JSON gateway: %w", err)
 		}
 	}
-	// Base64 takes four bytes for three; what is too large after it has been
-	// decoded gets the node's own refusal.
+	// Base64 takes four bytes for three. The node rejects a request that is too large
+	// after decoding.
 	return a.gatewayRequests.track(boundBodies(mux, int64(a.maxMessageBytes())/3*4)), nil
 }
 
-// gatewayHeader passes x-lease-read on besides what gateways pass on anyway, but
-// nothing that only members say to each other.
+// gatewayHeader passes x-lease-read on, in addition to the gateway's default headers. It drops
+// headers that only members may send to each other.
 func gatewayHeader(name string) (string, bool) {
 	if name == http.CanonicalHeaderKey(fastwire.MetadataReadMode) {
 		return fastwire.MetadataReadMode, true
@@ -72,8 +71,7 @@ func gatewayHeader(name string) (string, bool) {
 	return key, ok && !strings.HasPrefix(strings.ToLower(key), metadataMembers)
 }
 
-// gatewayReplyHeader keeps to itself how gRPC encodes a reply, which says nothing
-// about the JSON that it becomes.
+// gatewayReplyHeader drops gRPC's content type, which does not describe the JSON.
 func gatewayReplyHeader(name string) (string, bool) {
 	return runtime.MetadataHeaderPrefix + name, name != "content-type"
 }
@@ -89,15 +87,15 @@ func readHeaders(ctx context.Context, w http.ResponseWriter, _ proto.Message) er
 	return nil
 }
 
-// boundedBody is the body of a request, cut at a limit. One goroutine at a time
-// reads it; that of a stream is not the one that answers.
+// boundedBody is a request body with a size limit. One goroutine at a time reads it. For a stream
+// this is not the goroutine that answers.
 type boundedBody struct {
 	io.ReadCloser
 	size  int64                 // as announced, or -1
-	limit atomic.Pointer[error] // not nil once there was more than the limit
+	limit atomic.Pointer[error] // not nil after a read beyond the limit
 }
 
-// boundBodies serves no more of a request's body than limit bytes.
+// boundBodies limits the bodies of requests to h.
 func boundBodies(h http.Handler, limit int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		bounded := *r
@@ -116,7 +114,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tooLarge says it in the code that gRPC has for messages beyond its limit.
+// tooLarge returns an error with gRPC's code for messages above its limit.
 func tooLarge(size, limit int64) error {
 	if size < 0 {
 		return status.Errorf(codes.ResourceExhausted, "kvnode: request body is larger than the limit of %d bytes", limit)
@@ -124,8 +122,7 @@ func tooLarge(size, limit int64) error {
 	return status.Errorf(codes.ResourceExhausted, "kvnode: request body of %d bytes is larger than the limit of %d bytes", size, limit)
 }
 
-// gatewayError says of a body that was cut that it was too large, rather than
-// that it makes no sense.
+// gatewayError replaces the parse error of a truncated body by the size error.
 func gatewayError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	if b, ok := r.Body.(*boundedBody); ok {
 		if large := b.limit.Load(); large != nil {
@@ -136,30 +133,30 @@ func gatewayError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshale
 }
 
 const (
-	// metadataGatewayRequest is how the gateway says which request over HTTP one to the API
-	// is for. Its value cannot be guessed, so that no client has one to give.
+	// metadataGatewayRequest is the metadata by which the gateway identifies its HTTP request to
+	// the API. Its value is random, so a client cannot forge one.
 	metadataGatewayRequest = "x-kvnode-delivery"
-	// gatewayReplyFactor is how much memory a reply over the gateway takes, in its encoded
-	// size: it is received, decoded, made JSON with its values in base64, and copied
-	// by each of them (measured: 850 MB for 100 MB).
+	// gatewayReplyFactor is the memory that a reply through the gateway takes, as a multiple of
+	// its encoded size. The gateway receives it, decodes it, encodes it as JSON with base64
+	// values, and copies it each time (measured: 850 MB for 100 MB).
 	gatewayReplyFactor = 8
 )
 
-// gatewayRequests are the requests over HTTP that are under way, by what metadataDelivery
-// says. The room of their replies is given back when they end.
+// gatewayRequests are the HTTP requests in progress, by the value of metadataGatewayRequest.
+// Their reservations are released when they end.
 type gatewayRequests struct{ byID sync.Map }
 
-// gatewayRequest is one of them.
+// gatewayRequest is one HTTP request.
 type gatewayRequest struct {
-	mu   sync.Mutex
+	mu          sync.Mutex // guards the other fields
 	reservation *reservation
-	ended bool
+	ended       bool
 }
 
-// gatewayRequestKey is the context's key of metadataDelivery's value.
+// gatewayRequestKey is the context key for the value of metadataGatewayRequest.
 type gatewayRequestKey struct{}
 
-// track serves h, and gives back what its replies take when it has returned.
+// track serves h, and releases the reservations of a request when h returns.
 func (all *gatewayRequests) track(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, d := rand.Text(), new(gatewayRequest)
@@ -172,14 +169,14 @@ func (all *gatewayRequests) track(h http.Handler) http.Handler {
 	})
 }
 
-// requestMetadata tells the API.
+// requestMetadata returns the metadata that identifies an HTTP request to the API.
 func (*gatewayRequests) requestMetadata(ctx context.Context, _ *http.Request) metadata.MD {
 	id, _ := ctx.Value(gatewayRequestKey{}).(string)
 	return metadata.Pairs(metadataGatewayRequest, id)
 }
 
-// find returns the delivery that a request to the API is for, nil if it is none. The
-// gateway's word comes after what its client may have sent under that name.
+// find returns the HTTP request that an API request belongs to, or nil. The gateway's value comes
+// after values that the client may have sent.
 func (all *gatewayRequests) find(ctx context.Context) *gatewayRequest {
 	ids := metadata.ValueFromIncomingContext(ctx, metadataGatewayRequest)
 	if len(ids) == 0 {
@@ -194,7 +191,7 @@ func (all *gatewayRequests) get(id string) *gatewayRequest {
 	return d
 }
 
-// reserve finds room for a reply of that size.
+// reserve reserves memory for a reply of size bytes.
 func (d *gatewayRequest) reserve(ctx context.Context, b *replyBudget, size int64) error {
 	r, err := b.reserve(ctx, size, gatewayReplyFactor)
 	if err != nil {
@@ -202,7 +199,7 @@ func (d *gatewayRequest) reserve(ctx context.Context, b *replyBudget, size int64
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ended || d.reservation != nil { // there is one reply, so that this is for nobody
+	if d.ended || d.reservation != nil { // a request has one reply
 		r.release()
 		return nil
 	}
@@ -210,7 +207,7 @@ func (d *gatewayRequest) reserve(ctx context.Context, b *replyBudget, size int64
 	return nil
 }
 
-// limitWrite ends the connection of a client that does not take its reply in time.
+// limitWrite closes the connection of a client that does not read its reply in time.
 func (all *gatewayRequests) limitWrite(ctx context.Context, w http.ResponseWriter) {
 	id, _ := ctx.Value(gatewayRequestKey{}).(string)
 	d := all.get(id)
@@ -231,6 +228,6 @@ func (d *gatewayRequest) end(w http.ResponseWriter) {
 	d.ended = true
 	if d.reservation != nil {
 		d.reservation.release()
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the next request has its own
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // for the next request
 	}
 }

@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	// healthInterval is between two looks for a client that watches. Longer: it
-	// goes on sending requests to a member that cannot serve them.
+	// healthInterval is the time between two checks for a watching client. With a longer one,
+	// clients keep sending requests to a member that cannot serve them.
 	healthInterval = time.Second
-	// healthMaxAge is for how long a look counts for all clients that watch, so
-	// that a thousand of them cost no more than two reads a second.
+	// healthMaxAge is how long watching clients share a result, so that a thousand of them cause
+	// at most two reads per second.
 	healthMaxAge = healthInterval / 2
 )
 
-// healthServer is grpc.health.v1. Its services readyz and livez run the checks of
-// /readyz and /livez. The empty name, the server as a whole, is for clients that
-// choose a member (gRPC's client-side health checks): it is SERVING while the
-// member serves requests. Etcd's is always SERVING, so that clients stay with a
-// member that was cut off.
+// healthServer implements grpc.health.v1. Its services readyz and livez run the checks of /readyz
+// and /livez. The empty name is for clients that choose a member by gRPC's client-side health
+// checks: it is SERVING while the member serves requests. etcd's is always SERVING, so that
+// clients stay with a partitioned member.
 type healthServer struct {
 	healthpb.UnsafeHealthServer
 	services map[string]*sharedProbe // immutable
@@ -39,7 +38,7 @@ func (a *API) newHealthServer() *healthServer {
 func (s *healthServer) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	v, ok := s.services[r.GetService()]
 	if !ok {
-		return nil, status.Errorf(codes.NotFound, `kvnode: there is no service %q to check, only "", "readyz" and "livez"`, r.GetService())
+		return nil, status.Errorf(codes.NotFound, `kvnode: unknown health service %q (use "", "readyz" or "livez")`, r.GetService())
 	}
 	return &healthpb.HealthCheckResponse{Status: v.run(ctx)}, nil
 }
@@ -53,8 +52,7 @@ func (s *healthServer) List(ctx context.Context, _ *healthpb.HealthListRequest) 
 	return &healthpb.HealthListResponse{Statuses: all}, nil
 }
 
-// Watch implements healthpb.HealthServer. The last that a client hears of a server
-// that stops is that it does not serve.
+// Watch implements healthpb.HealthServer. When the server stops, the last message is NOT_SERVING.
 func (s *healthServer) Watch(r *healthpb.HealthCheckRequest, out grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	ctx := out.Context()
 	v, known := s.services[r.GetService()]
@@ -78,20 +76,20 @@ func (s *healthServer) Watch(r *healthpb.HealthCheckRequest, out grpc.ServerStre
 		case <-ctx.Done():
 		}
 		if known && sent != healthpb.HealthCheckResponse_NOT_SERVING {
-			// An error means that it is the client who has gone.
+			// Send fails only if the client has disconnected.
 			_ = out.Send(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING})
 		}
 		return clientError(context.Cause(ctx))
 	}
 }
 
-// sharedProbe is a probe whose newest result many clients share.
+// sharedProbe is a probe with a result that many clients share.
 type sharedProbe struct {
 	probe probe // immutable
-	// sem is held by the goroutine that looks, and by those that read or write the rest.
-	sem chan struct{}
+	// sem is held by the goroutine that runs the probe, and to access the other fields.
+	sem    chan struct{}
 	result healthpb.HealthCheckResponse_ServingStatus
-	at   time.Time
+	at     time.Time
 }
 
 func newSharedProbe(p probe) *sharedProbe { return &sharedProbe{probe: p, sem: make(chan struct{}, 1)} }
@@ -104,7 +102,7 @@ func (v *sharedProbe) run(ctx context.Context) healthpb.HealthCheckResponse_Serv
 	return healthpb.HealthCheckResponse_SERVING
 }
 
-// latest returns the newest result, or looks if that is too old.
+// latest returns the latest result, or runs the checks if it is too old.
 func (v *sharedProbe) latest(ctx context.Context) healthpb.HealthCheckResponse_ServingStatus {
 	select {
 	case v.sem <- struct{}{}:
@@ -115,7 +113,7 @@ func (v *sharedProbe) latest(ctx context.Context) healthpb.HealthCheckResponse_S
 	if v.at.IsZero() || time.Since(v.at) >= healthMaxAge {
 		seen := v.run(ctx)
 		if ctx.Err() != nil {
-			return seen // it is this client that has gone; that says nothing to others
+			return seen // this client has left, so the result is not valid for others
 		}
 		v.result, v.at = seen, time.Now()
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/leaderlease/go/kvnode"
 )
 
-// Handler serves what etcd serves besides gRPC: /version, /health, /livez and
-// /readyz. It is for a second listener. It logs nothing: probes come often.
+// Handler serves etcd's HTTP pages: /version, /health, /livez and /readyz. It is for another
+// listener than gRPC. It does not log, because probes are frequent.
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /version", a.serveVersion)
@@ -28,7 +28,7 @@ func (a *API) Handler() http.Handler {
 	return mux
 }
 
-// versions is etcd's reply to /version, and what this is besides.
+// versions is etcd's reply to /version, with kvnode's own version.
 type versions struct {
 	Server  string `json:"etcdserver"`
 	Cluster string `json:"etcdcluster"`
@@ -44,34 +44,33 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	// An error here means that the client has gone.
+	// Encode fails only if the client has disconnected.
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// check is one thing that a probe looks at. It returns what there is to say, and
-// an error if the probe must fail.
+// check is one check of a probe. run returns a remark, and an error if the probe must fail.
 type check struct {
 	name string
 	run  func(ctx context.Context) (remark string, err error)
 }
 
-// probe is /livez or /readyz: its checks under one path, and each under its own.
+// probe is /livez or /readyz: all checks under one path, and each under its own.
 type probe struct {
 	path   string
 	checks []check
-	// patience bounds a run: as long as streams that require a leader go on
-	// without one. Most elections end before.
-	patience time.Duration
+	// timeout limits a run. It is as long as streams that require a leader continue
+	// without one. Most elections take less.
+	timeout time.Duration
 }
 
 func (a *API) probe(path string, checks ...check) probe {
 	return probe{path, checks, noLeaderTimeouts * a.cfg.ElectionTimeout}
 }
 
-// livez reports whether the member runs, and fails if a restart may help: the member has ended, or
-// one of the goroutines that all requests wait for hangs. A member that has lost its cluster, that
-// still replays its log, or whose disk is full or does not answer, gains nothing from a restart.
-// serializable_read is etcd's name, and the other checks are kvnode's own.
+// livez reports whether the member runs. It fails if a restart may help: if the member has ended,
+// or a goroutine that all requests depend on is stuck. A restart does not help a member without a
+// quorum, one that replays its log, or one with a full or stalled disk. The name
+// serializable_read is etcd's; the other checks are kvnode's.
 func (a *API) livez() probe {
 	return a.probe("/livez",
 		check{"serializable_read", func(context.Context) (string, error) { return "", a.alive() }},
@@ -82,12 +81,12 @@ func (a *API) livez() probe {
 
 func (a *API) alive() error { return clientError(a.node.Alive()) }
 
-// stallTimeouts is how many election timeouts a goroutine may hang before /livez fails. Other
-// members have replaced a leader that hangs after one. Below ten, a machine that swaps or is
-// paused would have its member restarted.
+// stallTimeouts is the number of election timeouts a goroutine may be stuck before /livez fails.
+// The other members replace a stuck leader after one. Below ten, a machine that swaps or pauses
+// would have its member restarted.
 const stallTimeouts = 10
 
-// checkStall returns an error if a goroutine hangs, given how long it has made no progress.
+// checkStall returns an error if a goroutine has made no progress for longer than the limit.
 func (a *API) checkStall(stall time.Duration) error {
 	if limit := stallTimeouts * a.cfg.ElectionTimeout; stall > limit {
 		return fmt.Errorf("no progress for %v, at most %v (%d election timeouts) are normal: restart the member",
@@ -96,10 +95,11 @@ func (a *API) checkStall(stall time.Duration) error {
 	return nil
 }
 
-// Liveness returns why /livez fails, and nil if it does not. It waits for nothing.
+// Liveness returns why /livez fails, or nil. It does not block.
 func (a *API) Liveness(ctx context.Context) error { return a.livez().failure(ctx) }
 
-// readyz says whether requests should be sent here, and another member may be stopped.
+// readyz reports whether clients should use this member, and whether another member may be
+// stopped.
 func (a *API) readyz() probe {
 	return a.probe("/readyz",
 		check{"data_corruption", a.corruptCheck},
@@ -112,8 +112,8 @@ func (a *API) readyz() probe {
 	)
 }
 
-// servingProbe says whether clients should send requests here. Unlike /readyz it is good during a restart
-// hold, in which a member servingProbe everything, and on a learner: both matter only before another
+// servingProbe reports whether clients should use this member. Unlike /readyz it succeeds during
+// a restart hold and on a learner, which serve all requests. Both matter only before another
 // member is stopped.
 func (a *API) servingProbe() probe {
 	return a.probe("",
@@ -124,8 +124,7 @@ func (a *API) servingProbe() probe {
 	)
 }
 
-// Readiness returns why /readyz fails, or cannot say before ctx ends, and nil if it is
-// good.
+// Readiness returns why /readyz fails, or has no result before ctx ends, or nil.
 func (a *API) Readiness(ctx context.Context) error { return a.readyz().failure(ctx) }
 
 func (a *API) readCheck(serializable bool) func(context.Context) (string, error) {
@@ -148,9 +147,9 @@ func (a *API) voterCheck(context.Context) (string, error) {
 	return "", nil
 }
 
-// holdCheck fails while this member may neither vote nor lead, because it has
-// restarted: whoever stops the next one then finds nobody to take over. A leader is in
-// a hold after a step of its clock, and serves meanwhile.
+// holdCheck fails while this member may neither vote nor lead after a restart. If another member
+// were stopped now, no successor could be elected. A leader is held after its clock has stepped,
+// and serves meanwhile.
 func (a *API) holdCheck(context.Context) (string, error) {
 	s := a.node.Status()
 	if hold := s.Lease.Promise.Hold; hold > 0 && s.Leader != s.ID {
@@ -159,8 +158,8 @@ func (a *API) holdCheck(context.Context) (string, error) {
 	return "", nil
 }
 
-// diskCheck fails while this member refuses writes for lack of room, or cannot make
-// checkpoints: then it is going to.
+// diskCheck fails while this member rejects writes because its disk is full, or cannot make
+// checkpoints and will reject writes later.
 func (a *API) diskCheck(context.Context) (string, error) {
 	switch s := a.node.Status(); {
 	case s.DiskFull:
@@ -172,7 +171,7 @@ func (a *API) diskCheck(context.Context) (string, error) {
 	}
 }
 
-// leaseRemark never fails: without a lease reads are slower, not wrong.
+// leaseRemark never fails: without a lease reads are slower, but correct.
 func (a *API) leaseRemark(context.Context) (string, error) {
 	s := a.node.Status().Lease
 	if s.Valid() {
@@ -198,7 +197,7 @@ func (p probe) install(mux *http.ServeMux) {
 
 // failure runs all checks and returns the first error.
 func (p probe) failure(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.patience)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	for _, c := range p.checks {
 		if _, err := c.run(ctx); err != nil {
@@ -208,10 +207,9 @@ func (p probe) failure(ctx context.Context) error {
 	return nil
 }
 
-// serve runs checks and says ok, or which of them failed. With ?verbose it tells
-// of all.
+// serve runs checks and replies ok, or with the failed checks. With ?verbose it lists all checks.
 func (p probe) serve(w http.ResponseWriter, r *http.Request, checks []check) {
-	ctx, cancel := context.WithTimeout(r.Context(), p.patience)
+	ctx, cancel := context.WithTimeout(r.Context(), p.timeout)
 	defer cancel()
 	var report strings.Builder
 	failed := false
@@ -233,21 +231,21 @@ func (p probe) serve(w http.ResponseWriter, r *http.Request, checks []check) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	// Errors here mean that the client has gone.
+	// A write fails only if the client has disconnected.
 	if r.URL.Query().Has("verbose") {
 		_, _ = fmt.Fprint(w, report.String())
 	}
 	_, _ = fmt.Fprintln(w, "ok")
 }
 
-// healthReply is etcd's reply to /health; Health is "true" or "false".
+// healthReply is etcd's reply to /health. Health is "true" or "false".
 type healthReply struct {
 	Health string `json:"health"`
 	Reason string `json:"reason"`
 }
 
-// serveHealth answers /health. With ?serializable=true it is about this member
-// alone, as /livez is, for that is what asks so; ?exclude=NOSPACE leaves an alarm out.
+// serveHealth serves /health. With ?serializable=true it checks this member alone, like /livez,
+// because liveness probes ask for that. ?exclude=NOSPACE ignores an alarm.
 func (a *API) serveHealth(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	reason := a.unhealthyReason(r.Context(), query["exclude"], query.Get("serializable") == "true")
@@ -258,7 +256,7 @@ func (a *API) serveHealth(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, healthReply{"true", ""})
 }
 
-// unhealthyReason returns why the member is not healthy, in etcd's words, or nothing.
+// unhealthyReason returns why the member is not healthy, in etcd's words, or "".
 func (a *API) unhealthyReason(ctx context.Context, exclude []string, serializable bool) string {
 	for _, m := range a.node.Store().Alarms() {
 		if name := m.GetAlarm().String(); !slices.Contains(exclude, name) {
@@ -268,7 +266,7 @@ func (a *API) unhealthyReason(ctx context.Context, exclude []string, serializabl
 	if !serializable && a.node.Leader() == 0 {
 		return "RAFT NO LEADER"
 	}
-	err := cmp.Or(a.alive(), a.Liveness(ctx)) // the first has etcd's words
+	err := cmp.Or(a.alive(), a.Liveness(ctx)) // the first error has etcd's words
 	if !serializable {
 		err = a.probeRead(ctx, false)
 	}
@@ -278,7 +276,7 @@ func (a *API) unhealthyReason(ctx context.Context, exclude []string, serializabl
 	return ""
 }
 
-// probeRead reads nothing, but is permitted like any read.
+// probeRead waits for a read of no key.
 func (a *API) probeRead(ctx context.Context, serializable bool) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.RequestTimeout)
 	defer cancel()

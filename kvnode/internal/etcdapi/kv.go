@@ -14,10 +14,10 @@ import (
 	"github.com/leaderlease/go/kvnode"
 )
 
-// kvServer is the KV service.
+// kvServer implements the KV service.
 type kvServer struct {
 	*API
-	pb.UnsafeKVServer // a method that a new version adds is an error here
+	pb.UnsafeKVServer // a method that a new version adds is a compile error
 }
 
 // Range answers a range request.
@@ -39,15 +39,15 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	return resp, nil
 }
 
-// isGet reports whether r asks for the newest version of one key and nothing
-// else. Limit and order make no difference to one key.
+// isGet reports whether r asks for the newest version of one key and nothing else. Limit and
+// order do not matter for one key.
 func isGet(r *pb.RangeRequest) bool {
 	return len(r.GetRangeEnd()) == 0 && r.GetRevision() <= 0 && !r.GetKeysOnly() && !r.GetCountOnly() &&
 		r.GetMinModRevision() == 0 && r.GetMaxModRevision() == 0 &&
 		r.GetMinCreateRevision() == 0 && r.GetMaxCreateRevision() == 0
 }
 
-// getResponse is the answer to a get, in one piece of memory.
+// getResponse is the response to a get, in one allocation.
 type getResponse struct {
 	response pb.RangeResponse
 	header   pb.ResponseHeader
@@ -55,7 +55,7 @@ type getResponse struct {
 	kv       mvccpb.KeyValue
 }
 
-// get answers with the newest version of key.
+// get returns the newest version of key.
 func (s *kvServer) get(key []byte) *pb.RangeResponse {
 	one := new(getResponse)
 	one.response.Header = &one.header
@@ -90,7 +90,7 @@ func (s *kvServer) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*
 	return propose[*pb.DeleteRangeResponse](ctx, s.API, &pb.InternalRaftRequest{DeleteRange: r})
 }
 
-// Txn does several things at once. What only reads leaves no entry in the log.
+// Txn executes a transaction. A transaction that only reads leaves no entry in the log.
 func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	if err := s.checkQuota(ctx, txnCost(r)); err != nil {
 		return nil, err
@@ -107,8 +107,8 @@ func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, 
 	return propose[*pb.TxnResponse](ctx, s.API, &pb.InternalRaftRequest{Txn: r})
 }
 
-// Compact forgets history. Where the request says physical, this member has let go
-// of it when this returns, unless its disk is full: dbSizeInUse has fallen.
+// Compact discards history. If r.Physical is set, this member has freed the space when Compact
+// returns (dbSizeInUse has fallen), unless its disk is full.
 func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
 	resp, err := propose[*pb.CompactionResponse](ctx, s.API, &pb.InternalRaftRequest{Compaction: r})
 	if err != nil || !r.GetPhysical() {
@@ -116,8 +116,8 @@ func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Co
 	}
 	err = s.freeCompacted(ctx)
 	if errors.Is(err, kvnode.ErrDiskFull) {
-		// It took effect, and cannot be repeated. A defragmentation makes room.
-		s.cfg.Logger.Warn("what was compacted stays in use: there is no room for a checkpoint", "error", err)
+		// The compaction took effect and cannot be repeated. A defragmentation frees space.
+		s.cfg.Logger.Warn("compacted space stays in use: the disk has no space for a checkpoint; defragment the store", "error", err)
 		return resp, nil
 	}
 	if err != nil {
@@ -126,8 +126,8 @@ func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Co
 	return resp, nil
 }
 
-// freeCompacted frees in the store what compactions have made unreachable. It is in use
-// until a checkpoint has let go of it.
+// freeCompacted frees the space of compacted revisions. It stays in use until a checkpoint no
+// longer contains them.
 func (a *API) freeCompacted(ctx context.Context) error {
 	if err := a.node.Store().FinishCompaction(ctx); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (a *API) freeCompacted(ctx context.Context) error {
 	return nil
 }
 
-// readTxn answers a transaction that only reads, as of one revision.
+// readTxn answers a transaction that only reads, at one revision.
 func (s *kvServer) readTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	if err := s.waitForRead(ctx, allSerializable(r)); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (s *kvServer) readTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespon
 	return resp, nil
 }
 
-// countTxn counts the ranges of a transaction that was answered.
+// countTxn counts the ranges of an answered transaction.
 func (a *API) countTxn(resp *pb.TxnResponse) {
 	ranges := countRanges(resp)
 	a.stats.ranges.Add(ranges)
@@ -172,13 +172,13 @@ func countRanges(resp *pb.TxnResponse) (n uint64) {
 	return n
 }
 
-// readOnly reports whether no branch of r, however deep, writes.
+// readOnly reports whether r writes in no branch, at any depth.
 func readOnly(r *pb.TxnRequest) bool {
 	return everyOp(r, func(op *pb.RequestOp) bool { return op.GetRequestRange() != nil })
 }
 
-// allSerializable reports whether all that r reads may be stale. A transaction that
-// only compares is not: nothing in it says so.
+// allSerializable reports whether every read of r is serializable. It is false for a transaction
+// that only compares.
 func allSerializable(r *pb.TxnRequest) bool {
 	ranges := 0
 	all := everyOp(r, func(op *pb.RequestOp) bool {
@@ -188,8 +188,7 @@ func allSerializable(r *pb.TxnRequest) bool {
 	return all && ranges > 0
 }
 
-// everyOp reports whether ok holds for every operation of r that is not itself
-// a transaction.
+// everyOp reports whether ok holds for every operation of r that is not itself a transaction.
 func everyOp(r *pb.TxnRequest, ok func(*pb.RequestOp) bool) bool {
 	for _, branch := range [][]*pb.RequestOp{r.GetSuccess(), r.GetFailure()} {
 		for _, op := range branch {
@@ -207,18 +206,18 @@ func everyOp(r *pb.TxnRequest, ok func(*pb.RequestOp) bool) bool {
 	return true
 }
 
-// chunkBytes is about how large a message of a RangeStream is, unless one key
-// alone is larger. It bounds what one message holds up on its connection.
+// chunkBytes is the approximate size of one message of a RangeStream. A single key may exceed it.
+// Larger messages delay others on the connection.
 const chunkBytes = 256 << 10
 
-// RangeStream answers a range request in chunks, all as of one revision. The
-// store hands out its own key-values, so a slow reader costs no copy of them.
+// RangeStream answers a range request in chunks, all at one revision. The store returns its own
+// key-values, so a slow reader does not cause a copy.
 func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServer[pb.RangeStreamResponse]) error {
 	if err := checkRangeStream(r); err != nil {
 		return err
 	}
 	ctx := out.Context()
-	// Only the wait for the cluster is bounded, not the stream.
+	// The timeout is for the wait for the cluster, not for the stream.
 	_, err := s.handleWithTimeout(ctx, time.Now(), r, func(ctx context.Context, _ any) (any, error) {
 		return nil, s.waitForRead(ctx, r.GetSerializable())
 	})
@@ -236,8 +235,8 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServe
 		resp := &pb.RangeResponse{Kvs: kvs[:n]}
 		kvs = kvs[n:]
 		if len(kvs) == 0 {
-			// Header, more and count belong to the last chunk, so that merging
-			// all chunks gives what Range gives.
+			// Header, more and count go into the last chunk, so that all chunks merged
+			// are the response of Range.
 			resp.Header, resp.More, resp.Count = all.GetHeader(), all.GetMore(), all.GetCount()
 			s.fillHeader(resp.GetHeader())
 		}
@@ -253,7 +252,7 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServe
 	}
 }
 
-// sendChunk sends a message of a stream when there is room for it.
+// sendChunk sends a message when the reply budget has space for it.
 func (s *kvServer) sendChunk(out grpc.ServerStreamingServer[pb.RangeStreamResponse], resp *pb.RangeStreamResponse) error {
 	size := proto.Size(resp)
 	if size <= smallReply {
@@ -270,7 +269,7 @@ func (s *kvServer) sendChunk(out grpc.ServerStreamingServer[pb.RangeStreamRespon
 	return err
 }
 
-// chunkLen returns how many of kvs, at least one, make a message.
+// chunkLen returns how many of kvs, at least one, go into one message.
 func chunkLen(kvs []*mvccpb.KeyValue) int {
 	size := 0
 	for i, kv := range kvs {

@@ -272,7 +272,7 @@ func TestWhoseHashItIs(t *testing.T) {
 	}
 	other := at
 	other.ID = otherMember
-	if h, err := api.remoteHash(t.Context(), &other, 0); err == nil || !strings.Contains(err.Error(), "is member a1, not b2") {
+	if h, err := api.remoteHash(t.Context(), &other, 0); err == nil || !strings.Contains(err.Error(), "lead to member a1, not b2") {
 		t.Errorf("hashOf() = %+v, %v where another member answers, want it refused", h, err)
 	}
 	p.leader.foreign.Store(true)

@@ -21,65 +21,63 @@ import (
 )
 
 const (
-	// smallReply is up to what size a reply is not counted: most are far smaller, and
-	// share nothing with others; and it is what gRPC has buffers for, beyond which one
-	// has 1 MiB. Larger: the streams of one connection, each with a reply that nobody
-	// takes, hold more.
+	// smallReply is the size up to which a reply does not count towards the budget. Most replies
+	// are far smaller, and the read path under the lease must not share a lock. Up to this size
+	// gRPC pools its buffers; larger ones take 1 MiB each. With a larger value, a client that
+	// does not read holds more memory on the streams of its connection.
 	smallReply = 32 << 10
-	// replyGrace, and a second for each replyRate bytes, is how long a client may take
-	// for a reply while others wait for its memory. Shorter: clients behind slow
-	// lines are cut off. Longer: those who take nothing keep others waiting.
+	// replyGrace, plus a second per replyRate bytes, is how long a client may take to read a
+	// reply while others wait for its memory. A shorter time disconnects clients on slow links. A
+	// longer one lets a client that does not read delay others.
 	replyGrace = 10 * time.Second
 	replyRate  = 1 << 20
-	// reclaimInterval is how often those who wait look for such clients, all of them
-	// together about once in that time. Each for itself: with thousands of them the
-	// raft loop has no processor left.
+	// reclaimInterval is the minimum time between two searches for slow clients by waiting
+	// requests. Without it, thousands of waiting requests would take the CPU from the raft loop.
 	reclaimInterval = time.Second
-	// maxWaiting bounds the replies that wait for room, maxWaitingOfOne those for one
-	// connection. More: what a stalled member collects for them, a tenth of each and
-	// more. Fewer: bursts of large reads are refused, though they would have had room
-	// soon. The second is less than the first, so that one client does not take all.
-	maxWaiting      = 1000
+	// maxWaiting limits the replies that wait for the budget, maxWaitingPerConn those of one
+	// connection. Each waiting reply holds at least a tenth of its size. Lower limits reject
+	// bursts of large reads that would soon be served. The second limit is lower, so one client
+	// cannot take all places.
+	maxWaiting        = 1000
 	maxWaitingPerConn = 100
 )
 
-// replyBudget bounds the bytes of the replyBudget that are encoded and have not been written
-// yet, on all connections. gRPC keeps such a reply until its client takes it. Who
-// finds no room waits in the order of arrival, for a time, unless too many do; a reply that is larger than the bound
-// passes when it is alone. Small replyBudget do not come here.
+// replyBudget limits the bytes of encoded replies that are not written yet, on all connections.
+// gRPC keeps such a reply until its client reads it. Replies wait in the order of arrival, up to
+// timeout. A reply larger than the limit is sent alone. Small replies bypass the budget.
 type replyBudget struct {
-	limit    int64         // immutable, as the next two
+	limit   int64         // immutable, as the next two fields
 	timeout time.Duration // how long a reply may wait
-	log      *slog.Logger
+	log     *slog.Logger
 
 	mu struct {
 		sync.Mutex
-		used int64
-		held map[*reservation]struct{}
+		used  int64
+		held  map[*reservation]struct{}
 		queue *list.List // of *room
-		// waiting is how many of the line are for one connection.
+		// waiting counts the queued replies of each connection.
 		waiting map[remote]int
-		// nextReclaim is when those who wait look again.
+		// nextReclaim is the earliest time of the next search for slow clients.
 		nextReclaim time.Time
 	}
 }
 
-// reservation is what one reply takes of the bound.
+// reservation is one reply's part of the budget.
 type reservation struct {
-	budget     *replyBudget
-	queued  *list.Element // in the line, nil if not; under the lock of replies
-	size   int64         // of the reply; immutable
-	bytes  int64         // of the bound; immutable
-	client remote        // nil if it cannot be ended; immutable
-	deadline  time.Time     // set when it is let in
-	granted  chan struct{} // closed then
+	budget   *replyBudget
+	queued   *list.Element // nil if not in the queue; under the lock of replyBudget
+	size     int64         // of the reply; immutable
+	bytes    int64         // reserved; immutable
+	client   remote        // nil if the connection cannot be closed; immutable
+	deadline time.Time     // of the client's read; set when granted
+	granted  chan struct{} // closed when granted
 }
 
-// remote is the address of a connection that can be ended. gRPC has one for each
-// connection, however many requests come by it.
+// remote is the address of a connection that can be closed. gRPC has one for each connection,
+// shared by its requests.
 type remote interface {
 	String() string
-	// End ends the connection, Ended reports whether it has ended.
+	// End closes the connection, Ended reports whether it is closed.
 	End()
 	Ended() bool
 }
@@ -90,10 +88,10 @@ func newReplyBudget(limit int64, patience time.Duration, log *slog.Logger) *repl
 	return b
 }
 
-// reserve returns room for a reply of that size, which takes times as much memory.
-// It waits until there is, until its patience ends, or until ctx does.
-func (b *replyBudget) reserve(ctx context.Context, size, times int64) (*reservation, error) {
-	r := &reservation{budget: b, size: size, bytes: min(size*times, b.limit), granted: make(chan struct{})}
+// reserve reserves memory for a reply of size bytes that takes factor times as much. It waits
+// until the memory is free, the timeout ends or ctx ends.
+func (b *replyBudget) reserve(ctx context.Context, size, factor int64) (*reservation, error) {
+	r := &reservation{budget: b, size: size, bytes: min(size*factor, b.limit), granted: make(chan struct{})}
 	if p, ok := peer.FromContext(ctx); ok {
 		r.client, _ = p.Addr.(remote)
 	}
@@ -108,7 +106,7 @@ func (b *replyBudget) reserve(ctx context.Context, size, times int64) (*reservat
 		b.reclaim(time.Now())
 		select {
 		case <-r.granted:
-			// For a request that has ended gRPC would not say when the bytes are free.
+			// For a request that has ended, gRPC does not report when it frees the bytes.
 			if ctx.Err() == nil {
 				return r, nil
 			}
@@ -117,19 +115,19 @@ func (b *replyBudget) reserve(ctx context.Context, size, times int64) (*reservat
 		}
 		if waiting.Err() != nil {
 			r.release()
-			return nil, status.Errorf(codes.ResourceExhausted, "kvnode: a reply of %d bytes has found no room beside others within %v, or until its request ended: "+
-				"those that are being sent may take %d bytes; ask for less at a time, with RangeStream, or another member", size, b.timeout, b.limit)
+			return nil, status.Errorf(codes.ResourceExhausted, "kvnode: a reply of %d bytes found no memory within %v, or before its request ended: "+
+				"replies in progress may take %d bytes; read less at a time, use RangeStream, or ask another member", size, b.timeout, b.limit)
 		}
 	}
 }
 
-// enqueue puts a reply at the end of the line, or lets it in.
+// enqueue appends a reply to the queue, and grants it if there is memory.
 func (b *replyBudget) enqueue(r *reservation) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if all, own := b.mu.queue.Len(), b.mu.waiting[r.client]; all >= maxWaiting || own >= maxWaitingPerConn {
-		return status.Errorf(codes.ResourceExhausted, "kvnode: a reply of %d bytes cannot wait for room: %d others do, %d of them of this connection, "+
-			"and %d and %d are the limits; ask for less at a time, with RangeStream, or another member", r.size, all, own, maxWaiting, maxWaitingPerConn)
+		return status.Errorf(codes.ResourceExhausted, "kvnode: a reply of %d bytes cannot wait for memory: %d replies wait, %d of them for this connection, "+
+			"and the limits are %d and %d; read less at a time, use RangeStream, or ask another member", r.size, all, own, maxWaiting, maxWaitingPerConn)
 	}
 	r.queued = b.mu.queue.PushBack(r)
 	if r.client != nil {
@@ -139,7 +137,7 @@ func (b *replyBudget) enqueue(r *reservation) error {
 	return nil
 }
 
-// grantLocked lets in those at the head of the line for whom there is room.
+// grantLocked grants the replies at the head of the queue that fit into the limit.
 func (b *replyBudget) grantLocked() {
 	for b.mu.queue.Len() > 0 {
 		r, _ := b.mu.queue.Front().Value.(*reservation)
@@ -154,7 +152,7 @@ func (b *replyBudget) grantLocked() {
 	}
 }
 
-// dequeueLocked takes a reply out of the line if it stands there.
+// dequeueLocked removes a reply from the queue, if it is in the queue.
 func (b *replyBudget) dequeueLocked(r *reservation) {
 	if r.queued == nil {
 		return
@@ -166,7 +164,7 @@ func (b *replyBudget) dequeueLocked(r *reservation) {
 	}
 }
 
-// release gives room back, or a place in the line. It may be called more than once.
+// release frees the memory, or leaves the queue. It may be called more than once.
 func (r *reservation) release() {
 	b := r.budget
 	b.mu.Lock()
@@ -179,9 +177,9 @@ func (r *reservation) release() {
 	b.grantLocked()
 }
 
-// reclaim takes room back from connections that have ended, and ends those that
-// have not taken their reply in time. It does nothing while nobody waits: a slow
-// client harms nobody then. Nor does it right after another has done it.
+// reclaim frees the memory of closed connections, and closes connections with a reply that the
+// client has not read in time. It does nothing while no reply waits, since a slow client then
+// delays no other, and nothing within half a reclaimInterval after the last call.
 func (b *replyBudget) reclaim(now time.Time) {
 	var late []*reservation
 	b.mu.Lock()
@@ -189,7 +187,7 @@ func (b *replyBudget) reclaim(now time.Time) {
 		b.mu.Unlock()
 		return
 	}
-	b.mu.nextReclaim = now.Add(reclaimInterval / 2) // half: tickers are early at times
+	b.mu.nextReclaim = now.Add(reclaimInterval / 2) // half: tickers may be early
 	for r := range b.mu.held {
 		if now.After(r.deadline) || r.client != nil && r.client.Ended() {
 			late = append(late, r)
@@ -198,7 +196,7 @@ func (b *replyBudget) reclaim(now time.Time) {
 	b.mu.Unlock()
 	for _, r := range late {
 		if r.client != nil && !r.client.Ended() {
-			b.log.Warn("a client takes its reply too slowly while others wait for the memory; its connection is ended",
+			b.log.Warn("connection closed: its client reads a reply too slowly while others wait for the memory",
 				"remote", r.client.String(), "bytes", r.size, "limit", b.limit)
 			r.client.End()
 		}
@@ -206,14 +204,13 @@ func (b *replyBudget) reclaim(now time.Time) {
 	}
 }
 
-// reservedReply is a reply with the room that it takes once it is encoded.
+// reservedReply is a reply with its part of the budget.
 type reservedReply struct {
-	message proto.Message
-	reservation    *reservation
+	message     proto.Message
+	reservation *reservation
 }
 
-// reserveReply finds room for a reply if it is not small. What it returns is what is to
-// be sent.
+// reserveReply reserves memory for a reply, unless it is small. It returns the value to send.
 func (a *API) reserveReply(ctx context.Context, reply any) (any, error) {
 	size := replySize(reply)
 	if size <= smallReply {
@@ -230,8 +227,8 @@ func (a *API) reserveReply(ctx context.Context, reply any) (any, error) {
 	return &reservedReply{message, r}, nil
 }
 
-// replySize returns the size of a reply. Of what is read most, and is small, it is
-// an estimate that costs nothing.
+// replySize returns the size of a reply. For a small RangeResponse it returns 0 after an estimate
+// that costs nothing.
 func replySize(reply any) int {
 	if r, ok := reply.(*pb.RangeResponse); ok && kvBytes(r.GetKvs()) <= smallReply {
 		return 0
@@ -242,10 +239,10 @@ func replySize(reply any) int {
 	return 0
 }
 
-// kvBytes is about the size of a reply of kvs, and not less.
+// kvBytes estimates the size of a reply with kvs. It is never less than the size.
 func kvBytes(kvs []*mvccpb.KeyValue) int {
 	const (
-		header  = 64 // with the count
+		header  = 64 // including the count
 		numbers = 64 // tags, lengths, revisions, version and TTL lease
 	)
 	n := header
@@ -255,9 +252,9 @@ func kvBytes(kvs []*mvccpb.KeyValue) int {
 	return n
 }
 
-// codec is gRPC's own, except that large replies take as much memory as they have
-// bytes, where gRPC takes 1 MiB for whatever has more than 32 KiB, and that the room
-// of one is given back when gRPC needs its bytes no more.
+// codec is gRPC's codec with two differences. A large reply takes as much memory as it has bytes,
+// while gRPC takes 1 MiB for anything above 32 KiB. And a reservation is released when gRPC no
+// longer needs the bytes.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{fastwire.NewCodec()} }
@@ -269,7 +266,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return m.marshal()
 	case *outMessage:
 		return m.marshal(), nil
-	case *pb.WatchResponse, *pb.SnapshotResponse: // nobody has weighed them
+	case *pb.WatchResponse, *pb.SnapshotResponse: // they have no reservation
 		message, _ := v.(proto.Message)
 		if proto.Size(message) <= smallReply {
 			break
@@ -287,17 +284,17 @@ func (w *reservedReply) marshal() (mem.BufferSlice, error) {
 		return nil, err
 	}
 	b := &replyBytes{reservation: w.reservation}
-	// Streams that end while their reply is on its way are forgotten without a word.
+	// gRPC drops the replies of a stream that has ended without calling Put.
 	b.cleanup = runtime.AddCleanup(b, (*reservation).release, w.reservation)
 	return mem.BufferSlice{mem.NewBuffer(&data, b)}, nil
 }
 
-// replyBytes is where the bytes of one reply go back to.
+// replyBytes is the buffer pool of one reply. It releases the reservation.
 type replyBytes struct {
 	mem.NopBufferPool
 
-	reservation      *reservation
-	cleanup runtime.Cleanup
+	reservation *reservation
+	cleanup     runtime.Cleanup
 }
 
 // Put implements mem.BufferPool.

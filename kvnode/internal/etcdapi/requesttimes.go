@@ -15,18 +15,18 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/requests"
 )
 
-// requestBounds are etcd's, of etcd_server_request_duration_seconds.
+// requestBounds are the buckets of etcd's etcd_server_request_duration_seconds.
 var requestBounds = durations.Doubling(time.Millisecond, 14)
 
-// requestStats counts how long requests took. Reads under a lease are counted, too, so it is
-// all in stripes.
+// requestStats counts requests and their durations. All counters are striped, because reads under
+// the lease are counted, too.
 type requestStats struct {
-	took [requests.NumOps][2]*durations.Striped // failed, and not
-	// ranges are those of transactions that only read, and of streams; txns such
-	// transactions with more than one.
+	took [requests.NumOps][2]*durations.Striped // failed, succeeded
+	// ranges counts the ranges of read-only transactions and of streams, txns the
+	// read-only transactions with more than one range.
 	ranges, txns *durations.Counter
 	slow         atomic.Uint64
-	warnLimit       rate.Sometimes
+	warnLimit    rate.Sometimes
 }
 
 func (t *requestStats) init() {
@@ -37,7 +37,7 @@ func (t *requestStats) init() {
 	t.warnLimit = rate.Sometimes{First: 10, Interval: time.Second}
 }
 
-// recordRequest counts a request that is over, and logs it if it took too long.
+// recordRequest counts a finished request, and logs it if it was slow.
 func (a *API) recordRequest(ctx context.Context, method string, req, resp any, err error, took time.Duration) {
 	op := opOf(req)
 	if op != requests.Unknown {
@@ -57,7 +57,7 @@ func (a *API) recordRequest(ctx context.Context, method string, req, resp any, e
 	a.stats.warnLimit.Do(func() { a.warnSlow(ctx, method, req, resp, err, took, reads) })
 }
 
-// warnSlow says of a request what may be said: its keys, bounded, and no values.
+// warnSlow logs a slow request. The line has its keys, shortened, and no values.
 func (a *API) warnSlow(ctx context.Context, method string, req, resp any, err error, took time.Duration, reads bool) {
 	what, expected := "request took too long", a.cfg.WarnRequest
 	if took <= expected {
@@ -81,7 +81,7 @@ func sizeOf(m any) int {
 	return 0
 }
 
-// countOf returns how many keys a response is about, as far as it says so.
+// countOf returns the number of keys in a response, if the response has one.
 func countOf(resp any) int64 {
 	switch r := resp.(type) {
 	case *pb.RangeResponse:
@@ -93,7 +93,7 @@ func countOf(resp any) int64 {
 	}
 }
 
-// opOf returns what a request does.
+// opOf returns the operation of a request.
 func opOf(req any) requests.Op {
 	if t, ok := req.(*pb.TxnRequest); ok && readOnly(t) {
 		return requests.ReadTxn
@@ -101,18 +101,18 @@ func opOf(req any) requests.Op {
 	return requests.Of(req)
 }
 
-// RequestStats is what clients asked of this member since its start.
+// RequestStats counts the requests of this member's clients since its start.
 type RequestStats struct {
-	// Times are how long requests took, by operation.
+	// Times are the durations of requests by operation.
 	Times []kvnode.OpTimes
-	// Slow are reads that took longer than Config.WarnApply.
+	// Slow counts the reads that took longer than Config.WarnApply.
 	Slow uint64
-	// Ranges are those that were answered without an entry in the log, by themselves
-	// and in transactions, and Txns such transactions with more than one.
+	// Ranges counts the ranges answered without an entry in the log, alone or in transactions.
+	// Txns counts such transactions with more than one range.
 	Ranges, Txns uint64
 }
 
-// RequestStats returns the figures of this moment.
+// RequestStats returns the current counts.
 func (a *API) RequestStats() RequestStats {
 	t := &a.stats
 	s := RequestStats{Slow: t.slow.Load(), Ranges: t.ranges.Load(), Txns: t.txns.Load()}

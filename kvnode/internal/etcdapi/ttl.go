@@ -19,19 +19,18 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/ttl"
 )
 
-// leaseServer is the Lease service: etcd's client leases, which are called TTL
-// leases here and have nothing to do with the leader lease.
+// leaseServer implements the Lease service for etcd's client leases. Here they are called TTL
+// leases, since they have nothing to do with the leader lease.
 type leaseServer struct {
 	*API
 	pb.UnsafeLeaseServer
 }
 
-// ttlOverhead is what a TTL lease costs, as etcd estimates it.
+// ttlOverhead is the quota cost of a TTL lease, as etcd estimates it.
 const ttlOverhead = 64
 
-// LeaseGrant makes a TTL lease. What differs between members is decided here,
-// before the request is replicated: the ID, if the client leaves it open, and the
-// shortest TTL.
+// LeaseGrant creates a TTL lease. It decides everything that would differ between members before
+// the request is replicated: a random ID, if the client gives none, and the minimum TTL.
 func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
 	if err := s.checkQuota(ctx, ttlOverhead); err != nil {
 		return nil, err
@@ -61,8 +60,8 @@ func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest)
 	return propose[*pb.LeaseRevokeResponse](ctx, s.API, &pb.InternalRaftRequest{LeaseRevoke: r})
 }
 
-// LeaseTimeToLive says what is left of a TTL lease, which the leader alone knows.
-// One that does not exist has a TTL of -1.
+// LeaseTimeToLive returns the remaining time of a TTL lease, which only the leader knows. If the
+// lease does not exist, its TTL is -1.
 func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
 	resp, err := leaderRequest[*pb.LeaseTimeToLiveResponse]{
 		local: func(ctx context.Context) (*pb.LeaseTimeToLiveResponse, error) { return s.timeToLive(ctx, r) },
@@ -93,9 +92,8 @@ func (s *leaseServer) timeToLive(ctx context.Context, r *pb.LeaseTimeToLiveReque
 	return resp, nil
 }
 
-// LeaseLeases lists the TTL leases by ID. As in etcd it is this member that is
-// asked, so that there is an answer without a leader as well: any list may be old
-// once it arrives. Metadata may ask for more.
+// LeaseLeases lists the TTL leases by ID. As in etcd, this member answers without a leader: any
+// list may be outdated when it arrives. Metadata may ask for a linearizable list.
 func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.LeaseLeasesResponse, error) {
 	if err := s.waitForRead(ctx, true); err != nil {
 		return nil, err
@@ -107,52 +105,50 @@ func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest)
 	return resp, nil
 }
 
-// TTLKeeper knows how much time is left of TTL leases. On a member that does not
-// lead, all but MinTTL fails with kvnode.ErrNotLeader.
+// TTLKeeper knows the remaining time of TTL leases. On a member that does not lead, all methods
+// except MinTTL fail with kvnode.ErrNotLeader.
 type TTLKeeper interface {
-	// MinTTL returns the shortest TTL in seconds.
+	// MinTTL returns the minimum TTL in seconds.
 	MinTTL() int64
 	// RenewTTL returns the TTL in seconds, or rpctypes.ErrGRPCLeaseNotFound.
 	RenewTTL(ctx context.Context, id int64) (int64, error)
 	TTLLeft(ctx context.Context, id int64) (ttl.Left, error)
 }
 
-// maxRenewals bounds the keep-alives of one stream that are under way: those that
-// wait, for a quorum or for the leader on another member, must not hold up the
-// others. A client that sends more waits.
+// maxRenewals limits the concurrent renewals of one stream. Renewals that wait for a quorum or
+// for the leader must not delay the others. Above the limit the stream is not read.
 const maxRenewals = 64
 
-// keepAliveStream is a stream as the server sees it.
+// keepAliveStream is the server's end of a keep-alive stream.
 type keepAliveStream = grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
 
-// keepAlives answers one stream.
+// keepAlives serves one keep-alive stream.
 type keepAlives struct {
 	*API
 	stream keepAliveStream
 	ctx    context.Context
 	slots  chan struct{}
-	work   chan int64    // to the goroutine that waits for more
-	idle   chan struct{} // holds one token while there is such a goroutine
+	work   chan int64    // to an idle worker
+	idle   chan struct{} // holds one token while a worker is idle
 	failed chan error    // buffered by one: the first error ends the stream
 
 	sending sync.Mutex
 	mu      struct {
 		sync.Mutex
-		closed    bool // no renewal begins any more
+		closed  bool // no worker may start
 		running sync.WaitGroup
 	}
 }
 
-// LeaseKeepAlive renews TTL leases, any number on one stream. For one that does
-// not exist the answer is a TTL of 0. Answers may come in another order than
-// requests.
+// LeaseKeepAlive renews any number of TTL leases on one stream. The answer for a lease that does
+// not exist has TTL 0. Answers may come in another order than requests.
 func (s *leaseServer) LeaseKeepAlive(stream keepAliveStream) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	k := &keepAlives{
 		API: s.API, stream: stream, ctx: ctx, slots: make(chan struct{}, maxRenewals),
 		work: make(chan int64), idle: make(chan struct{}, 1), failed: make(chan error, 1),
 	}
-	// It ends when this stream does, at the latest once this function has returned.
+	// receive returns when the stream ends, at the latest after this function returns.
 	go k.receive()
 	var err error
 	select {
@@ -161,11 +157,11 @@ func (s *leaseServer) LeaseKeepAlive(stream keepAliveStream) error {
 		err = clientError(ctx.Err())
 	}
 	if err != nil {
-		cancel() // what is under way is not sent any more
+		cancel() // do not send the answers of running workers
 	}
 	k.drain()
 	cancel()
-	// The client has sent all there is, and one of the last failed.
+	// The client has closed its side, and one of the last renewals may have failed.
 	if err == nil {
 		select {
 		case err = <-k.failed:
@@ -193,8 +189,8 @@ func (k *keepAlives) receive() {
 	}
 }
 
-// dispatch has a TTL lease renewed by the goroutine that waits, or a new one. It
-// returns false if the stream is over.
+// dispatch gives a TTL lease to an idle or a new worker. It returns false if the stream has
+// ended.
 func (k *keepAlives) dispatch(id int64) bool {
 	select {
 	case k.work <- id:
@@ -218,7 +214,7 @@ func (k *keepAlives) dispatch(id int64) bool {
 func (k *keepAlives) fail(err error) {
 	select {
 	case k.failed <- err:
-	default: // the stream ends already
+	default: // the stream is ending
 	}
 }
 
@@ -232,7 +228,7 @@ func (k *keepAlives) addWorker() bool {
 	return true
 }
 
-// drain waits for the renewals under way: nobody may send afterwards.
+// drain waits for the workers. No answer is sent afterwards.
 func (k *keepAlives) drain() {
 	k.mu.Lock()
 	k.mu.closed = true
@@ -240,8 +236,8 @@ func (k *keepAlives) drain() {
 	k.mu.running.Wait()
 }
 
-// runWorker renews a TTL lease, and waits for more if nobody else does: growing the
-// stack of a new goroutine to what gRPC needs is a sixth of what a renewal costs.
+// runWorker renews a TTL lease, and then waits for another if no other worker is idle. Growing
+// the stack of a new goroutine costs a sixth of a renewal.
 func (k *keepAlives) runWorker(id int64) {
 	defer k.mu.running.Done()
 	defer func() {
@@ -267,8 +263,8 @@ func (k *keepAlives) runWorker(id int64) {
 }
 
 func (k *keepAlives) answer(id int64) {
-	// The header is of before the renewal: a TTL lease that is revoked at its
-	// revision was so after the renewal.
+	// Read the header before renewing: a lease revoked at a later revision was revoked
+	// after the renewal.
 	resp := &pb.LeaseKeepAliveResponse{Header: k.header(), ID: id}
 	var err error
 	if resp.TTL, err = k.renewTTL(id); err != nil {
@@ -285,7 +281,7 @@ func (k *keepAlives) answer(id int64) {
 	}
 }
 
-// renewTTL returns the TTL of a TTL lease that was renewTTL, here or by the leader.
+// renewTTL renews a TTL lease, here or on the leader, and returns its TTL.
 func (k *keepAlives) renewTTL(id int64) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(k.ctx, k.cfg.RequestTimeout, kvnode.ErrTimeout)
 	defer cancel()

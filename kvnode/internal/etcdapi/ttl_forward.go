@@ -13,24 +13,26 @@ import (
 )
 
 const (
-	// maxIdleStreams bounds the streams to the leader that a member keeps. They count
-	// among those that the leader allows on a connection.
+	// maxIdleStreams limits the idle streams to the leader. They count towards the leader's limit
+	// of streams per connection.
 	maxIdleStreams = 16
-	// idleStreamTime is how long one is kept without use. Longer: where the leader
-	// allows few, they keep out what does need one.
+	// idleStreamTime is how long an idle stream is kept. If the leader allows few streams,
+	// long-lived idle ones keep out streams that are needed.
 	idleStreamTime = time.Second
 )
 
-// renewalForwarder has the leader renew TTL leases for clients of another member. Making
-// a stream costs as much as a renewal, so it keeps some for a while.
+// renewalForwarder renews TTL leases on the leader for clients of another member. Opening a
+// stream costs as much as a renewal, so it keeps idle streams for a while.
 type renewalForwarder struct{ idle chan *leaderStream }
 
-func newRenewalForwarder() renewalForwarder { return renewalForwarder{make(chan *leaderStream, maxIdleStreams)} }
+func newRenewalForwarder() renewalForwarder {
+	return renewalForwarder{make(chan *leaderStream, maxIdleStreams)}
+}
 
-// renew has the leader, to which conn goes, renew one TTL lease.
+// renew renews one TTL lease on the leader, to which conn connects.
 func (e renewalForwarder) renew(ctx context.Context, conn grpc.ClientConnInterface, id int64) (int64, error) {
 	if s := e.takeIdle(conn); s != nil {
-		// It may have ended since it was used last.
+		// The idle stream may have ended.
 		if ttl, err := e.renewOn(ctx, s, id); err == nil || ctx.Err() != nil {
 			return ttl, err
 		}
@@ -42,17 +44,17 @@ func (e renewalForwarder) renew(ctx context.Context, conn grpc.ClientConnInterfa
 	return e.renewOn(ctx, s, id)
 }
 
-// takeIdle returns a stream over conn that is not in use, or nil.
+// takeIdle returns an idle stream over conn, or nil.
 func (e renewalForwarder) takeIdle(conn grpc.ClientConnInterface) *leaderStream {
 	for {
 		select {
 		case s := <-e.idle:
 			switch {
-			case !s.idleTimer.Stop(): // kept for too long
+			case !s.idleTimer.Stop(): // the timer has cancelled it
 			case s.conn == conn:
 				return s
 			default:
-				s.cancel() // it goes to whoever led before
+				s.cancel() // a stream to a former leader
 			}
 		default:
 			return nil
@@ -60,8 +62,8 @@ func (e renewalForwarder) takeIdle(conn grpc.ClientConnInterface) *leaderStream 
 	}
 }
 
-// renewOn uses s, and keeps it unless it failed. Once ctx has ended it is not used
-// again either: an answer that comes late is not one to the next question.
+// renewOn uses s and keeps it, unless the renewal failed or ctx has ended. After ctx has ended a
+// late answer would be taken for that of the next request.
 func (e renewalForwarder) renewOn(ctx context.Context, s *leaderStream, id int64) (int64, error) {
 	stop := context.AfterFunc(ctx, s.cancel)
 	ttl, err := s.renew(id)
@@ -79,7 +81,7 @@ func (e renewalForwarder) renewOn(ctx context.Context, s *leaderStream, id int64
 	return ttl, nil
 }
 
-// close ends what is kept.
+// close ends the idle streams.
 func (e renewalForwarder) close() {
 	for {
 		select {
@@ -92,16 +94,15 @@ func (e renewalForwarder) close() {
 	}
 }
 
-// leaderStream is a stream on which one keep-alive at a time is under way.
+// leaderStream is a stream with at most one keep-alive in progress.
 type leaderStream struct {
-	stream pb.Lease_LeaseKeepAliveClient
-	conn   grpc.ClientConnInterface
-	cancel context.CancelFunc
-	idleTimer   *time.Timer // hangs up
+	stream    pb.Lease_LeaseKeepAliveClient
+	conn      grpc.ClientConnInterface
+	cancel    context.CancelFunc
+	idleTimer *time.Timer // cancels the stream
 }
 
-// openLeaderStream makes a stream that outlives ctx, but does not wait longer than
-// that.
+// openLeaderStream opens a stream that outlives ctx. It waits at most until ctx ends.
 func openLeaderStream(ctx context.Context, conn grpc.ClientConnInterface) (*leaderStream, error) {
 	lasting, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, hangUp)
@@ -120,12 +121,12 @@ func (s *leaderStream) renew(id int64) (int64, error) {
 	if err := s.stream.Send(&pb.LeaseKeepAliveRequest{ID: id}); err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
-	resp, err := s.stream.Recv() // says why, if Send has failed
+	resp, err := s.stream.Recv() // returns the reason if Send has failed
 	if err != nil {
 		return 0, err
 	}
 	if resp.GetID() != id {
-		return 0, fmt.Errorf("etcdapi: the leader was asked to renew TTL lease %016x and answers for %016x", id, resp.GetID())
+		return 0, fmt.Errorf("etcdapi: the leader was asked to renew TTL lease %016x and answered for %016x", id, resp.GetID())
 	}
 	return resp.GetTTL(), nil
 }

@@ -17,29 +17,28 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/watch"
 )
 
-// watchServer is the Watch service.
+// watchServer implements the Watch service.
 type watchServer struct {
 	*API
 	pb.UnsafeWatchServer
 }
 
-// watchCall is one stream of the Watch service. One goroutine does everything
-// but receive, so that nothing in it needs a lock, and a client that does not
-// read cannot make it collect replies.
+// watchCall is one stream of the Watch service. One goroutine does everything except receiving,
+// so its fields need no lock, and replies do not pile up for a client that does not read.
 type watchCall struct {
 	*API
 	out    grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]
 	stream *watch.Stream
 }
 
-// Watch serves any number of watchers until the client cancels the stream, or has closed its
-// side of it and has no watcher left. Clients that close their side and read on are the gateway,
-// whose requests end with their body, and some for Rust. jetcd cancels its watcher and closes its
-// side, but does not cancel the stream, which would be open for ever.
+// Watch serves any number of watchers until the client cancels the stream, or has closed its side
+// and has no watcher left. The JSON gateway and some Rust clients close their side and keep
+// reading. jetcd cancels its watcher and closes its side, but does not cancel the stream, which
+// would otherwise stay open.
 func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
-	// A watch lasts, so the timeout of requests does not bound its wait.
+	// A watch is long-lived, so RequestTimeout does not limit this wait.
 	if err := s.node.WaitForReplay(ctx); err != nil {
 		return watchError(err)
 	}
@@ -47,13 +46,12 @@ func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.Wat
 	defer c.stream.Close()
 	requests := make(chan *pb.WatchRequest)
 	failed := make(chan error, 1)
-	// It ends when this call has returned, since receiving fails then, but no
-	// sooner: it must not be waited for.
+	// Recv fails only after this call has returned, so it must not wait for the goroutine.
 	go receiveWatches(ctx, out, requests, failed)
 	return c.run(requests, failed)
 }
 
-// receiveWatches hands requests over until ctx ends or receiving fails: with io.EOF if the client
+// receiveWatches passes requests on until ctx ends or receiving fails, with io.EOF if the client
 // has closed its side.
 func receiveWatches(ctx context.Context, in grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse], requests chan<- *pb.WatchRequest, failed chan<- error) {
 	for {
@@ -70,7 +68,7 @@ func receiveWatches(ctx context.Context, in grpc.BidiStreamingServer[pb.WatchReq
 	}
 }
 
-// run sends what there is to send, and does what is requested, in turns.
+// run alternates between sending events and handling requests.
 func (c *watchCall) run(requests <-chan *pb.WatchRequest, failed <-chan error) error {
 	tick := newProgressTicker(c.cfg.WatchProgressInterval)
 	defer tick.Stop()
@@ -85,7 +83,7 @@ func (c *watchCall) run(requests <-chan *pb.WatchRequest, failed <-chan error) e
 		if closed && !more && c.stream.Len() == 0 {
 			return nil
 		}
-		// With more to send, only what is there already is looked at.
+		// If there is more to send, do not block.
 		var now <-chan struct{}
 		if more {
 			now = ready
@@ -110,7 +108,7 @@ func (c *watchCall) run(requests <-chan *pb.WatchRequest, failed <-chan error) e
 	}
 }
 
-// sendNext sends the next response, if there is one.
+// sendNext sends the next response. more is false if there was none.
 func (c *watchCall) sendNext() (more bool, err error) {
 	r, more := c.stream.Next()
 	if more {
@@ -119,8 +117,8 @@ func (c *watchCall) sendNext() (more bool, err error) {
 	return more, err
 }
 
-// watchError returns what a stream ends with. Clients watch on at another member
-// after an end that is Unavailable, and give up after any other.
+// watchError returns the error that ends a stream. After Unavailable clients continue at another
+// member; after any other error they give up.
 func watchError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return rpctypes.ErrGRPCWatchCanceled
@@ -145,8 +143,7 @@ func (c *watchCall) headerAt(revision int64) *pb.ResponseHeader {
 	return h
 }
 
-// handle does what r asks for. What it does not know it ignores, as etcd does: a
-// newer client may ask for what it can do without.
+// handle executes a request. Like etcd it ignores unknown requests of newer clients.
 func (c *watchCall) handle(r *pb.WatchRequest) error {
 	switch u := r.GetRequestUnion().(type) {
 	case *pb.WatchRequest_CreateRequest:
@@ -163,7 +160,7 @@ func (c *watchCall) handle(r *pb.WatchRequest) error {
 	return nil
 }
 
-// create adds a watcher. A refusal is a reply too, and the stream goes on.
+// create adds a watcher. A rejection is a reply, and the stream continues.
 func (c *watchCall) create(r *pb.WatchCreateRequest) error {
 	if r.GetStartRevision() < 0 {
 		return c.refuse(c.node.Store().Revision(), rpctypes.ErrCompacted)
@@ -181,8 +178,7 @@ func (c *watchCall) refuse(revision int64, reason error) error {
 	})
 }
 
-// cancel confirms the end of a watcher. Like etcd it says nothing of one that
-// there is not.
+// cancel confirms the end of a watcher. Like etcd it sends no reply for an unknown one.
 func (c *watchCall) cancel(id int64, present bool) error {
 	if !present || !c.stream.Cancel(id) {
 		return nil
@@ -193,7 +189,7 @@ func (c *watchCall) cancel(id int64, present bool) error {
 func watchOf(r *pb.WatchCreateRequest) watch.Request {
 	key := r.GetKey()
 	if len(key) == 0 {
-		key = []byte{0} // the smallest key there is
+		key = []byte{0} // the smallest key
 	}
 	return watch.Request{
 		ID: r.GetWatchId(), Key: key, End: r.GetRangeEnd(), Start: r.GetStartRevision(),
@@ -203,20 +199,19 @@ func watchOf(r *pb.WatchCreateRequest) watch.Request {
 	}
 }
 
-// MinWatchProgress is the shortest Config.WatchProgressInterval, as in etcd: a
-// shorter one is raised to it.
+// MinWatchProgress is the minimum of Config.WatchProgressInterval, as in etcd. Shorter intervals
+// are raised to it.
 const MinWatchProgress = 100 * time.Millisecond
 
-// newProgressTicker spreads the streams that connect together over a tenth of
-// the interval.
+// newProgressTicker adds up to a tenth of the interval at random, so that streams that were
+// opened together do not tick together.
 func newProgressTicker(interval time.Duration) *time.Ticker {
 	interval = max(interval, MinWatchProgress)
 	return time.NewTicker(interval + rand.N(interval/10))
 }
 
-// sendFragments sends m in parts that stay below limit if they can: an event is
-// not split. All but the last say that more follows. Clients put together what
-// comes in a row, so nothing may be sent in between.
+// sendFragments sends m in parts below limit. It does not split an event. All parts except the
+// last have the Fragment flag. Clients join consecutive parts, so nothing may be sent in between.
 func sendFragments(m *pb.WatchResponse, limit int, send func(*pb.WatchResponse) error) error {
 	if len(m.GetEvents()) < 2 || proto.Size(m) < limit {
 		return send(m)

@@ -6,10 +6,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A get of one key, and what it is answered with, are most of what goes by streams under a
-// lease. Encoding and decoding them as any message takes several times as long as the read.
-// What is not just that is not understood here, and is for package proto.
+// Most requests on streams under a lease are gets of one key. Package proto takes several
+// times as long to encode and decode them as the read itself. The functions of this file
+// handle only such gets, and leave all other messages to package proto.
 
+// The key of etcdserverpb.RangeRequest, and the fields that do not matter for a get under the
+// lease.
 // The fields of etcdserverpb.RangeRequest that make no difference to a get under the lease, and
 // its key.
 const (
@@ -24,10 +26,10 @@ const (
 	tagKV     = 2<<3 | lenTag
 	tagCount  = 4<<3 | varint
 
-	tagCluster     = 1<<3 | varint
-	tagHeadMember  = 2<<3 | varint
-	tagRevision    = 3<<3 | varint
-	tagTerm        = 4<<3 | varint
+	tagCluster    = 1<<3 | varint
+	tagHeadMember = 2<<3 | varint
+	tagRevision   = 3<<3 | varint
+	tagTerm       = 4<<3 | varint
 	tagHeadLeader = 5<<3 | varint // leaderField
 
 	tagCreate  = 2<<3 | varint
@@ -37,16 +39,16 @@ const (
 	tagTTL     = 6<<3 | varint
 )
 
-// AppendGet appends an encoded RangeRequest of one key, the newest version of it.
+// AppendGet appends an encoded RangeRequest for the newest version of key.
 func AppendGet(b []byte, key string) []byte {
 	return protowire.AppendString(protowire.AppendVarint(b, tagKey), key)
 }
 
-// DecodeGet returns the key of an encoded RangeRequest, which is part of data, if all that it asks for
-// is the newest version of that.
+// DecodeGet returns the key of an encoded RangeRequest, if it asks only for the newest version of
+// one key. The key refers to data.
 func DecodeGet(data []byte) (key []byte, ok bool) {
 	for len(data) > 0 {
-		tag := uint64(data[0]) // all tags that are known here have one byte
+		tag := uint64(data[0]) // all tags of this file have one byte
 		var n int
 		switch tag {
 		case tagKey:
@@ -64,10 +66,10 @@ func DecodeGet(data []byte) (key []byte, ok bool) {
 	return key, len(key) > 0
 }
 
-// ResponseHead is what a response's header says. A leader of 0 is none.
+// ResponseHead has the fields of a response header. A Leader of 0 means none.
 type ResponseHead struct{ Cluster, Member, Revision, Term, Leader uint64 }
 
-// AppendGetResponse appends an encoded RangeResponse of kv alone, or of nothing if kv is nil.
+// AppendGetResponse appends an encoded RangeResponse with kv, or with no key if kv is nil.
 func AppendGetResponse(b []byte, h *ResponseHead, kv *mvccpb.KeyValue) []byte {
 	b = append(b, byte(tagHeader), 0)
 	start := len(b)
@@ -76,7 +78,7 @@ func AppendGetResponse(b []byte, h *ResponseHead, kv *mvccpb.KeyValue) []byte {
 	b = appendUint(b, tagRevision, h.Revision)
 	b = appendUint(b, tagTerm, h.Term)
 	b = appendUint(b, tagHeadLeader, h.Leader)
-	b[start-1] = byte(len(b) - start) // 55 at most, so one byte is enough
+	b[start-1] = byte(len(b) - start) // at most 55, so one byte is enough
 	if kv == nil {
 		return b
 	}
@@ -104,7 +106,7 @@ func kvSize(kv *mvccpb.KeyValue) (n int) {
 	return n
 }
 
-// getResponse is the answer to a get, in one piece of memory.
+// getResponse is the response to a get, in one allocation.
 type getResponse struct {
 	response pb.RangeResponse
 	header   pb.ResponseHeader
@@ -112,8 +114,8 @@ type getResponse struct {
 	kv       mvccpb.KeyValue
 }
 
-// DecodeGetResponse decodes a RangeResponse of one key or of none. It keeps no part of data. It returns nil
-// for what is more than that.
+// DecodeGetResponse decodes a RangeResponse with at most one key. It copies what it needs from
+// data, and returns nil for any other message.
 func DecodeGetResponse(data []byte, leaders *LeaderField) *pb.RangeResponse {
 	f := new(getResponse)
 	for len(data) > 0 {
@@ -180,8 +182,8 @@ func decodeHeader(h *pb.ResponseHeader, data []byte, leaders *LeaderField) bool 
 	return true
 }
 
-// decodeKeyValue decodes the only key. It is copied: the message that it came with has many, and would
-// stay as long as one of them.
+// decodeKeyValue decodes the only key. It copies the bytes, or one response would keep the whole
+// message alive.
 func (f *getResponse) decodeKeyValue(data []byte) bool {
 	kv := &f.kv
 	for rest := data; len(rest) > 0; {

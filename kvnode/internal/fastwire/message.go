@@ -8,17 +8,17 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A tag is a field's number and kind in one; fields of another kind are skipped.
+// A tag combines a field's number and its wire type. Fields of other types are skipped.
 const (
 	varint = uint64(protowire.VarintType)
 	lenTag = uint64(protowire.BytesType)
 
-	tagOne = 1<<3 | lenTag // a request, or an answer
+	tagOne = 1<<3 | lenTag // a request or an answer
 
-	tagMember = 2<<3 | varint
-	tagLeader = 3<<3 | varint
+	tagMember   = 2<<3 | varint
+	tagLeader   = 3<<3 | varint
 	tagStopping = 4<<3 | varint
-	tagLast   = 5<<3 | varint
+	tagLast     = 5<<3 | varint
 
 	tagID       = 1<<3 | varint
 	tagMethod   = 2<<3 | lenTag
@@ -33,24 +33,24 @@ const (
 	tagMore     = 5<<3 | varint
 )
 
-// maxMetadata is how many keys and values a request has at most: as many as 64 KiB of
-// HTTP/2's headers can be, which counts 32 bytes for each pair besides. Without it an empty
-// one, of 2 bytes, would take 24 as soon as it is decoded, and more as a header.
+// maxMetadata limits the keys and values of a request's metadata. It is the most that 64 KiB of
+// HTTP/2 headers can have, at an overhead of 32 bytes per pair. Without it, an empty value of 2
+// bytes would take 24 when decoded, and more as a header.
 const maxMetadata = 4096
 
 var errMetadata = fmt.Errorf("more than %d keys and values of metadata", maxMetadata)
 
-// Request is one of a batch: a call of a unary method, or the end of the wait for one.
+// Request is one request of a batch: a call of a unary method, or the cancellation of one.
 type Request struct {
 	ID       uint64
 	Method   []byte
 	Message  []byte
-	Metadata [][]byte // keys and values in turns
+	Metadata [][]byte // keys and values alternate
 	Timeout  time.Duration
 	Cancel   bool
 }
 
-// Answer is what became of a request.
+// Answer is the answer to a request.
 type Answer struct {
 	ID      uint64
 	Code    uint32
@@ -59,7 +59,7 @@ type Answer struct {
 	More    bool
 }
 
-// AppendRequest appends a request to Requests.
+// AppendRequest appends a request to a Requests message.
 func AppendRequest(b []byte, r Request) []byte {
 	b, start := beginField(b)
 	b = appendUint(b, tagID, r.ID)
@@ -73,7 +73,7 @@ func AppendRequest(b []byte, r Request) []byte {
 	return endField(b, start)
 }
 
-// AppendAnswer appends an answer to Answers.
+// AppendAnswer appends an answer to an Answers message.
 func AppendAnswer(b []byte, a Answer) []byte {
 	b, start := beginField(b)
 	b = appendUint(b, tagID, a.ID)
@@ -84,10 +84,11 @@ func AppendAnswer(b []byte, a Answer) []byte {
 	return endField(b, start)
 }
 
-// AnswerMark is an answer whose response is being appended.
+// AnswerMark marks an answer until its response is appended.
 type AnswerMark struct{ answer, response int }
 
-// BeginAnswer appends to Answers all of an answer but its response, which whoever asks appends.
+// BeginAnswer appends an answer without its response to an Answers message. The caller appends
+// the response and then calls EndAnswer.
 func BeginAnswer(b []byte, id uint64) (_ []byte, at AnswerMark) {
 	b, at.answer = beginField(b)
 	b = appendUint(b, tagID, id)
@@ -96,15 +97,15 @@ func BeginAnswer(b []byte, id uint64) (_ []byte, at AnswerMark) {
 	return b, at
 }
 
-// EndAnswer ends it.
+// EndAnswer completes an answer.
 func EndAnswer(b []byte, at AnswerMark) []byte { return endField(endField(b, at.response), at.answer) }
 
-// AppendMember appends to Answers who answers, and who leads.
+// AppendMember appends the answering member and the leader to an Answers message.
 func AppendMember(b []byte, member, leader uint64) []byte {
 	return appendUint(appendUint(b, tagMember, member), tagLeader, leader)
 }
 
-// Requests calls each with the bytes of each request of a message, until it fails.
+// Requests calls each with the bytes of every request of a message, until it fails.
 func Requests(message Raw, each func([]byte) error) error {
 	return fields(message, func(tag, _ uint64, data []byte) error {
 		if tag != tagOne {
@@ -114,7 +115,7 @@ func Requests(message Raw, each func([]byte) error) error {
 	})
 }
 
-// MemberState returns who answers, and who leads, if a message begins with that.
+// MemberState returns the answering member and the leader, if a message begins with them.
 func MemberState(message Raw) (member, leader uint64) {
 	_ = fields(message, func(tag, v uint64, _ []byte) error {
 		switch tag {
@@ -130,20 +131,22 @@ func MemberState(message Raw) (member, leader uint64) {
 	return member, leader
 }
 
-// AppendStopping appends to Answers that the member stops, and the ID of the last request it has taken.
+// AppendStopping appends to an Answers message that the member stops, and the ID of the last
+// request that it has received.
 func AppendStopping(b []byte, last uint64) []byte {
 	return appendUint(appendUint(b, tagStopping, 1), tagLast, last)
 }
 
-// State is what Answers says of the member that answers, beside the answers.
+// State is what an Answers message reports of its member.
 type State struct {
 	Member, Leader uint64
-	// Stopping says that the member stops, and has taken no request after that with the ID Last.
+	// Stopping is set if the member stops. It has received no request after the one with the ID
+	// Last.
 	Stopping bool
-	Last   uint64
+	Last     uint64
 }
 
-// Answers calls each with each answer of a message, and returns what else it says.
+// Answers calls each with every answer of a message, and returns the member's state.
 func Answers(message Raw, each func(Answer)) (s State, err error) {
 	err = fields(message, func(tag, v uint64, data []byte) error {
 		switch tag {
@@ -167,7 +170,7 @@ func Answers(message Raw, each func(Answer)) (s State, err error) {
 	return s, err
 }
 
-// Decode sets r, which is empty, to what data says, and keeps parts of data.
+// Decode sets the empty r to the request in data. r refers to data.
 func (r *Request) Decode(data []byte) error {
 	return fields(data, func(tag, v uint64, data []byte) error {
 		switch tag {
@@ -209,8 +212,8 @@ func (a *Answer) decode(data []byte) error {
 	})
 }
 
-// lengthBytes is what the length of a request or an answer takes, whatever it is, so that
-// it can be filled in afterwards. Four bytes count to 256 MiB, a thousand times MaxMessage.
+// lengthBytes is the fixed size of the length of a request or an answer, so that it can be filled
+// in afterwards. Four bytes are enough for 256 MiB, a thousand times MaxMessage.
 const lengthBytes = 4
 
 // beginField begins a request or an answer at the end of b.
@@ -219,7 +222,7 @@ func beginField(b []byte) (_ []byte, start int) {
 	return b, len(b)
 }
 
-// endField ends what was begun at start.
+// endField ends what beginField has begun at start.
 func endField(b []byte, start int) []byte {
 	n := len(b) - start
 	for i := range lengthBytes {
@@ -243,8 +246,8 @@ func appendBytes(b []byte, tag uint64, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendVarint(b, tag), v)
 }
 
-// fields calls each with the fields of b, until it fails. Of a field it passes the number,
-// or the bytes, which are part of b.
+// fields calls each with the fields of b, until it fails. It passes a field's number or its
+// bytes, which refer to b.
 func fields(b []byte, each func(tag, v uint64, data []byte) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
@@ -281,19 +284,19 @@ const (
 	tagOpTxn   = 4<<3 | lenTag
 )
 
-// maxTxnDepth is how deep TxnMessages looks. In what is nested deeper it counts as many messages as
-// there can be.
+// maxTxnDepth limits the depth to which TxnMessages looks. Below, it assumes as many messages as
+// the bytes allow.
 const maxTxnDepth = 8
 
-// TxnMessages returns how many messages package proto makes of an encoded TxnRequest: two bytes
-// may become one of some 200.
+// TxnMessages returns the number of messages that package proto creates for an encoded
+// TxnRequest. Two bytes may become a message of about 200 bytes.
 func TxnMessages(data []byte) int { return txnMessages(data, 0) }
 
 func txnMessages(data []byte, depth int) (n int) {
 	if depth > maxTxnDepth {
 		return len(data) / 2
 	}
-	_ = fields(data, func(tag, _ uint64, field []byte) error { // package proto says what is wrong
+	_ = fields(data, func(tag, _ uint64, field []byte) error { // package proto reports errors
 		switch tag {
 		case tagCompare:
 			n++

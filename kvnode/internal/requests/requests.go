@@ -1,5 +1,5 @@
-// Package requests names requests for logs and metrics: by what they do, their keys and
-// their sizes. Values are never part of it.
+// Package requests describes requests in logs and metrics: their operation, keys and sizes, never
+// their values.
 package requests
 
 import (
@@ -12,15 +12,13 @@ import (
 )
 
 const (
-	// keyBytes is how much is shown of a key. Longer: one fills a line of the log.
-	// Shorter: nobody recognises it.
+	// keyBytes limits the part of a key that is shown, so that it does not fill a log line.
 	keyBytes = 64
-	// maxShown is how many operations of a transaction are shown.
+	// maxShown limits the operations of a transaction that are shown.
 	maxShown = 4
 )
 
-// Describe returns what r asks for, in one line of bounded length in which everything
-// prints.
+// Describe returns r in one printable line of limited length.
 func Describe(r any) string {
 	switch r := r.(type) {
 	case *pb.RangeRequest:
@@ -52,7 +50,7 @@ func keys(what string, key, end []byte) string {
 	return what
 }
 
-// short quotes a key. What does not print is escaped.
+// short quotes a key and escapes unprintable bytes.
 func short(key []byte) string {
 	if len(key) <= keyBytes {
 		return strconv.QuoteToASCII(string(key))
@@ -78,7 +76,7 @@ func operations(ops []*pb.RequestOp) string {
 		case op.GetRequestDeleteRange() != nil:
 			shown = append(shown, Describe(op.GetRequestDeleteRange()))
 		default:
-			shown = append(shown, "txn") // one inside another may be as deep as it likes
+			shown = append(shown, "txn") // a nested transaction may be deep
 		}
 	}
 	if more := len(ops) - len(shown); more > 0 {
@@ -87,9 +85,10 @@ func operations(ops []*pb.RequestOp) string {
 	return "[" + strings.Join(shown, ", ") + "]"
 }
 
-// Op is what a request does, as etcd's metrics name it.
+// Op is the operation of a request, named as in etcd's metrics.
 type Op int
 
+// The operations. A log entry is never a ReadTxn.
 // The operations that there are. ReadTxn is never one of an entry of the log.
 const (
 	Unknown Op = iota
@@ -116,7 +115,7 @@ var opNames = [NumOps]string{
 // String returns etcd's name.
 func (o Op) String() string { return opNames[o] }
 
-// Applied returns what an entry of the log asks for, and the part of it that does.
+// Applied returns the operation of a log entry, and the request in it.
 func Applied(r *pb.InternalRaftRequest) (Op, proto.Message) {
 	switch {
 	case r.GetPut() != nil:
@@ -142,7 +141,8 @@ func Applied(r *pb.InternalRaftRequest) (Op, proto.Message) {
 	}
 }
 
-// Of returns what a client's request does, as far as etcd's metrics have a name for it.
+// Of returns the operation of a client's request, or Unknown if etcd's metrics have no name for
+// it.
 func Of(r any) Op {
 	switch r.(type) {
 	case *pb.RangeRequest:

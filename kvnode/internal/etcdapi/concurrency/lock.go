@@ -12,13 +12,13 @@ import (
 	pb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
 )
 
-// lockServer is the Lock service.
+// lockServer implements the Lock service.
 type lockServer struct {
 	*Services
 	pb.UnsafeLockServer
 }
 
-// Lock waits until the lock is the caller's.
+// Lock waits until the caller holds the lock.
 func (s *lockServer) Lock(ctx context.Context, r *pb.LockRequest) (*pb.LockResponse, error) {
 	ctx, done := s.untilStopping(ctx)
 	defer done()
@@ -39,14 +39,14 @@ func (s *lockServer) Lock(ctx context.Context, r *pb.LockRequest) (*pb.LockRespo
 	return &pb.LockResponse{Header: m.Header(), Key: []byte(m.Key())}, nil
 }
 
-// verifyOwner returns nil if m has the lock now and its caller can hear of it. The
-// library looks, after a wait, for a key of that name, and another call with the
-// same TTL lease may have deleted ours and put one that stands behind others.
+// verifyOwner returns nil if m holds the lock and its caller still waits. After a wait the
+// library checks for a key of that name. But another call with the same TTL lease may have
+// deleted this call's key and put one that is behind others.
 func (s *Services) verifyOwner(ctx context.Context, m *concurrency.Mutex, name string) error {
 	if err := ctx.Err(); err != nil {
 		owner := m.IsOwner()
 		if owner.GetCompare().GetCreateRevision() == m.Header().GetRevision() { // this call has put the key
-			_ = m.Unlock(s.client.Ctx()) // the end of the TTL lease does it otherwise
+			_ = m.Unlock(s.client.Ctx()) // if it fails, the key ends with its TTL lease
 		}
 		return err
 	}
@@ -72,21 +72,21 @@ func (s *lockServer) Unlock(ctx context.Context, r *pb.UnlockRequest) (*pb.Unloc
 	return &pb.UnlockResponse{Header: resp.Header}, nil
 }
 
-// contender is the wait of one call for a lock or an election. The library waits until the keys
-// before the call's own are deleted, and looks at its own only then. A contender looks at it all the
-// while, and ends the wait when the key is deleted: its TTL lease has ended, or another call with
-// the same TTL lease has given up.
+// contender is one call that waits for a lock or an election. The library waits until the keys
+// before the call's own are deleted, and checks its own key only then. A contender watches its
+// own key all the time, and ends the wait when the key is deleted: its TTL lease has ended, or
+// another call with the same lease has given up.
 type contender struct {
 	session *concurrency.Session
-	ctx     context.Context // ends with the key
-	close   func()          // ends everything; the caller calls it
+	ctx     context.Context // ends when the key is deleted
+	close   func()          // releases everything; the caller must call it
 }
 
-// keyLostError is the cause of the end of a line whose key was deleted.
+// keyLostError is the cause of a contender's end after its key was deleted.
 type keyLostError struct{ error }
 
-// contend returns a line for name with a TTL lease, a new one if that is 0. lost is what the
-// client is told if the key is deleted.
+// contend returns a contender for name with a TTL lease, or with a new one if lease is 0. lost is
+// the client's error if the key is deleted.
 func (s *Services) contend(ctx context.Context, name []byte, lease int64, lost error) (*contender, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	base, cancel := context.WithCancel(s.client.Ctx())
@@ -103,13 +103,13 @@ func (s *Services) contend(ctx context.Context, name []byte, lease int64, lost e
 	return l, nil
 }
 
-// ownKeyWatcher watches the call's own key from the library's first watch on: a call that need not
-// wait watches nothing.
+// ownKeyWatcher watches the call's own key from the library's first watch on. A call that need
+// not wait watches nothing.
 type ownKeyWatcher struct {
 	clientv3.Watcher
 	look  clientv3.KV
-	start func(func())    // runs a goroutine
-	ctx   context.Context // of the line
+	start func(func())    // starts a goroutine
+	ctx   context.Context // of the contender
 	key   string
 	lost  func()
 	once  sync.Once
@@ -121,12 +121,12 @@ func (w *ownKeyWatcher) Watch(ctx context.Context, key string, opts ...clientv3.
 	return w.Watcher.Watch(ctx, key, opts...)
 }
 
-// watchOwn returns when the key is deleted or the line ends. The key exists when it begins, or was
-// deleted since the library has put it.
+// watchOwn returns when the key is deleted or the contender ends. When it begins, the key exists
+// or was deleted after the library has put it.
 func (w *ownKeyWatcher) watchOwn() {
 	for resp := range w.Watcher.Watch(w.ctx, w.key, clientv3.WithFilterPut(), clientv3.WithCreatedNotify()) {
 		if resp.Created {
-			// The watch shows no deletion before its start. This member has applied the put.
+			// The watch does not show a deletion before its start. This member has applied the put.
 			if got, err := w.look.Get(w.ctx, w.key, clientv3.WithCountOnly(), clientv3.WithSerializable()); err == nil && got.Count == 0 {
 				w.lost()
 			}
@@ -137,8 +137,8 @@ func (w *ownKeyWatcher) watchOwn() {
 	}
 }
 
-// contenderKV deletes nothing once the key is lost: at the end of a wait the library deletes its key by
-// its name, which another call with the same TTL lease may have put again.
+// contenderKV deletes nothing after the key was lost. At the end of a wait the library deletes
+// its key by name, and another call with the same TTL lease may have put that key again.
 type contenderKV struct {
 	clientv3.KV
 	ctx context.Context
