@@ -10,7 +10,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// says is a stream by which one message comes.
+// says is a stream that receives one message.
 type says struct {
 	grpc.ClientStream
 	message fastwire.Raw
@@ -22,7 +22,7 @@ func (s says) RecvMsg(m any) error {
 	return nil
 }
 
-// A member that has led and knows no leader any more is not asked for the next stream.
+// A member that has lost its leader does not get the next stream.
 func TestAStreamOfAMemberThatIsAlone(t *testing.T) {
 	for _, tc := range []struct {
 		message fastwire.Raw
@@ -30,7 +30,7 @@ func TestAStreamOfAMemberThatIsAlone(t *testing.T) {
 	}{
 		{fastwire.AppendMember(nil, 1, 1), false},
 		{fastwire.AppendMember(nil, 1, 0), true},
-		{fastwire.AppendAnswer(nil, fastwire.Answer{ID: 1}), false}, // it says nothing about that
+		{fastwire.AppendAnswer(nil, fastwire.Answer{ID: 1}), false}, // no member state
 	} {
 		k := newLeaderCache()
 		k.recordAnswer("a", 1, 1)

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// whom returns the endpoints that what is for the leader goes to in the next six picks.
-func whom(k *leaderCache, names ...string) []string {
+// targets returns the endpoints that get the leader's requests in the next six picks.
+func targets(k *leaderCache, names ...string) []string {
 	p := &picker{known: k}
 	for _, name := range names {
 		p.ready = append(p.ready, &endpoint{name: name, known: k})
@@ -36,8 +36,8 @@ func TestWhereRequestsGo(t *testing.T) {
 	}{
 		{"nothing is known", func(*leaderCache) {}, []string{a, b}, []string{a, b}},
 		{"the leader answers", func(k *leaderCache) { k.recordAnswer(a, 1, 1) }, []string{a, b}, []string{a}},
-		{"a follower names a leader who has not answered", func(k *leaderCache) { k.recordAnswer(a, 1, 2) }, []string{a, b}, []string{a, b}},
-		{"a follower names one who has", func(k *leaderCache) { k.recordAnswer(b, 2, 0); k.recordAnswer(a, 1, 2) }, []string{a, b}, []string{b}},
+		{"a follower names a leader that has not answered", func(k *leaderCache) { k.recordAnswer(a, 1, 2) }, []string{a, b}, []string{a, b}},
+		{"a follower names one that has", func(k *leaderCache) { k.recordAnswer(b, 2, 0); k.recordAnswer(a, 1, 2) }, []string{a, b}, []string{b}},
 		{"a server that names no leader", func(k *leaderCache) { k.recordAnswer(a, 1, 0); k.recordAnswer(b, 2, 0) }, []string{a, b}, []string{a, b}},
 		{"one that has lost its leader", func(k *leaderCache) { k.recordAnswer(a, 1, 1); k.recordAnswer(b, 2, 0) }, []string{a, b}, []string{a}},
 		{"another leader", func(k *leaderCache) { k.recordAnswer(a, 1, 1); k.recordAnswer(b, 2, 2) }, []string{a, b}, []string{b}},
@@ -53,15 +53,15 @@ func TestWhereRequestsGo(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			k := newLeaderCache()
 			tc.tell(k)
-			if got := whom(k, tc.ready...); !slices.Equal(got, tc.want) {
+			if got := targets(k, tc.ready...); !slices.Equal(got, tc.want) {
 				t.Errorf("requests go to %v, want %v", got, tc.want)
 			}
 		})
 	}
 }
 
-// What the leader answers takes nobody's turn: clients that write and read by turns would
-// send all that goes round to the same endpoints.
+// Requests to the leader do not advance the rotation: otherwise clients that alternate writes and
+// reads would send all other requests to the same endpoints.
 func TestWhatIsForTheLeaderTakesNoTurn(t *testing.T) {
 	k := newLeaderCache()
 	k.recordAnswer("a", 1, 1)
@@ -76,7 +76,7 @@ func TestWhatIsForTheLeaderTakesNoTurn(t *testing.T) {
 	}
 }
 
-// What each response says again costs nothing.
+// A response without news allocates nothing.
 func TestOldNewsAllocateNothing(t *testing.T) {
 	k := newLeaderCache()
 	k.recordAnswer("a", 1, 1)
@@ -118,14 +118,14 @@ func TestWhatIsForTheLeader(t *testing.T) {
 	}
 }
 
-// Whoever waits for a lock until its time is over says nothing about the leader. A request
-// that should have been answered does, and so does an end of the connection.
+// A wait for a lock that reaches its deadline does not count against the leader. A failed request
+// does, and so does a closed connection.
 func TestWhatATimeoutSays(t *testing.T) {
 	const lock, campaign, put = "/v3lockpb.Lock/Lock", "/v3electionpb.Election/Campaign", "/etcdserverpb.KV/Put"
 	for _, tc := range []struct {
 		method string
 		code   codes.Code
-		want   bool // the leader is left alone for a while
+		want   bool // the leader's endpoint is skipped for a while
 	}{
 		{put, codes.DeadlineExceeded, true},
 		{put, codes.Unavailable, true},

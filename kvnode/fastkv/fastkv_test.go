@@ -21,15 +21,15 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// asked runs a request in the background, and returns where its end shows.
+// asked runs a request in the background and returns a channel for its error.
 func asked(f func() error) <-chan error {
 	end := make(chan error, 1)
 	go func() { end <- f() }()
 	return end
 }
 
-// A write that was sent is never made a second time, whatever becomes of its stream. One
-// that was not is made by a call, and a read in either case.
+// A write that was sent is never repeated, even if its stream ends. One that was not sent is made
+// as a call. A read is made as a call in both cases.
 func TestAWriteIsNeverRepeated(t *testing.T) {
 	for _, name := range []string{"Put", "DeleteRange", "Txn"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestAWriteIsNeverRepeated(t *testing.T) {
 	}
 }
 
-// A request for which the server has no room, and which it has not begun, is made by a call.
+// A request that the server has not begun, because it is over its budget, is made as a call.
 func TestARequestWithoutRoomIsMadeByACall(t *testing.T) {
 	for _, name := range []string{"Put", "DeleteRange", "Txn"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -100,13 +100,12 @@ func TestAReadIsRepeatedByACall(t *testing.T) {
 		s.next()
 		s.ends <- status.Error(codes.Internal, "whatever")
 		if err := <-second; err != nil {
-			t.Errorf("a read whose stream ended = %v", err)
+			t.Errorf("a read after the end of its stream = %v", err)
 		}
 	})
 }
 
-// What a request of its own would carry goes with it: the method, the metadata, the rest of
-// its time; and what is answered comes back.
+// A request carries its method, metadata and remaining time, and its answer is returned.
 func TestARequestIsThatOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -131,7 +130,7 @@ func TestARequestIsThatOfACall(t *testing.T) {
 	})
 }
 
-// Deadlines and cancellation are the client's, and the server is told who waits no longer.
+// Deadlines and cancellations are the client's, and the server is told to cancel.
 func TestWaitsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -153,15 +152,15 @@ func TestWaitsEnd(t *testing.T) {
 		end = asked(func() error { _, err := r.get(short); return err })
 		s.next()
 		if err := <-end; status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("a request whose time is over = %v", err)
+			t.Errorf("a request after its deadline = %v", err)
 		}
 		if _, err := r.get(short); status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("a request whose time was over before = %v", err)
+			t.Errorf("a request that begins after its deadline = %v", err)
 		}
 	})
 }
 
-// Who gives up before its message has left is not sent at all.
+// A call that is cancelled before its message is sent is dropped.
 func TestWhoGivesUpIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -190,7 +189,7 @@ func TestWhoGivesUpIsNotSent(t *testing.T) {
 	})
 }
 
-// All that waits leaves in one message, and answers come in any order.
+// All waiting calls are sent in one message, and answers come in any order.
 func TestWhatWaitsLeavesTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100
@@ -224,7 +223,7 @@ func TestWhatWaitsLeavesTogether(t *testing.T) {
 	})
 }
 
-// Answers come in pieces, among others that are in the same messages.
+// Answers come in pieces, mixed with others in the same messages.
 func TestPiecesBecomeOneAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -258,8 +257,8 @@ func TestPiecesBecomeOneAnswer(t *testing.T) {
 	})
 }
 
-// A piece that is put behind another overwrites nothing of the message that had that one:
-// others read their answers there.
+// Appending a piece does not overwrite the message of the piece before, which other answers refer
+// to.
 func TestPiecesOverwriteNothing(t *testing.T) {
 	s := newStream(t.Context(), func() {}, nil)
 	var calls [2]*call
@@ -288,8 +287,8 @@ func limitOf(t *testing.T, r fastwire.Request) int64 {
 	return in.GetLimit()
 }
 
-// A namespace, or whatever else a client's KV was given, is not lost in silence: keys would
-// be read and written outside of it.
+// Use does not silently drop a namespace or another wrapper of the KV: keys would be read and
+// written outside it.
 func TestUseLosesNoWrapper(t *testing.T) {
 	for name, wrap := range map[string]func(clientv3.KV) clientv3.KV{
 		"a namespace": func(kv clientv3.KV) clientv3.KV { return namespace.NewKV(kv, "a/") },
@@ -297,7 +296,7 @@ func TestUseLosesNoWrapper(t *testing.T) {
 		"a service":   func(clientv3.KV) clientv3.KV { return clientv3.NewKVFromKVClient(nil, nil) }, // as etcd has it in its own process
 		"nothing":     func(clientv3.KV) clientv3.KV { return nil },
 	} {
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}}) // where nobody is
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}}) // no server listens there
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// kv returns what Use gives to clients.
+// kv returns the KV that Use gives to clients.
 func (r *rig) kv() *kv {
 	return &kv{
 		KV: clientv3.NewKVFromKVClient(r.client, nil), client: r.client, calls: clientv3.NewKVFromKVClient(r.byCalls(), nil),
@@ -31,7 +31,7 @@ func (r *rig) kv() *kv {
 	}
 }
 
-// outcome is what a get gave, in one line.
+// outcome describes the result of a get.
 func outcome(resp *clientv3.GetResponse, err error) string {
 	switch {
 	case err != nil:
@@ -45,7 +45,7 @@ func outcome(resp *clientv3.GetResponse, err error) string {
 	}
 }
 
-// The shorter way of a get leads to where the other one does.
+// The faster path of a get has the same results as the other one.
 func TestAGetByTheShorterWay(t *testing.T) {
 	large := &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Value: make([]byte, 1000)}}}
 	two := &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Value: []byte("first")}, {}}, Count: 2, More: true}
@@ -85,7 +85,7 @@ func TestAGetByTheShorterWay(t *testing.T) {
 	}
 }
 
-// What a get cannot say in the shorter way goes the other.
+// Gets with metadata or options, and invalid ones, take the other path.
 func TestAGetThatIsNotForTheShorterWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -118,13 +118,13 @@ func TestAGetThatIsNotForTheShorterWay(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := k.Get(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a get whose time is over = %v, want the context's error as from clientv3", err)
+			t.Errorf("a get after its deadline = %v, want the context's error as from clientv3", err)
 		}
 		<-s.requests
 	})
 }
 
-// The bounds of a client's calls hold for gets by the shorter way.
+// A client's message limits apply to gets on the faster path.
 func TestBoundsOfAClient(t *testing.T) {
 	for _, c := range []struct{ send, receive, wantSend, wantReceive int }{
 		{0, 0, maxRequest, 1<<31 - 1},
@@ -145,7 +145,7 @@ func TestBoundsOfAClient(t *testing.T) {
 	}
 }
 
-// echo is a member on whose streams each request is answered by the same response, at once.
+// echo is a member that answers each request on its streams with the same response, at once.
 type echo struct {
 	grpc.ClientConnInterface
 	answer []byte
@@ -188,8 +188,8 @@ func (s *echoed) RecvMsg(m any) error {
 	}
 }
 
-// BenchmarkGet is a get by so many clients of one stream, with clientv3 and without network and
-// server: those are a loop that answers.
+// BenchmarkGet is a get by several clients of one stream, with clientv3 and without network and
+// server: a loop answers.
 func BenchmarkGet(b *testing.B) {
 	resp := &pb.RangeResponse{
 		Header: &pb.ResponseHeader{ClusterId: 1 << 60, MemberId: 1 << 61, Revision: 1 << 20, RaftTerm: 5},

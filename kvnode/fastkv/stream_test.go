@@ -12,8 +12,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// Where processors are busy with something else, requests do not wait for that, but for one each
-// noRun, which finds out.
+// If a yield takes long, the sender stops yielding for a while.
 func TestOthersDoNotRunWhereThatTakesLong(t *testing.T) {
 	var o yieldPolicy
 	now := time.Now()
@@ -35,8 +34,8 @@ func TestOthersDoNotRunWhereThatTakesLong(t *testing.T) {
 	may(true, "after the pause")
 }
 
-// Of a member that stops, the client repeats the writes that were not taken, by calls, and waits for
-// those that were. New requests go by another stream.
+// When a member stops, the client makes the requests that it has not received as calls, and waits
+// for the others. New requests use another stream.
 func TestAMemberThatStopsIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -80,8 +79,8 @@ func TestAMemberThatStopsIsLeft(t *testing.T) {
 	})
 }
 
-// The end of a wait asks for no answer: one that crosses the answer gets none, and the stream
-// is as good as before.
+// No answer is due to a cancellation: if it crosses the answer, there is none, and the stream
+// stays usable.
 func TestTheEndOfAWaitIsOwedNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -109,7 +108,7 @@ func TestTheEndOfAWaitIsOwedNothing(t *testing.T) {
 	})
 }
 
-// A clock that is set says nothing about a stream: what counts is for how long it was silent.
+// Setting the wall clock does not affect a stream: only the duration of the silence counts.
 func TestAClockThatIsSet(t *testing.T) {
 	s := newStream(t.Context(), func() {}, nil)
 	s.awaitingSince.Store(1)
@@ -124,9 +123,9 @@ func TestAClockThatIsSet(t *testing.T) {
 	}
 }
 
-// set returns what would have been read at now had the clock been set before. A time.Time has
-// the wall clock's seconds from bit 30 of its first word on, and the monotonic clock in its
-// second.
+// set returns the time that would have been read at now if the wall clock had been set. A
+// time.Time has the wall clock's seconds from bit 30 of its first word on, and the monotonic
+// clock in its second.
 func set(now time.Time, by time.Duration) time.Time {
 	*(*uint64)(unsafe.Pointer(&now)) += uint64(by/time.Second) << 30
 	return now

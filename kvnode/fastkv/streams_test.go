@@ -29,7 +29,7 @@ func (r *rig) wantCall(what string) {
 	}
 }
 
-// wantBy fails unless the next read goes by s.
+// wantBy fails unless the next read uses s.
 func (r *rig) wantBy(s *served, what string) {
 	r.t.Helper()
 	end := asked(func() error {
@@ -52,8 +52,8 @@ func (r *rig) wantBy(s *served, what string) {
 	}
 }
 
-// A server that does not know the service gets calls, writes too: nothing had been sent. It
-// is asked again in a while, and not with each request.
+// A server that does not know the service gets calls, also for writes, since nothing was sent.
+// The client tries again after a while, and not with each request.
 func TestAServerThatDoesNotKnowTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -85,8 +85,8 @@ func TestAServerThatDoesNotKnowTheService(t *testing.T) {
 	})
 }
 
-// A stream that is silent though an answer is due is not used, and another is opened. What
-// it carries it may still answer.
+// A stream that is silent while an answer is due is not used, and another one is opened. Its
+// pending calls may still be answered.
 func TestASilentStreamIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -123,8 +123,8 @@ func TestASilentStreamIsLeft(t *testing.T) {
 	})
 }
 
-// While the member does not lead, others are tried, less and less often, and the stream of
-// the one that leads is used; the one before is not ended until it has answered.
+// While the member does not lead, the client tries others, less and less often, and uses the
+// leader's stream once it has one. The former stream ends after its last answer.
 func TestTheLeaderIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -166,8 +166,8 @@ func TestTheLeaderIsFollowed(t *testing.T) {
 	})
 }
 
-// gRPC goes round the endpoints. So each has its turn at once: a client that has just begun
-// would else ask a follower for half a second.
+// gRPC rotates through the endpoints, so each is tried at once. Otherwise a new client would use
+// a follower for half a second.
 func TestEachEndpointHasItsTurnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -189,7 +189,7 @@ func TestEachEndpointHasItsTurnAtOnce(t *testing.T) {
 	})
 }
 
-// What a call alone can do is done by a call.
+// Requests that only a call can make are calls.
 func TestWhatNeedsACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -213,7 +213,7 @@ func TestWhatNeedsACall(t *testing.T) {
 	})
 }
 
-// An answer above the limit fails as that of a call, and no more of it is kept than may be.
+// An answer above the limit fails like that of a call, and only the allowed part is kept.
 func TestAnAnswerAboveTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -234,7 +234,7 @@ func TestAnAnswerAboveTheLimit(t *testing.T) {
 	})
 }
 
-// A server that accepts a stream and says nothing holds up no request for long.
+// A server that accepts a stream and sends nothing delays no request for long.
 func TestAServerThatDoesNotGreet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -259,8 +259,8 @@ func TestAServerThatDoesNotGreet(t *testing.T) {
 	})
 }
 
-// A member that has lost its leader, and stays up, is left for one that leads: its writes
-// would fail for as long as it is alone.
+// The client leaves a member that has lost its leader but still runs, because its writes would
+// fail.
 func TestAMemberWithoutALeaderIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -289,8 +289,7 @@ func TestAMemberWithoutALeaderIsLeft(t *testing.T) {
 	})
 }
 
-// The metadata of the client's own context are not those of its requests: calls do not have
-// them either.
+// Requests do not carry the metadata of the client's own context, as calls do not.
 func TestAStreamHasNoMetadata(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -308,7 +307,7 @@ func TestAStreamHasNoMetadata(t *testing.T) {
 	})
 }
 
-// A request with much metadata is a call: the server would end the stream of all others.
+// A request with too much metadata is a call: the server would end the stream of all requests.
 func TestMuchMetadata(t *testing.T) {
 	for name, md := range map[string]metadata.MD{
 		"long": {"a": {string(make([]byte, maxRequest))}}, "many": {"a": make([]string, maxRequest/32)},
@@ -330,7 +329,7 @@ func TestMuchMetadata(t *testing.T) {
 	}
 }
 
-// counts answers calls.
+// counts answers calls with a count.
 type counts struct {
 	pb.UnimplementedKVServer
 	n int64
@@ -340,8 +339,8 @@ func (c counts) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, err
 	return &pb.RangeResponse{Count: c.n}, nil
 }
 
-// counting answers every request with a count of so many, by calls and by streams, and returns
-// its address.
+// counting starts a server that answers every request with count, by calls and by streams, and
+// returns its address.
 func counting(t *testing.T, count int64) string {
 	t.Helper()
 	serve := func(_ any, s grpc.ServerStream) error {
@@ -384,8 +383,8 @@ func counting(t *testing.T, count int64) string {
 	return l.Addr().String()
 }
 
-// Once a client is told of other endpoints, nothing goes to the former ones, as it is with
-// calls: they may be of another cluster.
+// After SetEndpoints, no request goes to the former endpoints, as with calls: they may belong to
+// another cluster.
 func TestOtherEndpoints(t *testing.T) {
 	first, second := counting(t, 1), counting(t, 2)
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{first}})

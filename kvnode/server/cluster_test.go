@@ -18,8 +18,8 @@ import (
 	"github.com/leaderlease/go/kvnode/fastkv"
 )
 
-// ephemeral returns a listener on a port that nobody is likely to have when the test wants
-// it again.
+// ephemeral returns a listener on a port that other processes are unlikely to take before the
+// test binds it again.
 func ephemeral(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := testcluster.Listen(t.Context())
@@ -29,17 +29,17 @@ func ephemeral(t *testing.T) net.Listener {
 	return l
 }
 
-// calmElection is the members' election timeout. What a test asks once fails where a leader is
-// replaced meanwhile, as one is by default when a busy machine or disk holds it up for a second.
-// The first election does not wait for it.
+// calmElection is the members' election timeout. With the default, a busy machine that pauses for
+// a second would replace the leader, and a single request of a test would fail. The first
+// election does not wait for it.
 const calmElection = 5 * time.Second
 
-// elects gives members that election timeout.
+// elects sets the members' election timeout.
 func elects(after time.Duration) func(*Config) {
 	return func(c *Config) { c.Node.ElectionTimeout = after }
 }
 
-// trio starts three members and stops those that are left.
+// trio starts three members and stops them after the test.
 func trio(t *testing.T, change ...func(*Config)) []*Server {
 	t.Helper()
 	configs := make([]Config, 3)
@@ -130,7 +130,7 @@ func clientWith(t *testing.T, opts []grpc.DialOption, servers ...*Server) *clien
 	return c
 }
 
-// streamed has clients send to the KV service by a stream.
+// streamed makes clients use fastkv.
 var streamed bool
 
 func dial(t *testing.T, s *Server) *grpc.ClientConn {
@@ -143,7 +143,7 @@ func dial(t *testing.T, s *Server) *grpc.ClientConn {
 	return conn
 }
 
-// leader waits until a member leads, and returns it and the others.
+// leader waits for a leader, and returns it and the others.
 func leader(t *testing.T, all []*Server) (lead *Server, others []*Server) {
 	t.Helper()
 	until(t, "one of the members leads", func() bool {
@@ -156,7 +156,7 @@ func leader(t *testing.T, all []*Server) (lead *Server, others []*Server) {
 	return lead, others
 }
 
-// until waits for what no channel tells.
+// until waits for a condition without a channel.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
@@ -166,14 +166,14 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// patience is how long something that must happen may take: so long only where nothing
-// works any more, whatever else the machine does.
+// patience is the timeout for events that must happen, so long that only a real failure exceeds
+// it.
 const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patientStop has members that stop wait for long for requests under way, for tests in which none
-// is to be cut: a busy machine may need longer than drainTime. It comes before the members start.
+// patientStop gives requests in progress more time during a stop, for tests in which none may be
+// cut off: a busy machine may need longer than drainTime. Call it before the members start.
 func patientStop(t *testing.T) {
 	t.Helper()
 	before := drainTime
@@ -189,8 +189,7 @@ func skipShort(t *testing.T) {
 	}
 }
 
-// Members of one process may be given the same options: what each adds, its
-// certificate, is its own.
+// Members of one process may share options: each adds its own certificate to a copy.
 func TestOptionsOfTheCallerStayItsOwn(t *testing.T) {
 	dial := make([]grpc.DialOption, 1)
 	dial[0] = grpc.EmptyDialOption{}

@@ -95,11 +95,11 @@ func TestValidate(t *testing.T) {
 		{"a way round the certificate", func(c *Config) {
 			c.ListenClientURLs, c.ClientTLS = []string{"https://a:1", "http://10.0.0.1:1"}, certified
 			c.ClientTLS.TrustedCAFile, c.AllowPlaintext = "a", true
-		}, "ListenClientURLs http://10.0.0.1:1 would let clients in without the certificate"},
+		}, "ListenClientURLs http://10.0.0.1:1 would accept clients without the certificate"},
 		{"a way round it by HTTP", func(c *Config) {
 			c.ListenClientURLs, c.ListenClientHTTPURLs, c.ClientTLS = []string{"https://a:1"}, []string{"http://0.0.0.0:1"}, certified
 			c.ClientTLS.TrustedCAFile, c.AllowPlaintext = "a", true
-		}, "ListenClientHTTPURLs http://0.0.0.0:1 would let clients in without the certificate"},
+		}, "ListenClientHTTPURLs http://0.0.0.0:1 would accept clients without the certificate"},
 		{"a way round it on this machine", func(c *Config) {
 			c.ListenClientURLs, c.ListenClientHTTPURLs, c.ClientTLS = []string{"https://a:1", "unix:///a"}, []string{"http://localhost:1"}, certified
 			c.ClientTLS.TrustedCAFile = "a"
@@ -181,7 +181,7 @@ func TestDataDir(t *testing.T) {
 		{"a file", file, "is a file"},
 		{"below a file", filepath.Join(file, "a"), "not a directory"},
 		{"etcd's", etcd, "etcd member, which kvnode cannot read; run etcd with it"},
-		{"nobody's to write", "/proc/1/kvnode", "Node.DataDir"},
+		{"not writable", "/proc/1/kvnode", "Node.DataDir"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := CheckDataDir(test.dir)
@@ -195,8 +195,8 @@ func TestDataDir(t *testing.T) {
 	}
 }
 
-// A bad configuration, and a bad directory, are refused before anything is
-// bound, and the listeners that were passed in are closed.
+// Start rejects a wrong configuration or directory before it binds a port, and closes the
+// listeners that were passed.
 func TestStartRefuses(t *testing.T) {
 	for name, c := range map[string]Config{
 		"configuration": {API: etcdapi.Config{MaxTxnOps: -1}},

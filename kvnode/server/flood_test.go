@@ -23,8 +23,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// A flood of HTTP/2 frames delays neither other clients nor the raft loop for long: no
-// request fails, and there is no election.
+// A flood of HTTP/2 frames delays other clients and the raft loop only briefly: no request fails,
+// and there is no election.
 func TestFloods(t *testing.T) {
 	s := solo(t)
 	c := client(t, s)
@@ -47,7 +47,7 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// useDuringFlood has two connections flood a server while c writes.
+// useDuringFlood floods a server on two connections while c writes.
 func useDuringFlood(t *testing.T, s *Server, c *clientv3.Client, kind flood.Kind) {
 	t.Helper()
 	const floods, puts = 2, 20
@@ -67,7 +67,7 @@ func useDuringFlood(t *testing.T, s *Server, c *clientv3.Client, kind flood.Kind
 	wg.Wait()
 }
 
-// floodUntilDone floods a server, with a new connection after one was closed.
+// floodUntilDone floods a server, and reconnects after its connection was closed.
 func floodUntilDone(ctx context.Context, s *Server, kind flood.Kind, rounds *atomic.Uint64) {
 	for ctx.Err() == nil {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.ClientAddrs()[0])
@@ -89,7 +89,7 @@ func value(metrics, name string) float64 {
 	return v
 }
 
-// A flood does not hold up a stop.
+// A flood does not delay a stop.
 func TestStopDuringAFlood(t *testing.T) {
 	s := solo(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,8 +104,8 @@ func TestStopDuringAFlood(t *testing.T) {
 	stop(t, s)
 }
 
-// Clients that send requests on many streams, and take no answers, cost the member a bounded number of
-// goroutines and bytes. A client on another connection is served meanwhile.
+// Clients that send requests on many streams and do not read take a limited number of goroutines
+// and bytes. Another client is served meanwhile.
 func TestRequestsOnManyStreams(t *testing.T) {
 	s := solo(t)
 	c := client(t, s)
@@ -147,7 +147,7 @@ func TestRequestsOnManyStreams(t *testing.T) {
 	}
 }
 
-// A stream of fastkv above its limit is refused before it costs a goroutine or buffers.
+// A stream of fastkv above the limit is rejected before it costs a goroutine or buffers.
 func TestAStreamTooManyIsRefusedEarly(t *testing.T) {
 	s := solo(t)
 	conn := dial(t, s)
@@ -178,7 +178,7 @@ func TestAStreamTooManyIsRefusedEarly(t *testing.T) {
 	}
 }
 
-// used is what a process has.
+// used is the memory use of a process.
 type used struct {
 	goroutines int
 	bytes      int64 // of objects and stacks
@@ -190,7 +190,7 @@ func usage() used {
 	return used{runtime.NumGoroutine(), int64(m.HeapAlloc + m.StackInuse)}
 }
 
-// watchUsage returns what ends it and returns the most that it has seen.
+// watchUsage returns a function that stops it and returns the maximum use.
 func watchUsage(t *testing.T) (end func() used) {
 	t.Helper()
 	stop, ended := make(chan struct{}), make(chan struct{})

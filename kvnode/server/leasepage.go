@@ -16,7 +16,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasepage"
 )
 
-// newLeases returns the Live of the page of leases, nil if the page is turned off.
+// newLeases returns the lease page's data, or nil if the page is turned off.
 func (s *Server) newLeases() *leasepage.Live {
 	if s.cfg.DisableLeasePage {
 		return nil
@@ -38,7 +38,7 @@ func (s *Server) memberNames() map[uint64]string {
 	return names
 }
 
-// leasePages adds the page of leases and its pictures. They show no keys or values.
+// leasePages adds the lease page and its events. They show no keys or values.
 func (s *Server) leasePages(mux *http.ServeMux) {
 	if s.leases == nil {
 		return
@@ -48,6 +48,8 @@ func (s *Server) leasePages(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", http.RedirectHandler("/lease", http.StatusFound))
 }
 
+// The gRPC method by which a member's lease page follows the trace of another member. Its
+// messages are of well-known types, so it needs no generated code.
 // The gRPC method by which a member's page of leases follows what another member traces. Its
 // messages are of well-known types, so it needs no generated code.
 const (
@@ -55,12 +57,12 @@ const (
 	leaseFeedMethod  = "/" + leaseFeedService + "/Trace"
 )
 
-// leaseFeed is the service: a *leasepage.Live.
+// leaseFeed is implemented by *leasepage.Live.
 type leaseFeed interface {
 	Feed(ctx context.Context, send func([]byte) error) error
 }
 
-// registerLeaseFeed serves what this member traces to the pages of the others.
+// registerLeaseFeed serves this member's trace to the pages of other members.
 func registerLeaseFeed(to grpc.ServiceRegistrar, leases leaseFeed) {
 	to.RegisterService(&grpc.ServiceDesc{
 		ServiceName: leaseFeedService,
@@ -78,7 +80,7 @@ func registerLeaseFeed(to grpc.ServiceRegistrar, leases leaseFeed) {
 	}, leases)
 }
 
-// listenToLease calls receive with what another member traces, until ctx ends or the feed fails.
+// listenToLease calls receive with another member's trace, until ctx ends or the feed fails.
 func (s *Server) listenToLease(ctx context.Context, id uint64, receive func([]byte) error) error {
 	m := s.node.Store().Members().ByID[id]
 	conn, err := s.api.Dial(&m)

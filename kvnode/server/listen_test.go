@@ -20,7 +20,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
-// A server with several URLs for everything.
+// A server may listen on several URLs for each purpose.
 func TestSeveralURLs(t *testing.T) {
 	url := func() string { return "http://" + free(t) }
 	s := solo(t, func(c *Config) {
@@ -43,7 +43,7 @@ func TestSeveralURLs(t *testing.T) {
 	}
 }
 
-// on makes a server listen on these URLs alone.
+// on makes a server listen on these client URLs only.
 func on(urls ...string) func(*Config) {
 	return func(c *Config) {
 		c.closeListeners()
@@ -75,7 +75,7 @@ func getBySocket(t *testing.T, path, url string) (body string, code int) {
 	return string(data), response.StatusCode
 }
 
-// Clients of etcd come by unix sockets, with gRPC and HTTP, and with TLS.
+// Clients of etcd use unix sockets, with gRPC and HTTP, and with TLS.
 func TestUnixSockets(t *testing.T) {
 	t.Chdir(t.TempDir())
 	f := newFiles(t)
@@ -95,7 +95,7 @@ func TestUnixSockets(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	// No web page gets there, so that curl may call the host what it likes.
+	// Web pages cannot reach a socket, so any host is accepted.
 	for _, host := range []string{"localhost", "unix", "any.example"} {
 		if body, code := getBySocket(t, absolute, "http://"+host+"/health"); code != http.StatusOK || !strings.Contains(body, `"health":"true"`) {
 			t.Errorf("GET /health of %s = %d %s, want true", host, code, body)
@@ -107,8 +107,8 @@ func TestUnixSockets(t *testing.T) {
 	}
 }
 
-// A file may have any name: where unixs is asked for, TLS is spoken and certificates
-// are asked for, whatever package net/url thinks of the name.
+// A socket may have any name: unixs means TLS and certificates, even if net/url cannot parse the
+// name.
 func TestUnixSocketsWithOddNamesSpeakTLS(t *testing.T) {
 	t.Chdir(t.TempDir())
 	f := newFiles(t)
@@ -130,7 +130,7 @@ func TestUnixSocketsWithOddNamesSpeakTLS(t *testing.T) {
 		if _, err := io.WriteString(conn, "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		said, _ := io.ReadAll(conn) // how it ends is all the same
+		said, _ := io.ReadAll(conn) // the error does not matter
 		if _ = conn.Close(); strings.Contains(string(said), " 200 ") {
 			t.Errorf("%s answers in plain text without a certificate: %.40q", url, said)
 		}
@@ -138,8 +138,7 @@ func TestUnixSocketsWithOddNamesSpeakTLS(t *testing.T) {
 	}
 }
 
-// A socket that nobody listens on any more makes room; another server's does not,
-// nor does a file.
+// A stale socket file is replaced. A socket in use and a regular file are not.
 func TestSocketsThatAreThere(t *testing.T) {
 	dir := t.TempDir()
 	stale, used, file := filepath.Join(dir, "stale"), filepath.Join(dir, "used"), filepath.Join(dir, "file")

@@ -38,7 +38,7 @@ func postJSON(ctx context.Context, s *Server, path, body string) (int, string, e
 	return response.StatusCode, string(data), err
 }
 
-// However many wait by JSON for a lock, JSON gives it back.
+// However many JSON clients wait for a lock, another one can unlock it.
 func TestWaitingJSONClientsKeepNobodyOut(t *testing.T) {
 	s := solo(t, func(c *Config) { c.API.MaxConcurrentStreams = 4 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -67,8 +67,8 @@ func TestWaitingJSONClientsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Who waits for a lock or an election, by gRPC or JSON, is told at once that the
-// member stops, and does not stand in line afterwards.
+// When a member stops, waits for locks and elections fail at once, by gRPC and JSON, and leave no
+// key.
 func TestStopEndsWaits(t *testing.T) {
 	patientStop(t)
 	all := trio(t)
@@ -108,8 +108,8 @@ func TestStopEndsWaits(t *testing.T) {
 	}
 }
 
-// waits has a server's clients wait for the lock l, for a leader of e, and for the lock
-// l by HTTP, and returns how each of them ends.
+// waits waits for the lock l, for a leader of e, and for the lock l by HTTP, and returns channels
+// for the results.
 func waits(t *testing.T, s *Server, conn *grpc.ClientConn) (lock, observe <-chan error, page <-chan string) {
 	t.Helper()
 	locked, observed, answered := make(chan error, 1), make(chan error, 1), make(chan string, 1)
@@ -134,7 +134,7 @@ func waits(t *testing.T, s *Server, conn *grpc.ClientConn) (lock, observe <-chan
 	return locked, observed, answered
 }
 
-// A lock is one request in the metrics, whatever the member asks itself for it.
+// A lock counts as one request in the metrics, whatever the member requests from itself.
 func TestALockIsOneRequest(t *testing.T) {
 	s := solo(t)
 	before := started(t, s)
@@ -146,8 +146,8 @@ func TestALockIsOneRequest(t *testing.T) {
 	}
 }
 
-// Locks of the unmodified client on three members, each worker through another
-// one: they exclude each other, and their tokens grow in the order of holding.
+// Locks of the unmodified client on three members exclude each other, and their tokens increase
+// in the order of holding.
 func TestMutexExcludes(t *testing.T) {
 	var h holding
 	var wg sync.WaitGroup
@@ -168,7 +168,7 @@ func TestMutexExcludes(t *testing.T) {
 	}
 }
 
-// holding is what those note who hold one lock.
+// holding records the holders of one lock.
 type holding struct {
 	sync.Mutex
 
@@ -176,7 +176,7 @@ type holding struct {
 	tokens  []int64
 }
 
-// repeatedly takes the lock so many times in one session.
+// repeatedly takes the lock several times in one session.
 func (h *holding) repeatedly(t *testing.T, c *clientv3.Client, times int) {
 	session, err := concurrency.NewSession(c, concurrency.WithTTL(10))
 	if err != nil {
@@ -199,7 +199,7 @@ func (h *holding) repeatedly(t *testing.T, c *clientv3.Client, times int) {
 	}
 }
 
-// note notes the token of who holds the lock now, which nobody else does.
+// note records the token of the current holder, which must be the only one.
 func (h *holding) note(t *testing.T, c *clientv3.Client, key string) {
 	h.Lock()
 	defer h.Unlock()
@@ -215,11 +215,11 @@ func (h *holding) note(t *testing.T, c *clientv3.Client, key string) {
 	h.holders--
 }
 
-// A session lives on through the loss of the leader, and with it what it holds.
+// A session and its election survive the loss of the leader.
 func TestASessionOutlivesTheLeader(t *testing.T) {
 	skipShort(t)
 	var e *concurrency.Election
-	// What is busy for as long as a TTL may be late with all keep-alives in it.
+	// A machine that is busy for a whole TTL may send all its keep-alives late.
 	for ttl := 3; e == nil; ttl *= 4 {
 		if e = outlives(t, ttl); e == nil && ttl > 40 {
 			t.Fatal("each session ended with the leader")
@@ -236,8 +236,8 @@ func TestASessionOutlivesTheLeader(t *testing.T) {
 	}
 }
 
-// outlives returns the election that a session with this TTL, in s, has won and keeps
-// without the leader; nil if it has lost it.
+// outlives returns the election that a session with this TTL, in seconds, wins and keeps without
+// the leader, or nil if the session ended.
 func outlives(t *testing.T, ttl int) *concurrency.Election {
 	t.Helper()
 	all := trio(t, elects(time.Second)) // or no TTL lease would end for long
@@ -251,8 +251,7 @@ func outlives(t *testing.T, ttl int) *concurrency.Election {
 		return nil
 	}
 	stop(t, old)
-	// Longer than the TTL: nothing but keep-alives through the new leader, which
-	// one of the two is not, keeps it.
+	// Wait for longer than the TTL: only keep-alives through the new leader keep the session.
 	select {
 	case <-session.Done():
 		t.Logf("a session with a TTL of %d s ended with the leader", ttl)
@@ -262,8 +261,8 @@ func outlives(t *testing.T, ttl int) *concurrency.Election {
 	}
 }
 
-// A holder that is gone loses its lock when its TTL is over, and the next in line
-// gets it; what the first one does with its token is refused.
+// The lock of a dead holder goes to the next caller after its TTL, and writes with the old token
+// fail.
 func TestADeadHoldersLockIsTaken(t *testing.T) {
 	skipShort(t)
 	s := solo(t)
@@ -272,7 +271,7 @@ func TestADeadHoldersLockIsTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nobody keeps it alive.
+	// No client keeps it alive.
 	ctx, cancel := context.WithCancel(t.Context())
 	first, err := concurrency.NewSession(dead, concurrency.WithLease(grant.ID), concurrency.WithContext(ctx))
 	if err != nil {

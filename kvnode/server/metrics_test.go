@@ -17,7 +17,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// What etcd's users look for is there, under etcd's names, and counts.
+// etcd's metrics exist under etcd's names, with the right counts.
 func TestMetricsOfEtcd(t *testing.T) {
 	s := solo(t)
 	c := client(t, s)
@@ -55,7 +55,7 @@ func TestMetricsOfEtcd(t *testing.T) {
 	}
 }
 
-// failedOver is what has happened to leaders, as metrics.
+// failedOver exports fail-over statistics.
 type failedOver detector.Stats
 
 func (failedOver) Describe(descs chan<- *prometheus.Desc) { descs <- failOvers; descs <- lastOver }
@@ -68,13 +68,13 @@ func TestMetricsSayHowALeaderWasReplaced(t *testing.T) {
 	const ms = time.Millisecond
 	s := detector.Stats{Last: detector.FailOver{Way: detector.Hint, Hint: 2 * ms, Promise: 240 * ms, Election: 8 * ms, Commit: 3 * ms}}
 	s.FailOvers[detector.Hint], s.FailOvers[detector.Transfer] = 1, 2
-	want := `# HELP kvnode_last_fail_over_seconds How long each part of the last one took: detected, from the leader's last sign of life on; promise, that bound this member then; election; commit, of the next leader's first entry.
+	want := `# HELP kvnode_last_fail_over_seconds Duration of each part of the last fail-over: detected, since the leader's last message; promise, until this member's promise ended; election; commit, of the next leader's first entry.
 # TYPE kvnode_last_fail_over_seconds gauge
 kvnode_last_fail_over_seconds{by="hint",part="commit"} 0.003
 kvnode_last_fail_over_seconds{by="hint",part="detected"} 0.002
 kvnode_last_fail_over_seconds{by="hint",part="election"} 0.008
 kvnode_last_fail_over_seconds{by="hint",part="promise"} 0.24
-# HELP kvnode_leader_fail_overs_total Leaders that were replaced by another, by what it began with: hint, pre-vote, silence (for an election timeout), learnt-silence (longer than usual), obituary (a guardian's), transfer, resignation (told by who was asked).
+# HELP kvnode_leader_fail_overs_total Leaders that were replaced, by cause: hint, pre-vote, silence (for an election timeout), learnt-silence (longer than usual), obituary (a supervisor's report), transfer, resignation (reported by the transferee).
 # TYPE kvnode_leader_fail_overs_total counter
 kvnode_leader_fail_overs_total{by="hint"} 1
 kvnode_leader_fail_overs_total{by="learnt-silence"} 0
@@ -92,8 +92,8 @@ kvnode_leader_fail_overs_total{by="transfer"} 2
 	}
 }
 
-// kvnode_ready says what /readyz says, and kvnode_alarm which alarms are raised:
-// operators alert on them.
+// kvnode_ready agrees with /readyz, and kvnode_alarm shows the active alarms: operators alert on
+// them.
 func TestMetricsOfReadinessAndAlarms(t *testing.T) {
 	skipShort(t)
 	all := trio(t, elects(2*time.Second))
@@ -142,7 +142,7 @@ func alarmMetric(t *testing.T, s *Server, kind string) float64 {
 	return -1
 }
 
-// health asks as Kubernetes' probes do.
+// health returns the status of a health service, as Kubernetes probes do.
 func health(t *testing.T, s *Server, service string) healthpb.HealthCheckResponse_ServingStatus {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -154,7 +154,7 @@ func health(t *testing.T, s *Server, service string) healthpb.HealthCheckRespons
 	return r.GetStatus()
 }
 
-// A member without a quorum is alive and not ready, whichever way one asks.
+// A member without a quorum is alive and not ready, by gRPC and HTTP.
 func TestHealthWithoutAQuorum(t *testing.T) {
 	skipShort(t)
 	all := trio(t, elects(500*time.Millisecond))
@@ -178,8 +178,8 @@ func TestHealthWithoutAQuorum(t *testing.T) {
 	}
 }
 
-// A member that has restarted serves as soon as it is ready, and says so over gRPC although it may not
-// vote yet. etcd's fault injection asks once it has seen the line that says that a member is ready.
+// A restarted member serves as soon as it is ready, and its health is SERVING although it may not
+// vote yet. etcd's fault injection asks after the log line that the member is ready.
 func TestHealthAfterARestart(t *testing.T) {
 	_, others := leader(t, trio(t))
 	stop(t, others[0])

@@ -112,7 +112,7 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// Readiness goes off before anything else, so that nobody sends more.
+// Readiness is turned off first, so that clients send no new requests.
 func TestReadinessGoesOffFirst(t *testing.T) {
 	s := solo(t)
 	s.stopping.Store(true) // as Stop does first
@@ -130,7 +130,7 @@ func TestMetricNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		if !strings.HasPrefix(p.Metric, "etcd_") { // whose names and types are what they are
+		if !strings.HasPrefix(p.Metric, "etcd_") { // etcd's names and types
 			t.Errorf("metric %s: %s", p.Metric, p.Text)
 		}
 	}
@@ -139,8 +139,8 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// The paths that etcd has from its past: the gateway's of 3.3, which browsers cannot
-// be made to use either, and expvar, which a port for metrics does not show.
+// etcd's old paths are served: the gateway of 3.3, with the same protection against web pages,
+// and expvar, which a port for metrics does not show.
 func TestPathsOfThePast(t *testing.T) {
 	metrics := free(t)
 	s := solo(t, func(c *Config) { c.ListenMetricsURLs = []string{"http://" + metrics} })
@@ -175,7 +175,7 @@ func TestPathsOfThePast(t *testing.T) {
 	}
 }
 
-// inPages runs f with a client's end of a connection to pages, in virtual time.
+// inPages runs f with a client's connection to the pages, in virtual time.
 func inPages(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, c net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,8 +194,8 @@ func inPages(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, c net.
 	})
 }
 
-// drip sends a request whose body has a byte each second, and returns how long its
-// connection lasts.
+// drip sends a request with a body of one byte per second. It returns how long the connection
+// lasts, and the answer.
 func drip(t *testing.T, c net.Conn, method, path string) (took time.Duration, answer string) {
 	t.Helper()
 	began, done := time.Now(), make(chan struct{})
@@ -214,8 +214,8 @@ func drip(t *testing.T, c net.Conn, method, path string) (took time.Duration, an
 	return took, string(said)
 }
 
-// A request whose body comes a byte at a time ends, whether or not a page wants the
-// body, and its sender is told why where somebody waited for it.
+// A request with a slow body ends, whether or not the page reads the body. If the page reads it,
+// the client gets the reason.
 func TestABodyThatTakesForEver(t *testing.T) {
 	reads := func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
@@ -235,8 +235,8 @@ func TestABodyThatTakesForEver(t *testing.T) {
 	})
 }
 
-// Streams may be slow, answers may last, and a connection is good for more than one
-// request: the time limit is for bodies alone.
+// The time limit is for bodies only: streams may be slow, answers may take long, and a connection
+// may send several requests.
 func TestWhatMayLast(t *testing.T) {
 	long := func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -284,7 +284,7 @@ func TestWhatMayLast(t *testing.T) {
 	})
 }
 
-// Whatever has requests that are streams is known, so that none of them is cut.
+// All methods with streams of requests are in streamingPaths.
 func TestStreamingPathsAreKnown(t *testing.T) {
 	s := solo(t)
 	paths := map[string]string{"etcdserverpb.Watch/Watch": "/v3/watch", "etcdserverpb.Lease/LeaseKeepAlive": "/v3/lease/keepalive"}

@@ -27,17 +27,17 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// forger speaks the members' protocol and is none of them.
+// forger speaks the members' protocol and is not a member.
 type forger struct {
 	*transport.Transport
 	id  uint64
 	met chan verdict
 }
 
-// verdict is how a member has taken the forger.
+// verdict is a member's answer to the forger.
 type verdict struct {
 	member uint64
-	err    error // nil if it was let in
+	err    error // nil if it was accepted
 }
 
 func (f *forger) Admit(transport.Hello) error                             { return nil }
@@ -58,7 +58,7 @@ func (f *forger) tell(v verdict) {
 	}
 }
 
-// forge dials all members with a certificate and says hello.
+// forge connects to all members with a certificate and sends a hello.
 func forge(t *testing.T, f *files, shown tlstest.Pair, hello transport.Hello, all []*Server) *forger {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func forge(t *testing.T, f *files, shown tlstest.Pair, hello transport.Hello, al
 	return fake
 }
 
-// append is an entry behind all that s has, from the leader of a term far ahead.
+// append returns an entry after all of s's entries, from the leader of a much later term.
 func (f *forger) append(t *testing.T, s *Server, key string) *raftpb.Message {
 	t.Helper()
 	data, err := (&store.Command{Request: &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(key), Value: []byte("forged")}}}).Encode()
@@ -95,9 +95,8 @@ func (f *forger) append(t *testing.T, s *Server, key string) *raftpb.Message {
 	}
 }
 
-// A certificate that the peers' authority has signed makes nobody a member: what
-// it says in the name of a member that nobody has added, or of one that is
-// elsewhere, does not reach the log.
+// A certificate signed by the peers' authority does not make its owner a member. Messages in the
+// name of an unknown member, or of one at another host, do not reach the log.
 func TestASignedCertificateWritesNothing(t *testing.T) {
 	f := newFiles(t)
 	all := trio(t, f.mutual)
@@ -117,7 +116,7 @@ func TestASignedCertificateWritesNothing(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			victims := all
 			if test.hello.From == member {
-				victims = all[1:] // one that hears from itself knows better
+				victims = all[1:] // a member rejects its own ID in any case
 			}
 			test.hello.ClusterID, test.hello.Name, test.hello.Instance = cluster, "forger", "forged"
 			fake := forge(t, f, f.ca.Issue(test.hosts), test.hello, victims)
@@ -157,8 +156,7 @@ func (f *forger) verdict(t *testing.T) verdict {
 	}
 }
 
-// deliver sends the forged entry for as long as s has the forger connected, until it
-// is served.
+// deliver sends the forged entry while s has the forger connected, until s serves it.
 func (f *forger) deliver(t *testing.T, s *Server, key string) {
 	t.Helper()
 	m := f.append(t, s, key)
@@ -180,7 +178,7 @@ func (f *forger) deliver(t *testing.T, s *Server, key string) {
 	}
 }
 
-// lie says hello as a member that nobody has added, and returns what it is answered.
+// lie sends a hello of an unknown member, and returns the answer.
 func lie(ctx context.Context, cfg *tls.Config, addr string, hello transport.Hello) (string, error) {
 	raw, err := say(ctx, cfg, addr, hello)
 	if err != nil {
@@ -191,7 +189,7 @@ func lie(ctx context.Context, cfg *tls.Config, addr string, hello transport.Hell
 	return string(answer), err
 }
 
-// say connects and says hello.
+// say connects and sends a hello.
 func say(ctx context.Context, cfg *tls.Config, addr string, hello transport.Hello) (net.Conn, error) {
 	raw, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -209,7 +207,7 @@ func say(ctx context.Context, cfg *tls.Config, addr string, hello transport.Hell
 	return raw, err
 }
 
-// Hellos that lie leave nothing behind: no link and no goroutine.
+// Rejected hellos leave no link and no goroutine behind.
 func TestLiesLeaveNothingBehind(t *testing.T) {
 	f := newFiles(t)
 	s := solo(t, f.mutual)
@@ -247,7 +245,7 @@ func TestLiesLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// Who has one authority for both sides is told what that means.
+// The start warns if one authority signs the certificates of both sides.
 func TestOneAuthorityForBothIsSaid(t *testing.T) {
 	f := newFiles(t)
 	other := tlstest.New(t, "peers")
@@ -279,8 +277,8 @@ func TestOneAuthorityForBothIsSaid(t *testing.T) {
 	}
 }
 
-// A member refuses each certificate that is no peer's, and one line of its log names the rule. The ID and the host are
-// those of a member that was added.
+// A member rejects each certificate that is not a peer's, and one line of its log names the rule.
+// ID and host are those of an added member.
 func TestEachRefusalNamesTheRule(t *testing.T) {
 	f, other := newFiles(t), tlstest.New(t, "other")
 	const host = "127.0.0.2"
@@ -337,7 +335,7 @@ func TestEachRefusalNamesTheRule(t *testing.T) {
 	}
 }
 
-// saidLines is a log that tests read while it is written.
+// saidLines is a log that can be read while it is written.
 type saidLines struct {
 	mu  sync.Mutex
 	all bytes.Buffer

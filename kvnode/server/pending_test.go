@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// crowd keeps n silent connections at each address until leave is called. Half of them
-// come from the members' own host.
+// crowd keeps n silent connections open at each address until leave is called. Half of them come
+// from the members' own host.
 func crowd(t *testing.T, n int, addrs ...string) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -43,7 +43,7 @@ func crowd(t *testing.T, n int, addrs ...string) (leave func()) {
 	}
 }
 
-// silent is one of them, until it is closed.
+// silent is one silent connection, until it is closed.
 func silent(ctx context.Context, from net.IP, addr string, arrived func()) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
 	conn, err := d.DialContext(ctx, "tcp", addr)
@@ -53,14 +53,14 @@ func silent(ctx context.Context, from net.IP, addr string, arrived func()) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	_, _ = conn.Read(make([]byte, 1)) // whatever ends it
+	_, _ = conn.Read(make([]byte, 1)) // until it is closed
 }
 
-// peerAddr is where a server listens for peers.
+// peerAddr returns the address of a server for peers.
 func peerAddr(s *Server) string { return strings.TrimPrefix(s.cfg.ListenPeerURLs[0], "https://") }
 
-// listenAgain listens on a port that was closed. Meanwhile it may be the local port of
-// another connection.
+// listenAgain binds a port that was closed. Another connection may use it as its local port
+// meanwhile.
 func listenAgain(t *testing.T, addr string) net.Listener {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -74,8 +74,8 @@ func listenAgain(t *testing.T, addr string) net.Listener {
 	}
 }
 
-// Silent connections at the peer port and at the client port lock out neither a member
-// that restarts nor a client.
+// Silent connections at the peer port and the client port keep out neither a restarting member
+// nor a client.
 func TestSilentConnectionsLockOutNobody(t *testing.T) {
 	maxPendingClients = 16
 	defer func() { maxPendingClients = 0 }()
@@ -128,8 +128,7 @@ func total(t *testing.T, s *Server, name string) (n float64) {
 	return n
 }
 
-// Connections to the client URLs are counted until they are closed, with gRPC and with
-// HTTP/1.
+// Connections to the client URLs are counted until they are closed, with gRPC and HTTP/1.
 func TestClientsAreCounted(t *testing.T) {
 	s := solo(t, onePort)
 	wait := func(what string, want float64, metric string) {

@@ -19,8 +19,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
-// serving serves both protocols of a client port. connect returns a connection to it
-// in memory.
+// serving serves both protocols of a client port. connect returns an in-memory connection to it.
 func serving(t *testing.T, e *listener.Clients, secure bool) (connect func() net.Conn) {
 	t.Helper()
 	accepted := listener.NewQueue()
@@ -49,7 +48,7 @@ func serving(t *testing.T, e *listener.Clients, secure bool) (connect func() net
 	}
 }
 
-// A connection that does not begin with requests is closed in time, and not before.
+// A connection without requests is closed at its time limit, and not before.
 func TestSlowConnections(t *testing.T) {
 	f := newFiles(t)
 	source, err := tlsconf.New(tlsconf.Config{CertFile: f.cert, KeyFile: f.key})
@@ -67,9 +66,9 @@ func TestSlowConnections(t *testing.T) {
 		{"a letter that both protocols begin with", "P", false, listener.HandshakeTime},
 		{"half of what HTTP/2 begins with", preface[:12], false, listener.HandshakeTime},
 		{"HTTP/2 and nothing more", preface, false, listener.HandshakeTime},
-		// This and what follows is bounded by the pages.
+		// The HTTP server limits this one and the next.
 		{"half a request", "POST /v3/kv/range HTTP/1.1\r\nHost: ", false, headerTime},
-		// It asks no more: the connection is idle.
+		// The connection is idle afterwards.
 		{"a request", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", false, idleTime},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -92,7 +91,7 @@ func TestSlowConnections(t *testing.T) {
 	}
 }
 
-// The time limit of the handshake ends with it: a watch through the gateway lasts.
+// The handshake's time limit ends with the handshake: a watch through the gateway is long-lived.
 func TestALongRequestIsNotCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{}.WithDefaults()
@@ -108,7 +107,7 @@ func TestALongRequestIsNotCut(t *testing.T) {
 	})
 }
 
-// A request that comes one byte at a time is the same request.
+// A request that arrives one byte at a time is served.
 func TestSniffedBytesAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{}.WithDefaults()
@@ -131,7 +130,7 @@ func TestSniffedBytesAreReadAgain(t *testing.T) {
 	})
 }
 
-// onePort leaves HTTP to the client URLs.
+// onePort serves HTTP on the client URLs.
 func onePort(c *Config) {
 	_ = c.HTTPListener.Close()
 	c.HTTPListener, c.ListenClientHTTPURLs = nil, nil
@@ -145,7 +144,7 @@ func (f *files) encrypted(c *Config) {
 // preface is what HTTP/2 begins with (RFC 9113, section 3.4).
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// What curl and etcd's clients ask for is at the one address that they know.
+// curl and etcd's clients use the same address.
 func TestOnePortServesGRPCAndHTTP(t *testing.T) {
 	f := newFiles(t)
 	for _, test := range []struct {
@@ -188,7 +187,7 @@ func TestOnePortServesGRPCAndHTTP(t *testing.T) {
 	}
 }
 
-// With URLs of its own HTTP is there only, as in etcd.
+// As in etcd, ListenClientHTTPURLs move HTTP away from the client URLs.
 func TestHTTPLeavesTheClientURLs(t *testing.T) {
 	s := solo(t)
 	if code, body, err := securePage(t, http.MethodGet, "http://"+s.ClientAddrs()[0]+"/health", nil); err == nil {
@@ -199,8 +198,8 @@ func TestHTTPLeavesTheClientURLs(t *testing.T) {
 	}
 }
 
-// A client with TLS that negotiates nothing is known by what it says first, and
-// whoever forgets TLS is told.
+// The protocol of a TLS client without ALPN is detected from its first bytes. A client without
+// TLS gets an explanation.
 func TestClientsThatDoNotNegotiate(t *testing.T) {
 	f := newFiles(t)
 	addr := solo(t, onePort, f.encrypted).ClientAddrs()[0]
@@ -240,8 +239,7 @@ func TestClientsThatDoNotNegotiate(t *testing.T) {
 	}
 }
 
-// A page that a browser shows must not write through the gateway on a port that
-// only the browser can reach.
+// A web page must not write through the gateway on a port that only the browser can reach.
 func TestTheGatewayRefusesOtherOrigins(t *testing.T) {
 	s := solo(t, onePort)
 	for origin, want := range map[string]int{
@@ -267,7 +265,7 @@ func TestTheGatewayRefusesOtherOrigins(t *testing.T) {
 	}
 }
 
-// HTTP on the client port is bounded as it is elsewhere.
+// Headers on the client port have the same limit as elsewhere.
 func TestHeadersAreBounded(t *testing.T) {
 	s := solo(t, onePort)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.ClientAddrs()[0]+"/health", http.NoBody)
@@ -286,7 +284,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// Whoever has connected and says nothing, or too little, holds up no stop.
+// A connection that has sent nothing, or too little, does not delay a stop.
 func TestStopWhileAConnectionIsUndecided(t *testing.T) {
 	f := newFiles(t)
 	for name, change := range map[string]func(*Config){

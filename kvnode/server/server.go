@@ -27,18 +27,18 @@ import (
 
 // Server is a running member.
 type Server struct {
-	cfg   Config // immutable, as all of this block
+	cfg   Config // immutable, as this block
 	log   *slog.Logger
 	node  *kvnode.Node
 	api   *etcdapi.API
-	locks *concurrency.Services // nil if it could not be made
-	// leases is nil if the page of leases is turned off.
+	locks *concurrency.Services // nil if New has failed
+	// leases is nil if the lease page is turned off.
 	leases *leasepage.Live
 	grpc   *grpc.Server
-	// inside is the same for the JSON gateway.
+	// inside serves the JSON gateway.
 	inside *grpc.Server
 	pages  []*http.Server
-	// gatewayConn is nil if there is no gateway.
+	// gatewayConn is nil without a gateway.
 	gatewayConn *grpc.ClientConn
 	certs       certificates
 	clients     *listener.Clients
@@ -46,21 +46,21 @@ type Server struct {
 	gate        servingGate
 	addrs       addrs
 	registry    *prometheus.Registry
-	// streams ends the requests that would never end by themselves.
+	// streams ends the requests that would not end by themselves.
 	streams    context.Context
 	endStreams context.CancelFunc
 
-	ready    chan struct{}
-	stopping atomic.Bool
-	drainTimedOut      atomic.Bool // requests were still under way at the end of drainTime
-	// changes counts leaders.
+	ready         chan struct{}
+	stopping      atomic.Bool
+	drainTimedOut atomic.Bool // requests were in progress after drainTime
+	// changes counts the leaders seen.
 	changes atomic.Uint64
 
 	wg      sync.WaitGroup
-	ending  context.Context // done once the server's own goroutines should end
+	ending  context.Context // ends the server's own goroutines
 	end     context.CancelFunc
 	stop    sync.Once
-	stopErr error // what the first Stop returned
+	stopErr error // the result of the first Stop
 
 	done chan struct{}
 	mu   struct {
@@ -70,11 +70,11 @@ type Server struct {
 	}
 }
 
-// addrs is where a server listens.
+// addrs are the addresses that a server listens on.
 type addrs struct{ client, http, metrics []string }
 
-// Start binds all listeners, starts the node and serves. It returns before there
-// is a leader: see Ready.
+// Start binds all listeners, starts the node and serves. It returns before a leader is known: see
+// Ready.
 func Start(cfg Config) (*Server, error) {
 	cfg = cfg.WithDefaults()
 	err := cfg.Validate()
@@ -123,11 +123,11 @@ func Start(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// closeListeners closes those that the caller has given.
+// closeListeners closes the listeners that the caller has passed.
 func (c *Config) closeListeners() {
 	for _, l := range []net.Listener{c.Node.Listener, c.ClientListener, c.HTTPListener} {
 		if l != nil {
-			_ = l.Close() // nothing was accepted
+			_ = l.Close() // no connection was accepted
 		}
 	}
 }
@@ -142,7 +142,7 @@ func newServer(cfg *Config, node *kvnode.Node) *Server {
 	return s
 }
 
-// serve starts every goroutine of the server.
+// serve starts the server's goroutines.
 func (s *Server) serve(l *listeners) error {
 	s.addrs = addrs{client: addresses(l.client), http: addresses(l.http), metrics: addresses(l.metrics)}
 	var gateway http.Handler
@@ -184,8 +184,8 @@ func addresses(all []net.Listener) (addrs []string) {
 	return addrs
 }
 
-// served is called when a listener's server has returned: by Stop, or because
-// the listener has failed.
+// served is called when a server on l has returned. Unless the Server stops, the listener has
+// failed.
 func (s *Server) served(l net.Listener, err error) {
 	if !s.stopping.Load() {
 		s.fail(fmt.Errorf("kvnode: serve %s: %w", l.Addr(), err))
@@ -200,14 +200,14 @@ func (s *Server) watchNode() {
 		}
 		err := s.node.Err()
 		if err == nil {
-			err = kvnode.ErrStopped // by somebody else than this server
+			err = kvnode.ErrStopped // not stopped by this server
 		}
 		s.fail(err)
 	case <-s.ending.Done():
 	}
 }
 
-// fail records the first failure.
+// fail records the first failure and closes done.
 func (s *Server) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,11 +224,11 @@ func (s *Server) Node() *kvnode.Node { return s.node }
 // Ready is closed when the member has served a linearizable read.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Done is closed when the server has failed or was stopped. Stop is still to be
-// called after a failure.
+// Done is closed when the server has failed or was stopped. After a failure, Stop must still be
+// called.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err says why the server failed, nil if it did not.
+// Err returns why the server failed, or nil.
 func (s *Server) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,14 +238,14 @@ func (s *Server) Err() error {
 // ClientAddrs returns the addresses that serve gRPC.
 func (s *Server) ClientAddrs() []string { return s.addrs.client }
 
-// HTTPAddrs returns the addresses that serve JSON and the pages: those of
-// listen-client-http-urls, or of listen-client-urls if there are none.
+// HTTPAddrs returns the addresses that serve JSON and the pages: those of ListenClientHTTPURLs,
+// or of ListenClientURLs if there are none.
 func (s *Server) HTTPAddrs() []string { return s.addrs.http }
 
-// MetricsAddrs returns the addresses of listen-metrics-urls.
+// MetricsAddrs returns the addresses of ListenMetricsURLs.
 func (s *Server) MetricsAddrs() []string { return s.addrs.metrics }
 
-// Report describes the member as of now.
+// Report returns the member's current status.
 func (s *Server) Report() status.Report {
 	st := s.node.Status()
 	r := status.Of(&st)
@@ -267,17 +267,17 @@ func (s *Server) isReady() bool {
 	}
 }
 
-// drainTime bounds the wait for requests under way. Longer: a client that
-// does not read holds up a restart. Tests set it.
+// drainTime limits the wait for requests in progress. With a longer time, a client that does not
+// read delays a restart. Tests set it.
 var drainTime = 2 * time.Second
 
-// pagesTime bounds the same for HTTP.
+// pagesTime is the same limit for HTTP.
 const pagesTime = 500 * time.Millisecond
 
-// Stop ends the server in the order in which clients notice least: readiness
-// goes off, connections are told to go elsewhere, requests under way finish,
-// leadership is transferred, the node stops. What cannot be finished before ctx
-// ends is cut. Further calls return what the first did.
+// Stop stops the server with the least effect on clients: it turns readiness off, tells
+// connections to go away, lets requests in progress finish, transfers leadership and stops the
+// node. It cuts off what is not finished when ctx ends. Further calls return the result of the
+// first one.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() { s.stopErr = s.shutdown(ctx) })
 	return s.stopErr
@@ -293,7 +293,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 		err = s.locks.Close()
 	}
 	err = errors.Join(err, s.node.Stop(ctx))
-	// The pages last longest: /readyz and /metrics answer until the end.
+	// The pages stop last: /readyz and /metrics answer until the end.
 	err = errors.Join(err, s.closePages(ctx))
 	if s.gatewayConn != nil {
 		err = errors.Join(err, s.gatewayConn.Close())
@@ -306,8 +306,8 @@ func (s *Server) shutdown(ctx context.Context) error {
 	return err
 }
 
-// drain lets requests under way finish and cuts what remains. Streams have no
-// end of their own, so they are ended first.
+// drain lets requests in progress finish, and cuts off the rest after drainTime. It first ends
+// streams, which would not end by themselves.
 func (s *Server) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
@@ -324,7 +324,7 @@ func (s *Server) drain(ctx context.Context) {
 	case <-drained:
 	case <-ctx.Done():
 		s.drainTimedOut.Store(true)
-		s.log.Warn("requests under way are cut", "after", drainTime)
+		s.log.Warn("requests in progress are cut off", "after", drainTime)
 		s.inside.Stop()
 		s.grpc.Stop()
 	}
@@ -336,37 +336,36 @@ func (s *Server) closePages(ctx context.Context) error {
 	var errs []error
 	for _, p := range s.pages {
 		if p.Shutdown(ctx) != nil {
-			errs = append(errs, p.Close()) // somebody profiles, or does not read
+			errs = append(errs, p.Close()) // a profile runs, or a client does not read
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// The values of Config.AutoCompactionMode.
+// Values of Config.AutoCompactionMode.
 const (
 	CompactPeriodic = autocompact.Periodic
 	CompactRevision = autocompact.Revision
 )
 
-// compaction returns the policy that is asked for.
+// compaction returns the configured policy.
 func (c *Config) compaction() (autocompact.Policy, error) {
 	return autocompact.Parse(c.AutoCompactionMode, c.AutoCompactionRetention)
 }
 
-// compact compacts by itself until the server ends.
+// compact compacts the store by the configured policy until the server ends.
 func (s *Server) compact() {
 	policy, err := s.cfg.compaction()
 	if err != nil || !policy.Enabled() {
-		return // Validate has refused the error
+		return // Validate has rejected the error
 	}
 	autocompact.Run(s.ending, autocompact.Config{Policy: policy, Member: s.node, Revisions: s.node.Store(), Logger: s.cfg.named()})
 }
 
-// module is where kvnode's version is recorded when it is built into another
-// program.
+// module is the path that records kvnode's version in programs that embed it.
 const module = "github.com/leaderlease/go"
 
-// EtcdVersion is the version of etcd whose API the server answers. Clients parse it.
+// EtcdVersion is the etcd version that the API implements. Clients parse it.
 const EtcdVersion = etcdapi.Version
 
 // DefaultQuotaBytes is the size limit of the store if Config.API.QuotaBytes is 0.

@@ -19,8 +19,8 @@ import (
 	toleader "github.com/leaderlease/go/kvnode/client"
 )
 
-// A stream that waits for the log, or for a leader, ends with Unavailable when its member stops, so
-// that clients go on at another one. clientv3 gives up a watch that ends with Canceled.
+// When a member stops, streams that wait for its log or for a leader end with Unavailable, so
+// that clients continue at another member. clientv3 gives up a watch after Canceled.
 func TestStreamsThatWaitEndWithUnavailable(t *testing.T) {
 	all := trio(t)
 	for _, s := range all {
@@ -77,8 +77,8 @@ func TestStreamsThatWaitEndWithUnavailable(t *testing.T) {
 	}
 }
 
-// A rolling restart that goes by /readyz alone finds a successor for the leader, and
-// clients that try again go on.
+// During a rolling restart that relies on /readyz, the leader finds a successor, and clients that
+// retry continue.
 func TestARollingRestartThatTrustsReadyz(t *testing.T) {
 	skipShort(t)
 	all := trio(t, func(c *Config) {
@@ -94,8 +94,7 @@ func TestARollingRestartThatTrustsReadyz(t *testing.T) {
 	load.end(t)
 }
 
-// restart stops a member as an operator does, starts it at the same addresses, and
-// waits until /readyz is good.
+// restart stops a member, starts it at the same addresses, and waits until /readyz succeeds.
 func restart(t *testing.T, s *Server) *Server {
 	t.Helper()
 	stop(t, s)
@@ -115,7 +114,7 @@ func restart(t *testing.T, s *Server) *Server {
 	return next
 }
 
-// load writes and reads until it is ended, and tries again what fails.
+// load writes and reads until it is ended, and retries failed requests.
 type load struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -161,8 +160,8 @@ func (l *load) end(t *testing.T) {
 	}
 }
 
-// No write fails of a hundred that are under way on a stream when the leader stops: it finishes those
-// that it has taken, and the client makes the others elsewhere.
+// Of a hundred concurrent writes on a stream none fails when the leader stops: the leader
+// finishes those that it has received, and the client makes the others elsewhere.
 func TestTheLeaderStopsUnderWritesByAStream(t *testing.T) {
 	streamed = true
 	defer func() { streamed = false }()

@@ -26,8 +26,8 @@ import (
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
-// However many wait on a connection, watch, or stand in line for a lock: who holds
-// that lock keeps its TTL lease alive and gives the lock back by the same one.
+// However many calls wait or watch on a connection, the holder of a lock can keep its TTL lease
+// alive and unlock on the same connection.
 func TestWhoWaitsKeepsNobodyOut(t *testing.T) {
 	s := solo(t)
 	conn := dial(t, s)
@@ -66,12 +66,12 @@ func TestWhoWaitsKeepsNobodyOut(t *testing.T) {
 		t.Errorf("Unlock() = %v beside 302 streams, want it served", err)
 	}
 	if err := <-next; err != nil {
-		t.Errorf("Lock() = %v, want the lock of whoever has given it back", err)
+		t.Errorf("Lock() = %v, want the unlocked lock", err)
 	}
 }
 
-// Who asks for more than there is room for is told so, with the limit, and what it
-// has goes on; so does another client.
+// A client above the limit gets an error with the limit. Its other streams and other clients are
+// not affected.
 func TestTooManyStreams(t *testing.T) {
 	s := solo(t, func(c *Config) { c.MaxOpenStreams = 30 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -112,7 +112,7 @@ func TestTooManyStreams(t *testing.T) {
 	})
 }
 
-// Watches over HTTP count as open streams, too, until their clients leave.
+// Watches over HTTP count as open streams until their clients leave.
 func TestTooManyWatchesOverHTTP(t *testing.T) {
 	s := solo(t, func(c *Config) { c.MaxOpenStreams = 30 })
 	watch := func(ctx context.Context) (int, string) {
@@ -154,8 +154,8 @@ func (s *Server) openStreams() int64 {
 	return open
 }
 
-// A client that reads a large reply in small pieces sends two window updates for each
-// of them, as Go's HTTP client and the proxies made of it do. It gets the whole reply.
+// A client that reads a large reply in small pieces sends two window updates for each, like Go's
+// HTTP client and proxies built on it. It gets the whole reply.
 func TestRepliesReadInSmallPieces(t *testing.T) {
 	s := solo(t)
 	c := client(t, s)
@@ -193,7 +193,7 @@ func TestRepliesReadInSmallPieces(t *testing.T) {
 	}
 }
 
-// ending is an interceptor that closes the connection of its client.
+// ending is an interceptor that closes its client's connection.
 type ending struct{ done chan bool }
 
 func (e ending) end(ctx context.Context) {
@@ -211,8 +211,7 @@ func (e ending) end(ctx context.Context) {
 	e.done <- ended
 }
 
-// A handler can close the connection of its client by the address, in plain text and
-// with TLS.
+// A handler can close its client's connection by the address, in plain text and with TLS.
 func TestConnectionsOfClientsCanBeEnded(t *testing.T) {
 	f := newFiles(t)
 	for name, change := range map[string]func(*Config){"plain text": func(*Config) {}, "TLS": f.encrypted} {
@@ -240,7 +239,7 @@ func TestConnectionsOfClientsCanBeEnded(t *testing.T) {
 			defer conn.Close()
 			_, err = status.Fetch(t.Context(), conn)
 			if ended := <-e.done; !ended || grpcstatus.Code(err) != codes.Unavailable {
-				t.Errorf("a call whose connection is ended = %v, ended: %v; want Unavailable", err, ended)
+				t.Errorf("a call on a closed connection = %v, closed: %v; want Unavailable", err, ended)
 			}
 		})
 	}

@@ -26,14 +26,13 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
-// Whoever has no certificate, or a bad one, gets no answer from any method of any
-// service, nor from any page.
+// A client without a valid certificate gets no answer from any method or page.
 func TestNothingIsServedWithoutACertificate(t *testing.T) {
-	t.Run("HTTP on its own", func(t *testing.T) { checkStrangers(t, func(*Config) {}) })
-	t.Run("one port", func(t *testing.T) { checkStrangers(t, onePort) })
+	t.Run("HTTP on its own", func(t *testing.T) { checkUnauthenticated(t, func(*Config) {}) })
+	t.Run("one port", func(t *testing.T) { checkUnauthenticated(t, onePort) })
 }
 
-func checkStrangers(t *testing.T, change func(*Config)) {
+func checkUnauthenticated(t *testing.T, change func(*Config)) {
 	t.Helper()
 	f := newFiles(t)
 	other := tlstest.New(t, "other")
@@ -44,7 +43,7 @@ func checkStrangers(t *testing.T, change func(*Config)) {
 		"expired":             f.trusting(f.ca.Issue(nil, tlstest.Expired)),
 		"not for clients":     f.trusting(f.ca.Issue(nil, tlstest.Only(x509.ExtKeyUsageServerAuth))),
 	} {
-		strangerGetsNothing(t, s, name, cfg)
+		unauthenticatedGetsNothing(t, s, name, cfg)
 	}
 	if n := started(t, s); n != 0 {
 		t.Errorf("%v requests have reached the server, want none", n)
@@ -54,11 +53,11 @@ func checkStrangers(t *testing.T, change func(*Config)) {
 			t.Errorf("GET http://…/health = %s, want no answer to plain text", body)
 		}
 	}
-	checkGuest(t, s, f.trusting(f.ca.Issue(nil)))
+	checkAuthenticated(t, s, f.trusting(f.ca.Issue(nil)))
 }
 
-// strangerGetsNothing calls all methods and pages with a certificate that is none of ours.
-func strangerGetsNothing(t *testing.T, s *Server, name string, cfg *tls.Config) {
+// unauthenticatedGetsNothing calls all methods and pages with an invalid certificate.
+func unauthenticatedGetsNothing(t *testing.T, s *Server, name string, cfg *tls.Config) {
 	t.Helper()
 	conn := secureConn(t, s, cfg)
 	methods := 0
@@ -83,9 +82,8 @@ func strangerGetsNothing(t *testing.T, s *Server, name string, cfg *tls.Config) 
 	}
 }
 
-// checkGuest sees the same calls reach the server with a certificate, so that it is what
-// strangers lack.
-func checkGuest(t *testing.T, s *Server, good *tls.Config) {
+// checkAuthenticated checks that the same calls reach the server with a valid certificate.
+func checkAuthenticated(t *testing.T, s *Server, good *tls.Config) {
 	t.Helper()
 	conn := secureConn(t, s, good)
 	for service, info := range s.grpc.GetServiceInfo() {
@@ -107,8 +105,7 @@ func checkGuest(t *testing.T, s *Server, good *tls.Config) {
 	}
 }
 
-// Three members with certificates are a cluster, also for what only the leader
-// can answer.
+// Three members with certificates form a cluster and forward requests to the leader.
 func TestAClusterWithMutualTLS(t *testing.T) {
 	f := newFiles(t)
 	all := trio(t, f.mutual)
@@ -131,8 +128,8 @@ func TestAClusterWithMutualTLS(t *testing.T) {
 	}
 }
 
-// Certificates, and then the authority, change under writers, who notice nothing;
-// a bad file changes nothing, and is counted.
+// Changes of the certificates, and then of the authority, do not affect writers. An invalid file
+// changes nothing and is counted.
 func TestCertificatesChangeUnderLoad(t *testing.T) {
 	f := newFiles(t)
 	all := trio(t, f.mutual)
@@ -174,11 +171,11 @@ func TestCertificatesChangeUnderLoad(t *testing.T) {
 		t.Errorf("a new connection sees a certificate of %q, want of next", got)
 	}
 	if got := all[0].Node().Term(); got != terms {
-		t.Errorf("Term() = %d after the changes, want %d: nobody is to notice", got, terms)
+		t.Errorf("Term() = %d after the changes, want %d: no election", got, terms)
 	}
 }
 
-// putUntil writes, without an error, until what is done.
+// putUntil writes until done, and fails on an error.
 func putUntil(t *testing.T, c *clientv3.Client, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -194,9 +191,8 @@ func putUntil(t *testing.T, c *clientv3.Client, what string, done func() bool) {
 	}
 }
 
-// tlsCounts reports whether both sides of all servers have counted so many of kvnode_tls_NAME.
-// A file that is half written, or a certificate without its key yet, counts as a failure,
-// too, if it is looked at just then.
+// tlsCounts reports whether both sides of all servers have counted kvnode_tls_NAME at least this
+// often. A half-written file, or a certificate without its key, may count as a failure.
 func tlsCounts(t *testing.T, all []*Server, name string, atLeast float64) bool {
 	t.Helper()
 	for _, s := range all {
@@ -222,8 +218,7 @@ func tlsCounts(t *testing.T, all []*Server, name string, atLeast float64) bool {
 	return true
 }
 
-// A certificate of the server's own making hides what is said, and lies where
-// etcd keeps it.
+// A self-signed certificate encrypts the connections, and its files are where etcd keeps them.
 func TestAutoTLS(t *testing.T) {
 	all := trio(t, func(c *Config) { c.ClientTLS.Auto, c.PeerTLS.Auto = true, true }, securePeers)
 	c, err := clientv3.New(clientv3.Config{Endpoints: all[0].ClientAddrs(), TLS: &tls.Config{InsecureSkipVerify: true}, DialTimeout: 5 * time.Second})
@@ -271,7 +266,7 @@ func TestBothKindsOfURL(t *testing.T) {
 	}
 }
 
-// What is refused is not said to be allowed as well.
+// Warnings do not repeat what Validate rejects.
 func TestWarningsAreOfWhatIsAllowed(t *testing.T) {
 	c := Config{
 		ListenClientURLs: []string{"https://a:1", "http://0.0.0.0:2", "http://127.0.0.1:3", "unix:///a"},
@@ -282,8 +277,8 @@ func TestWarningsAreOfWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// Where one URL demands certificates, one for this machine that does not is as in
-// etcd: allowed, with a warning.
+// As in etcd, a URL without certificates on this machine is allowed beside one that requires
+// them, with a warning.
 func TestPlainTextBesideCertificates(t *testing.T) {
 	f := newFiles(t)
 	secure, plain := free(t), free(t)
@@ -307,12 +302,12 @@ func TestPlainTextBesideCertificates(t *testing.T) {
 		t.Errorf("Range without a certificate = %v, want no connection", err)
 	}
 	stop(t, s)
-	if n := strings.Count(log.String(), "lets whoever is on this machine in"); n != 1 || !strings.Contains(log.String(), "ListenClientURLs http://"+plain) {
+	if n := strings.Count(log.String(), "accepts every client on this machine"); n != 1 || !strings.Contains(log.String(), "ListenClientURLs http://"+plain) {
 		t.Errorf("the log warns %d times, want once, of http://%s:\n%s", n, plain, log.String())
 	}
 }
 
-// files are certificates on disk that all members of a test share.
+// files are certificate files that all members of a test share.
 type files struct {
 	t             *testing.T
 	ca            *tlstest.Authority
@@ -363,7 +358,7 @@ func started(t *testing.T, s *Server) (n float64) {
 	return n
 }
 
-// untilStarted waits until n requests have reached the server, or more.
+// untilStarted waits until at least n requests have reached the server.
 func untilStarted(t *testing.T, s *Server, n float64) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); started(t, s) < n; time.Sleep(time.Millisecond) {
@@ -373,7 +368,7 @@ func untilStarted(t *testing.T, s *Server, n float64) {
 	}
 }
 
-// trusting is a client that shows the pairs.
+// trusting returns a client's TLS configuration, with a certificate if one is passed.
 func (f *files) trusting(shown ...tlstest.Pair) *tls.Config {
 	f.t.Helper()
 	cfg := &tls.Config{RootCAs: x509.NewCertPool()}
@@ -383,7 +378,7 @@ func (f *files) trusting(shown ...tlstest.Pair) *tls.Config {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		// Whatever authorities the server names, this is what is shown.
+		// Send it even if the server names other authorities.
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return cfg
@@ -418,8 +413,8 @@ func securePage(t *testing.T, method, url string, cfg *tls.Config) (code int, bo
 	return response.StatusCode, string(data), err
 }
 
-// call calls any method, which need not like the request, and returns how that
-// ends: for a stream, how the first answer does.
+// call calls any method with a request that may be invalid, and returns the error: for a stream,
+// that of the first answer.
 func call(ctx context.Context, conn *grpc.ClientConn, method string, m grpc.MethodInfo) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -13,9 +13,9 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// settled repeats ask until one member has answered ten times on end, which leads, and
-// returns it.
-func settled(t *testing.T, ask func() (*pb.ResponseHeader, error)) (who uint64) {
+// settled repeats ask until one member, the leader, has answered ten times in a row, and returns
+// it.
+func settled(t *testing.T, ask func() (*pb.ResponseHeader, error)) (member uint64) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for times := 0; times < 10; times++ {
@@ -23,15 +23,15 @@ func settled(t *testing.T, ask func() (*pb.ResponseHeader, error)) (who uint64) 
 		if time.Now().After(deadline) {
 			t.Fatalf("requests do not settle on the leader: the last answer is %v, %v", h, err)
 		}
-		if err != nil || h.GetMemberId() != fastwire.LeaderOf(h) || h.GetMemberId() != who {
-			who, times = h.GetMemberId(), 0
+		if err != nil || h.GetMemberId() != fastwire.LeaderOf(h) || h.GetMemberId() != member {
+			member, times = h.GetMemberId(), 0
 		}
 	}
-	return who
+	return member
 }
 
-// An unmodified clientv3 sends to the leader what the leader answers best, also when it
-// changes and when it is gone; all else goes round.
+// An unmodified clientv3 sends the leader's requests to the leader, also after it has changed or
+// stopped. Other requests go to the endpoints in turn.
 func TestClientsFindTheLeader(t *testing.T) {
 	all := trio(t)
 	c := clientWith(t, toleader.DialOptions(), all...)
@@ -70,13 +70,13 @@ func TestClientsFindTheLeader(t *testing.T) {
 	}
 }
 
-// Without the options requests go round: what the test above sees is theirs.
+// Control: without the options, requests go to the endpoints in turn.
 func TestClientsAsTheyComeGoRound(t *testing.T) {
 	c := client(t, trio(t)...)
 	until(t, "members answer in turn", func() bool { return answering(t, c) > 1 }) // once there are connections
 }
 
-// answering returns how many members answer 30 reads. Each names the same leader.
+// answering returns how many members answer 30 reads, and checks that they name the same leader.
 func answering(t *testing.T, c *clientv3.Client, opts ...clientv3.OpOption) int {
 	t.Helper()
 	members, leaders := make(map[uint64]bool), make(map[uint64]bool)
@@ -93,7 +93,7 @@ func answering(t *testing.T, c *clientv3.Client, opts ...clientv3.OpOption) int 
 	return len(members)
 }
 
-// Locks and transactions of clientv3, which are made of its KV, are what they are by calls.
+// clientv3's locks and transactions work over fastkv.
 func TestLocksByAStream(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"mutexes exclude":              TestMutexExcludes,
@@ -108,8 +108,8 @@ func TestLocksByAStream(t *testing.T) {
 	}
 }
 
-// A stream goes where the leader is: at first, when it changes, and when it is gone, with
-// the picker of package client and with clientv3's turns.
+// A stream goes to the leader: at first, after a change, and after the leader has stopped, with
+// package client and with clientv3's rotation.
 func TestAStreamFollowsTheLeader(t *testing.T) {
 	streamed = true
 	defer func() { streamed = false }()

@@ -79,7 +79,7 @@ func BenchmarkRange(b *testing.B) {
 	}
 }
 
-// endless is a stream whose client sends the same message over and over, and takes all answers.
+// endless is a stream that receives the same message over and over, and accepts all answers.
 type endless struct {
 	grpc.ServerStream
 
@@ -122,8 +122,8 @@ func (e *endless) SendMsg(m any) error {
 	return err
 }
 
-// BenchmarkFast is one request of a stream, from message to message, without network: gets
-// under a lease, and puts that are applied as soon as they are proposed, so many a message.
+// BenchmarkFast is one request of a stream without network, by batch size: gets under a lease,
+// and puts that are applied when proposed.
 func BenchmarkFast(b *testing.B) {
 	get, put := &pb.RangeRequest{Key: []byte("key")}, &pb.PutRequest{Key: []byte("key"), Value: make([]byte, 128)}
 	for _, c := range []struct {

@@ -92,8 +92,8 @@ func TestMembersAreListedByID(t *testing.T) {
 	}
 }
 
-// A client that was given a password goes on without, and whoever administers
-// users learns that there are none.
+// Clients with a password continue without it, and the administration of users returns
+// Unimplemented.
 func TestAuthenticationIsOff(t *testing.T) {
 	s := startServer(t, Config{})
 	c := s.client(t)
@@ -104,7 +104,7 @@ func TestAuthenticationIsOff(t *testing.T) {
 	if _, err := c.Authenticate(t.Context(), "root", "secret"); !errors.Is(err, rpctypes.ErrAuthNotEnabled) {
 		t.Errorf("Authenticate = %v, want %v", err, rpctypes.ErrAuthNotEnabled)
 	}
-	// Scripts that make sure of it, or look at what there is, find it done and empty.
+	// Scripts that disable authentication, or list users, succeed.
 	off, err := c.AuthDisable(t.Context())
 	if err != nil {
 		t.Fatalf("AuthDisable = %v, want nil", err)
@@ -112,7 +112,7 @@ func TestAuthenticationIsOff(t *testing.T) {
 	wantHeader(t, "AuthDisable", off.Header, 1)
 	users, err := c.UserList(t.Context())
 	if err != nil || len(users.Users) != 0 {
-		t.Fatalf("UserList = %v, %v, want nobody", users, err)
+		t.Fatalf("UserList = %v, %v, want none", users, err)
 	}
 	wantHeader(t, "UserList", users.Header, 1)
 	roles, err := c.RoleList(t.Context())

@@ -22,7 +22,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// fastRig is a stream of service Fast whose client is the test.
+// fastRig is a stream of service Fast. The test is its client.
 type fastRig struct {
 	grpc.ServerStream // panics
 	*fakeNode
@@ -32,14 +32,14 @@ type fastRig struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	in, out chan fastwire.Raw
-	taken   int   // messages
-	ended   error // once over is closed
+	taken   int   // number of messages
+	ended   error // valid once over is closed
 	over    chan struct{}
 	answers []fastwire.Answer
-	ending  []uint64 // IDs of the last request taken, as the member has said
+	ending  []uint64 // the last request IDs that the member has reported when stopping
 }
 
-// onStream runs test on a stream, in a bubble. The test reads what is sent when it wants.
+// onStream runs test on a stream in a synctest bubble. The test decides when to read messages.
 func onStream(t *testing.T, test func(*fastRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func (r *fastRig) SendMsg(m any) error {
 	}
 }
 
-// items encodes requests: IDs count up from first.
+// items encodes n requests. Their IDs count up from first.
 func (r *fastRig) items(first, n int, method string, m proto.Message) (message fastwire.Raw) {
 	r.t.Helper()
 	data, err := proto.Marshal(m)
@@ -104,8 +104,8 @@ func (r *fastRig) items(first, n int, method string, m proto.Message) (message f
 	return message
 }
 
-// fill sends gets of k, so many a message, until the stream is not read. It returns how many were
-// sent. The last message need not have been taken as a whole.
+// fill sends messages of gets of k, batch at a time, until the stream is not read any more. It
+// returns how many gets it has sent. The last message may be partly handled.
 func (r *fastRig) fill(batch int) (sent int) {
 	r.t.Helper()
 	for {
@@ -119,10 +119,10 @@ func (r *fastRig) fill(batch int) (sent int) {
 	}
 }
 
-// aloneItems is about how many small requests a stream has under way at most that is alone.
+// aloneItems is about how many small requests a single stream may have in progress.
 const aloneItems = maxFastBytes / 3 / (requestCost + 80)
 
-// next returns the next answer, read from the next message if need be.
+// next returns the next answer, and reads the next message if necessary.
 func (r *fastRig) next() fastwire.Answer {
 	r.t.Helper()
 	for len(r.answers) == 0 {
@@ -138,7 +138,7 @@ func (r *fastRig) next() fastwire.Answer {
 	return a
 }
 
-// read takes note of what a message says.
+// read records the answers and the state in a message.
 func (r *fastRig) read(message fastwire.Raw) {
 	r.t.Helper()
 	state, err := fastwire.Answers(message, func(a fastwire.Answer) { r.answers = append(r.answers, a) })
@@ -150,7 +150,7 @@ func (r *fastRig) read(message fastwire.Raw) {
 	}
 }
 
-// want fails unless the next answer is that.
+// want fails unless the next answer has this ID, code and text.
 func (r *fastRig) want(id uint64, code codes.Code, text string) {
 	r.t.Helper()
 	if a := r.next(); a.ID != id || codes.Code(a.Code) != code || !strings.Contains(string(a.Text), text) {
@@ -158,7 +158,7 @@ func (r *fastRig) want(id uint64, code codes.Code, text string) {
 	}
 }
 
-// wantEnd fails unless the stream ends so.
+// wantEnd fails unless the stream ends with this code and text.
 func (r *fastRig) wantEnd(code codes.Code, text string) {
 	r.t.Helper()
 	<-r.over
@@ -169,14 +169,14 @@ func (r *fastRig) wantEnd(code codes.Code, text string) {
 
 var getK = &pb.RangeRequest{Key: []byte("k")}
 
-// hang has reads wait until their time is over.
+// hang makes reads wait until their deadline.
 func hang(ctx context.Context, _ kvnode.ReadMode) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// What holds for calls holds for what comes by a stream: these are the tests of calls. What
-// waits for a permission does not wait under the lease.
+// The tests of calls also hold for requests on a stream. Tests of reads that wait run without the
+// lease only.
 func TestAsCallsByAStream(t *testing.T) {
 	whole := 0
 	for _, c := range []struct {
@@ -224,15 +224,15 @@ func TestAsCallsByAStream(t *testing.T) {
 			})
 		}
 	}
-	// On a machine that stands still for a second requests are calls, so not each is asked.
+	// If the machine pauses for a second, requests become calls, so one test is enough.
 	if whole == 0 {
 		t.Error("in each test there were calls: the stream is not used")
 	}
 }
 
-// FuzzAStreamSurvivesItsClient: whatever bytes a client sends, twice, the stream answers what can
-// be told from them and goes on, or ends as one that cannot be understood; then nothing of it is
-// under way or charged.
+// FuzzAStreamSurvivesItsClient: whatever bytes a client sends, twice, the stream answers the
+// valid requests and continues, or ends with InvalidArgument. Afterwards nothing is in progress
+// or charged.
 func FuzzAStreamSurvivesItsClient(f *testing.F) {
 	key := []byte("k")
 	get, put := []byte("Range"), []byte("Put")
@@ -291,8 +291,8 @@ func FuzzAStreamSurvivesItsClient(f *testing.F) {
 	})
 }
 
-// What a stream requires is required of its requests, and they end as calls do: one that waits
-// when the leader is lost goes on waiting, and a new one is refused.
+// If a stream requires a leader, its requests do. As with calls, a waiting request keeps waiting
+// when the leader is lost, and a new one is rejected.
 func TestAStreamThatRequiresALeader(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r2 := &fastRig{t: t, fakeNode: r.fakeNode, ctx: r.ctx, in: make(chan fastwire.Raw), out: make(chan fastwire.Raw), over: make(chan struct{})}

@@ -25,7 +25,7 @@ import (
 
 var rangeAZ = &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")}
 
-// beside serves another stream of r's member, with its own metadata and configuration.
+// beside serves another stream of r's member with its own metadata and configuration.
 func (r *fastRig) beside(cfg Config, pairs ...string) *fastRig {
 	r.t.Helper()
 	r2 := &fastRig{t: r.t, fakeNode: r.fakeNode, ctx: r.ctx, in: make(chan fastwire.Raw), out: make(chan fastwire.Raw), over: make(chan struct{})}
@@ -39,7 +39,7 @@ func (r *fastRig) beside(cfg Config, pairs ...string) *fastRig {
 	return r2
 }
 
-// hangRanges has reads wait, but for gets that are answered in place.
+// hangRanges makes reads wait, except gets that are answered inline.
 func hangRanges(ctx context.Context, mode kvnode.ReadMode) error {
 	if _, ok := ctx.Deadline(); ok {
 		return hang(ctx, mode)
@@ -47,7 +47,7 @@ func hangRanges(ctx context.Context, mode kvnode.ReadMode) error {
 	return nil
 }
 
-// What is answered where it is received is refused as calls are, and counted as they are.
+// Inline answers have the same limits, errors and counts as calls.
 func TestInPlaceAsACall(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		metrics := callmetrics.New(false)
@@ -94,12 +94,12 @@ func TestInPlaceAsACall(t *testing.T) {
 	})
 }
 
-// brokenStore is a member whose store cannot be read.
+// brokenStore is a member that panics when its store is read.
 type brokenStore struct{ *fakeNode }
 
 func (brokenStore) Store() *store.Store { panic("broken") }
 
-// callsOf says what is counted of gets.
+// callsOf returns the counts of gets.
 func callsOf(t *testing.T, metrics *callmetrics.Metrics) string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -123,8 +123,8 @@ func callsOf(t *testing.T, metrics *callmetrics.Metrics) string {
 		n["OK"], n["ResourceExhausted"], n["Unavailable"], n["Internal"], n["grpc_server_started_total"])
 }
 
-// Answers are sent while who receives waits for room, and that wait is not the time of the get
-// that comes next.
+// Inline answers are sent while the receiver waits for space, and that wait does not count as the
+// duration of the next get.
 func TestInPlaceBeforeWhatWaits(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.leased.Store(true)
@@ -159,8 +159,8 @@ func TestInPlaceBeforeWhatWaits(t *testing.T) {
 	})
 }
 
-// Those who have done an item wait for another, no more of them than may, and end with their
-// stream.
+// Workers that have served a request wait for another, at most maxIdleWorkers of them, and end
+// with their stream.
 func TestWhoHasDoneAnItemWaitsForAnother(t *testing.T) {
 	var api *API
 	onStream(t, func(r *fastRig) {
@@ -171,7 +171,7 @@ func TestWhoHasDoneAnItemWaitsForAnother(t *testing.T) {
 		r.in <- r.items(1, many, "Range", getK)
 		synctest.Wait()
 		if n := api.fast.idleWorkers.Load(); n != 0 {
-			t.Errorf("%d wait for an item while each has one", n)
+			t.Errorf("%d workers wait for a request while each has one", n)
 		}
 		close(leave)
 		for range many {
@@ -179,22 +179,21 @@ func TestWhoHasDoneAnItemWaitsForAnother(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := api.fast.idleWorkers.Load(); n != maxIdleWorkers {
-			t.Errorf("%d wait for an item, want %d", n, maxIdleWorkers)
+			t.Errorf("%d workers wait for a request, want %d", n, maxIdleWorkers)
 		}
 		r.onRead = hang
 		r.in <- r.items(1, 3, "Range", getK)
 		synctest.Wait()
 		if n := api.fast.idleWorkers.Load(); n != maxIdleWorkers-3 {
-			t.Errorf("%d wait for an item when 3 have got one, want %d", n, maxIdleWorkers-3)
+			t.Errorf("%d workers wait for a request when 3 have one, want %d", n, maxIdleWorkers-3)
 		}
 	})
 	if n := api.fast.idleWorkers.Load(); n != 0 {
-		t.Errorf("%d wait for an item of a stream that has ended", n)
+		t.Errorf("%d workers wait for a request of a stream that has ended", n)
 	}
 }
 
-// Gets that are refused in place are answers, too: a client that does not read them is not
-// read from.
+// Errors of inline gets count as answers: a client that does not read them is not read from.
 func TestRefusalsInPlaceStayWithinTheBound(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.leased.Store(true)
@@ -216,7 +215,7 @@ func TestRefusalsInPlaceStayWithinTheBound(t *testing.T) {
 	})
 }
 
-// loud is a log that panics.
+// loud is a log that panics at warnings.
 type loud struct{ slog.Handler }
 
 func (l loud) WithAttrs([]slog.Attr) slog.Handler     { return l }
@@ -228,7 +227,7 @@ func (loud) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// slowNode is a member that takes its time to answer.
+// slowNode is a member that answers slowly.
 type slowNode struct {
 	*fakeNode
 	after time.Duration
@@ -236,7 +235,7 @@ type slowNode struct {
 
 func (n slowNode) Term() uint64 { time.Sleep(n.after); return n.fakeNode.Term() }
 
-// A get that panics once it has its answer has failed, and has not succeeded besides.
+// A get that panics after it was answered counts as failed only.
 func TestAPanicAfterTheAnswerIsOneFailure(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		metrics := callmetrics.New(false)
@@ -253,8 +252,7 @@ func TestAPanicAfterTheAnswerIsOneFailure(t *testing.T) {
 	})
 }
 
-// What is answered in place is, byte for byte of its meaning, what an item of its own is
-// answered with, however the request is encoded.
+// An inline answer is the same as the answer of a worker, however the request is encoded.
 func TestInPlaceAgreesWithItems(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		for i, put := range []*pb.PutRequest{

@@ -20,7 +20,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// A connection has as many streams as all leave free. The stream that is refused is told the limit.
+// A connection may have as many streams as all leave free. The error has the limit.
 func TestStreamsAreShared(t *testing.T) {
 	var l fastLimits
 	l.init()
@@ -49,8 +49,8 @@ func TestStreamsAreShared(t *testing.T) {
 	}
 }
 
-// A request that is larger than what a stream may always cost is refused if others use all that there
-// is: nothing of its own stream could make room for it.
+// If other streams use up the limit, a request above fairFastBytes is rejected: waiting for its
+// own stream could not free enough.
 func TestALargeRequestInACrowd(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.api.fast.bytes.Add(maxFastBytes)
@@ -66,7 +66,7 @@ func TestALargeRequestInACrowd(t *testing.T) {
 	})
 }
 
-// unwritten is a stream of which gRPC writes no message.
+// unwritten is a stream on which gRPC never writes a message.
 type unwritten struct {
 	*fastRig
 
@@ -79,8 +79,8 @@ func (u *unwritten) SendMsg(any) error {
 	return nil
 }
 
-// The answers that a client does not take share a message, however slowly they come, and the stream
-// is charged the memory of its messages.
+// Answers for a client that does not read share messages, however slowly they come, and the
+// stream is charged for the messages' capacity.
 func TestAnswersThatAreNotWrittenShareAMessage(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		u := &unwritten{fastRig: &fastRig{t: t, fakeNode: r.fakeNode, ctx: r.ctx, in: make(chan fastwire.Raw)}}
@@ -105,7 +105,7 @@ func TestAnswersThatAreNotWrittenShareAMessage(t *testing.T) {
 	})
 }
 
-// gRPC says when it has written a message: a stream that waits for requests costs nothing.
+// gRPC reports written messages, so an idle stream is charged for nothing.
 func TestWhatIsWrittenCostsNothing(t *testing.T) {
 	s := startServer(t, Config{})
 	kv := fastkv.New(s.client(t))
@@ -128,8 +128,8 @@ func TestWhatIsWrittenCostsNothing(t *testing.T) {
 	}
 }
 
-// What a stream is charged for is given back when it is sent, and no more than that: else
-// its bound would grow by each message.
+// A stream is charged for a message until it is sent. Otherwise its limit would grow or shrink
+// with each message.
 func TestAStreamThatHasAnsweredAllOwesNothing(t *testing.T) {
 	for _, leased := range []bool{true, false} {
 		onStream(t, func(r *fastRig) {
@@ -147,8 +147,8 @@ func TestAStreamThatHasAnsweredAllOwesNothing(t *testing.T) {
 	}
 }
 
-// A request that is answered in place must not take the ID of one that is under way: the
-// bound of those under way would count that one no more.
+// A get that is answered inline must not have the ID of a pending request, or the pending request
+// would no longer count towards the limit.
 func TestAnIDIsNotTakenTwiceInPlace(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.onRead = func(ctx context.Context, mode kvnode.ReadMode) error {
@@ -167,7 +167,7 @@ func TestAnIDIsNotTakenTwiceInPlace(t *testing.T) {
 	})
 }
 
-// The metadata of one request are bounded as those of a call.
+// The metadata of a request have the same limit as those of a call.
 func TestAnItemWithTooMuchMetadata(t *testing.T) {
 	for name, md := range map[string][][]byte{
 		"many": make([][]byte, 1<<20),
@@ -182,8 +182,8 @@ func TestAnItemWithTooMuchMetadata(t *testing.T) {
 	}
 }
 
-// Many streams whose clients do not read take no more memory than all together may, and
-// those who read go on.
+// Many streams with clients that do not read take no more memory than the limit of all streams.
+// Other streams continue.
 func TestManyStreamsThatAreNotRead(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		const size, batch = 16 << 10, 64
@@ -219,7 +219,7 @@ func TestManyStreamsThatAreNotRead(t *testing.T) {
 	})
 }
 
-// What a stream was charged for is given back when it ends.
+// A stream's charge is freed when it ends.
 func TestAStreamThatHasEndedOwesNothing(t *testing.T) {
 	var api *API
 	onStream(t, func(r *fastRig) {
@@ -237,8 +237,7 @@ func TestAStreamThatHasEndedOwesNothing(t *testing.T) {
 	}
 }
 
-// Answers that come all at once, since what their requests have waited for has come, are no
-// more than a stream may have.
+// Answers that become ready at the same time stay within a stream's limit.
 func TestAnswersThatComeAtOnce(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		const size = 16 << 10
@@ -251,7 +250,7 @@ func TestAnswersThatComeAtOnce(t *testing.T) {
 		close(leave)
 		synctest.Wait()
 		if n := r.api.fast.bytes.Load(); n < maxFastBytes/4 || n > maxFastBytes/3+4*size { // messages are charged by capacity
-			t.Errorf("%d answers of %d bytes, which nobody reads, cost %d bytes, want %d at most", sent, size, n, maxFastBytes/3)
+			t.Errorf("%d answers of %d bytes, which no client reads, cost %d bytes, want %d at most", sent, size, n, maxFastBytes/3)
 		}
 		for range sent {
 			if a := r.next(); a.Code != 0 || len(a.Message) < size {
@@ -261,8 +260,8 @@ func TestAnswersThatComeAtOnce(t *testing.T) {
 	})
 }
 
-// While streams of other connections cost as much as all may, a stream has few requests without an
-// answer, however short: each has a goroutine.
+// While streams of other connections use up the limit, a stream may have few pending requests,
+// however short, because each has a goroutine.
 func TestItemsInACrowd(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.api.fast.bytes.Add(maxFastBytes)
@@ -274,8 +273,8 @@ func TestItemsInACrowd(t *testing.T) {
 	})
 }
 
-// Requests on a stream pass none of the interceptors that who embeds the API has added, such
-// as one that authorizes calls, so the stream has to be asked for.
+// Requests on a stream bypass the interceptors of an embedder, for example for authorization. So
+// RegisterFast is separate.
 func TestNoStreamUnlessItIsAskedFor(t *testing.T) {
 	g := grpc.NewServer()
 	New(newFakeNode(t), Config{}).Register(g)

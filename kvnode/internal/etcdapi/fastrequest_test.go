@@ -20,8 +20,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// A request that cannot be understood fails alone, if it can be told from others, and else
-// the stream does.
+// A malformed request fails alone if it can be told from others. Otherwise the stream fails.
 func TestBadItems(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.in <- r.items(1, 1, "RangeStream", getK)
@@ -55,8 +54,8 @@ func TestBadItems(t *testing.T) {
 	})
 }
 
-// Items that never end stop the stream, and nobody else; the end of the wait for them, ten
-// thousand times, costs nothing.
+// Requests that never end block their own stream only. Ten thousand late cancellations have no
+// effect.
 func TestItemsThatNeverEnd(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.onRead = hang
@@ -88,8 +87,7 @@ func TestItemsThatNeverEnd(t *testing.T) {
 	})
 }
 
-// A client that does not read is not read from: what waits for it stays bounded, be it
-// answered in place or not.
+// A client that does not read is not read from. Its waiting answers stay bounded, inline or not.
 func TestAClientThatDoesNotRead(t *testing.T) {
 	for _, leased := range []bool{true, false} {
 		onStream(t, func(r *fastRig) {
@@ -112,7 +110,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// Each item has its own time, and what comes too late is not done.
+// Each request has its own deadline, and a late one is not executed.
 func TestItemsHaveTheirTime(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.onRead = hang
@@ -129,13 +127,13 @@ func TestItemsHaveTheirTime(t *testing.T) {
 		r.in <- fastwire.AppendRequest(nil, put)
 		r.want(2, codes.DeadlineExceeded, "context deadline exceeded")
 		if n := r.proposals(); n != before {
-			t.Error("a put whose time was over is proposed")
+			t.Error("a put after its deadline is proposed")
 		}
 	})
 }
 
-// Gets are answered where they are received under the lease alone, which is asked once for a
-// message, and for no more than they may be: one key, a small answer, no wish of their own.
+// Gets are answered inline only under the lease, which is checked once per message, and only for
+// one key, a small answer and no read mode.
 func TestAGetIsAnsweredInPlaceUnderTheLeaseAlone(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		asked, own := 0, 0
@@ -166,7 +164,7 @@ func TestAGetIsAnsweredInPlaceUnderTheLeaseAlone(t *testing.T) {
 	})
 }
 
-// A large answer comes in pieces, one a message, and small ones do not wait for it.
+// A large answer is sent in pieces, one per message, and small answers do not wait for it.
 func TestALargeAnswerLetsOthersPass(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		value := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
@@ -202,8 +200,8 @@ func TestALargeAnswerLetsOthersPass(t *testing.T) {
 	})
 }
 
-// When its client or its connection is gone nothing goes on for it; when the member stops,
-// or the client has no more to ask, what is under way is finished and answered.
+// When the client has disconnected, its requests are cancelled. When it has only closed its side,
+// they are finished and answered.
 func TestTheEndOfAStream(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -242,7 +240,7 @@ func TestTheEndOfAStream(t *testing.T) {
 	}
 }
 
-// stoppable is a stream whose context is another.
+// stoppable is a fastRig with another context.
 type stoppable struct {
 	*fastRig
 	ctx context.Context
@@ -251,7 +249,7 @@ type stoppable struct {
 // Context implements grpc.ServerStream.
 func (s *stoppable) Context() context.Context { return s.ctx }
 
-// A message beyond gRPC's limit ends its stream, and no other.
+// A message above gRPC's limit ends its own stream only.
 func TestAMessageThatIsTooLarge(t *testing.T) {
 	s := startServer(t, Config{})
 	open := func() grpc.ClientStream {
@@ -285,7 +283,8 @@ func TestAMessageThatIsTooLarge(t *testing.T) {
 
 var putK = &pb.PutRequest{Key: []byte("k")}
 
-// wantEnding fails unless the stream has said that the member stops, and which request it took last.
+// wantEnding fails unless the stream has reported that the member stops, and the last request
+// that it has received.
 func (r *fastRig) wantEnding(last uint64) {
 	r.t.Helper()
 	for over := false; !over; {
@@ -302,7 +301,7 @@ func (r *fastRig) wantEnding(last uint64) {
 	}
 }
 
-// holdPuts has proposals wait until the channel is closed.
+// holdPuts makes proposals wait until the channel is closed.
 func (r *fastRig) holdPuts() (leave chan struct{}) {
 	leave = make(chan struct{})
 	r.onPropose = func(ctx context.Context, _ *pb.InternalRaftRequest) error {
@@ -316,7 +315,8 @@ func (r *fastRig) holdPuts() (leave chan struct{}) {
 	return leave
 }
 
-// A member that stops finishes what it has taken, says which request that was, and takes no more.
+// A member that stops finishes the requests that it has received, reports the last of them, and
+// accepts no more.
 func TestAStreamOfAMemberThatStops(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		leave := r.holdPuts()
@@ -343,7 +343,7 @@ func TestAStreamOfAMemberThatStops(t *testing.T) {
 	})
 }
 
-// A message that is being taken when the member stops is taken as a whole.
+// A message that is being handled when the member stops is handled completely.
 func TestAMessageOfAMemberThatStops(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		leave := r.holdPuts()

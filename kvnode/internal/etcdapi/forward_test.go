@@ -23,7 +23,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// two members: follower passes on to leader what only that can answer.
+// pair is two members. follower forwards to leader the requests that only the leader can answer.
 type pair struct {
 	follower, leader *server
 	dials            chan string  // addresses that the follower dialled
@@ -44,7 +44,7 @@ func startPairOf(t *testing.T, leader Config) *pair {
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			p.dials <- addr
 			if addr != "leader:2379" {
-				return nil, errors.New("nobody is there")
+				return nil, errors.New("connection refused")
 			}
 			return p.leader.dial(ctx, "")
 		}),
@@ -70,7 +70,7 @@ func (s *server) publish(urls ...string) {
 	s.apply(&store.Command{Register: &store.Member{ID: otherMember, ClientURLs: urls}})
 }
 
-// deposed makes the member answer like one that does not lead.
+// deposed makes the member answer like one that is not the leader.
 func (s *server) deposed() {
 	s.ttl.onTTL = func(context.Context, int64) error { return kvnode.ErrNotLeader }
 	s.changes.err = kvnode.ErrNotLeader
@@ -110,7 +110,7 @@ func TestWhatTheLeaderMustAnswerIsForwarded(t *testing.T) {
 	}
 }
 
-// Two members that take each other for the leader do not send a request round.
+// If two members take each other for the leader, a request is not forwarded in a circle.
 func TestWhatWasForwardedIsNotForwardedAgain(t *testing.T) {
 	p := startPair(t)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), metadataForwarded, "1")
@@ -121,18 +121,18 @@ func TestWhatWasForwardedIsNotForwardedAgain(t *testing.T) {
 	if len(p.dials) != 0 {
 		t.Error("the follower has asked another member")
 	}
-	// It ends with an error, and not before its time: leadership may come back.
+	// The request fails at its deadline and not before: leadership may come back.
 	p.leader.deposed()
 	const limit = 300 * time.Millisecond
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	if _, err := pb.NewLeaseClient(p.follower.conn).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: 7}); err == nil || time.Since(begun) < limit {
-		t.Errorf("LeaseTimeToLive() = %v after %v when nobody leads, want an error at the deadline", err, time.Since(begun))
+		t.Errorf("LeaseTimeToLive() = %v after %v without a leader, want an error at the deadline", err, time.Since(begun))
 	}
 }
 
-// Nor can whoever comes over HTTP say that a request was forwarded.
+// HTTP clients cannot mark a request as forwarded.
 func TestTheGatewayDropsWhatMembersSayToEachOther(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
@@ -146,7 +146,7 @@ func TestTheGatewayDropsWhatMembersSayToEachOther(t *testing.T) {
 	}
 }
 
-// A request that comes while leadership moves waits for it.
+// A request that arrives while leadership moves waits for the new leader.
 func TestForwardingFollowsTheLeader(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
@@ -174,8 +174,8 @@ func TestForwardingFollowsTheLeader(t *testing.T) {
 	}
 }
 
-// The leader is gone, and a member of another cluster has its address. That one
-// knows nothing of any TTL lease, and nobody must believe it.
+// The leader is gone, and a member of another cluster has its address. That member does not know
+// the TTL lease, and its answer must not be believed.
 func TestAnotherClusterDoesNotAnswerForTheLeader(t *testing.T) {
 	p := startPair(t)
 	p.leader.foreign.Store(true)
@@ -201,8 +201,7 @@ func TestAnotherClusterDoesNotAnswerForTheLeader(t *testing.T) {
 	}
 }
 
-// Nor do its errors count, which have no header: it says of each member that there
-// is none.
+// Errors of another cluster's member do not count either, although errors have no header.
 func TestAnotherClustersErrorsAreNotTheLeaders(t *testing.T) {
 	p := startPair(t)
 	p.leader.foreign.Store(true)
@@ -224,7 +223,7 @@ func TestAnotherClustersErrorsAreNotTheLeaders(t *testing.T) {
 	}
 }
 
-// A leader that was cut off does not answer. The next one does.
+// A partitioned leader does not answer. The request goes to its successor.
 func TestAForwardedRequestIsNotStuckWithTheOldLeader(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
@@ -252,8 +251,8 @@ func TestAForwardedRequestIsNotStuckWithTheOldLeader(t *testing.T) {
 	}
 }
 
-// Opening a stream costs as much as a keep-alive, so those of one client share
-// one, until it fails.
+// Opening a stream costs as much as a keep-alive, so the keep-alives of a client share one until
+// it fails.
 func TestKeepAlivesShareAStreamToTheLeader(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
@@ -287,8 +286,8 @@ func TestKeepAlivesShareAStreamToTheLeader(t *testing.T) {
 	renew(2)
 }
 
-// The leader allows so many streams on a connection. Those that clients leave idle
-// do not use them up, nor do those of a burst for long.
+// The leader limits the streams of a connection. Idle streams of clients do not use them up, nor
+// do streams of a burst for long.
 func TestIdleKeepAlivesLeaveRoom(t *testing.T) {
 	p := startPairOf(t, Config{MaxConcurrentStreams: 4})
 	p.leader.grant(t, 7, 60)
@@ -328,15 +327,15 @@ func TestAfterCloseNothingIsForwarded(t *testing.T) {
 	wantStatus(t, "LeaseTimeToLive() after Close", err, rpctypes.ErrGRPCStopped)
 }
 
-// Whoever says that it does not lead, or has too much to do, is not asked in addition
-// who it is: it has more of both in an election.
+// If a member answers that it is not the leader or is overloaded, its cluster is not verified,
+// since that would add to its load during an election.
 func TestWhatNeedsNoOrigin(t *testing.T) {
 	for _, want := range []error{
 		rpctypes.ErrGRPCNotLeader, status.Error(codes.ResourceExhausted, "kvnode: too many requests"), rpctypes.ErrGRPCTimeout,
 	} {
 		// There is no connection to ask on.
 		if got := verifyOrigin(t.Context(), pb.Lease_LeaseTimeToLive_FullMethodName, nil, want); !errors.Is(got, want) {
-			t.Errorf("whose() = %v, want %v as it is", got, want)
+			t.Errorf("verifyOrigin() = %v, want %v unchanged", got, want)
 		}
 	}
 }

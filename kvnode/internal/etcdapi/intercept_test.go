@@ -47,8 +47,8 @@ func TestRequestThatPanicsDoesNotEndTheProcess(t *testing.T) {
 	}
 }
 
-// Requests beyond the limit are refused with the limit in the text, and those
-// before it are not disturbed.
+// Requests above the limit are rejected with the limit in the error, and the others are not
+// affected.
 func TestRequestsUnderWayAreBounded(t *testing.T) {
 	s := startServer(t, Config{MaxInFlight: 2})
 	enter, leave := make(chan struct{}), make(chan struct{})
@@ -88,8 +88,7 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	}
 }
 
-// Those whose replies wait for room, as others do not take theirs, keep out nobody
-// else: their work is done.
+// Replies that wait for the budget do not count towards MaxInFlight: their requests are done.
 func TestRepliesThatWaitAreNotUnderWay(t *testing.T) {
 	s := startServer(t, Config{MaxReplyBytes: 1 << 20, MaxInFlight: 4})
 	for i := range 8 {
@@ -104,16 +103,16 @@ func TestRepliesThatWaitAreNotUnderWay(t *testing.T) {
 		})
 	}
 	if n := s.api.inFlight.Load(); n != 0 {
-		t.Errorf("%d requests are counted as under way whose replies wait, want none", n)
+		t.Errorf("%d requests with waiting replies count as in progress, want none", n)
 	}
 	if _, err := s.kv.Put(t.Context(), &pb.PutRequest{Key: []byte("x")}); err != nil {
 		t.Errorf("Put() beside %d that wait = %v", s.api.replies.waiting(), err)
 	}
 }
 
-// However long a client would wait, it gets the server's deadline, and etcd's
-// error for it, so that it asks another member; one that waits less has its way.
-// A defragmentation takes as long as there is to copy.
+// However long a client would wait, it gets the server's timeout with etcd's error, so that it
+// asks another member. A client with a shorter deadline gets its own. A defragmentation has no
+// timeout.
 func TestRequestsAreBoundedInTime(t *testing.T) {
 	const defragment = pb.Maintenance_Defragment_FullMethodName
 	for _, c := range []struct {
@@ -155,8 +154,8 @@ func TestRequestsAreBoundedInTime(t *testing.T) {
 	}
 }
 
-// A stream of a range waits for the cluster no longer than a request, and then
-// streams for as long as it takes.
+// A range stream waits for the cluster no longer than a request, and then streams without a
+// limit.
 func TestRangeStreamIsAdmittedInTime(t *testing.T) {
 	s := startServer(t, Config{RequestTimeout: 50 * time.Millisecond})
 	s.put(t, "k", "v")
@@ -181,8 +180,8 @@ func TestRangeStreamIsAdmittedInTime(t *testing.T) {
 	}
 }
 
-// What a member does by itself after it was permitted is the client's to bound: a
-// large range is as slow elsewhere.
+// Only the client limits the work of a member after it was permitted: a large range takes as long
+// elsewhere.
 func TestWhatIsAdmittedTakesItsTime(t *testing.T) {
 	s := startServer(t, Config{RequestTimeout: time.Nanosecond})
 	list := &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")}
@@ -200,11 +199,11 @@ func TestWhatIsAdmittedTakesItsTime(t *testing.T) {
 	late := newLazyContext(ctx, time.Now().Add(time.Hour))
 	defer late.stop()
 	_, err := (&kvServer{API: s.api}).Range(late, list)
-	wantStatus(t, "range whose client has gone", err, rpctypes.ErrGRPCCanceled)
+	wantStatus(t, "range of a client that has left", err, rpctypes.ErrGRPCCanceled)
 }
 
-// A client that has set a deadline waits for a leader until then, as with etcd. Of one that has
-// set none the member decides.
+// As in etcd, a client with a deadline waits for a leader until then. Without one the member
+// decides.
 func TestADeadlineSaysForHowLongToWaitForALeader(t *testing.T) {
 	n := newFakeNode(t)
 	a := New(n, Config{RequestTimeout: 7 * time.Second})
@@ -226,7 +225,7 @@ func TestADeadlineSaysForHowLongToWaitForALeader(t *testing.T) {
 	}
 }
 
-// lateContext is a context like any other.
+// lazyContext behaves like any other context.
 func TestLateContextIsAContext(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
@@ -261,7 +260,7 @@ func TestLateContextIsAContext(t *testing.T) {
 		}
 		time.Sleep(time.Nanosecond)
 		if !errors.Is(idle.Err(), context.DeadlineExceeded) {
-			t.Errorf("Err() at the deadline = %v, although nobody asked for Done", idle.Err())
+			t.Errorf("Err() at the deadline = %v, although Done was not called", idle.Err())
 		}
 		fresh := newLazyContext(parent, time.Now().Add(time.Second))
 		cancel()
@@ -271,8 +270,8 @@ func TestLateContextIsAContext(t *testing.T) {
 	})
 }
 
-// A method that waits for others waits as long as its client does, and leaves room
-// for those others; a panic and a missing leader end it like any request.
+// A method that waits for other clients waits as long as its own client does, and does not count
+// towards MaxInFlight. A panic and a missing leader end it like any request.
 func TestMethodsThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newLedNode()
@@ -315,8 +314,8 @@ func TestMethodsThatWait(t *testing.T) {
 	})
 }
 
-// A request that requires a leader is refused at once when there is none; others
-// are the node's to decide.
+// A request that requires a leader is rejected at once without one. The node decides about
+// others.
 func TestRequestsThatRequireALeaderAreRefusedWithoutOne(t *testing.T) {
 	s := startServer(t, Config{})
 	require := clientv3.WithRequireLeader(t.Context())
@@ -338,7 +337,7 @@ func TestRequestsThatRequireALeaderAreRefusedWithoutOne(t *testing.T) {
 	}
 }
 
-// idleStream is a stream whose handler only waits for its end.
+// idleStream is a stream with a handler that only waits for its end.
 type idleStream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -346,7 +345,7 @@ type idleStream struct {
 
 func (s idleStream) Context() context.Context { return s.ctx }
 
-// ledNode has a leader that tests take away, and nothing else.
+// ledNode has a leader that tests can take away, and nothing else.
 type ledNode struct {
 	*fakeNode
 }
@@ -358,8 +357,7 @@ func newLedNode() ledNode {
 	return ledNode{n}
 }
 
-// serveIdle runs an idle stream that requires a leader and returns what became
-// of it, and when.
+// serveIdle runs an idle stream and returns a channel for its error.
 func serveIdle(ctx context.Context, n Node, required bool) (ended <-chan error) {
 	a := New(n, Config{ElectionTimeout: time.Second})
 	if required {
@@ -375,8 +373,8 @@ func serveIdle(ctx context.Context, n Node, required bool) (ended <-chan error) 
 	return done
 }
 
-// A stream that requires a leader survives an election, and is cut when there
-// was no leader for three election timeouts, not before.
+// A stream that requires a leader survives an election. It ends after three election timeouts
+// without a leader, not before.
 func TestStreamIsCutWhenThereIsNoLeaderForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newLedNode()
@@ -405,7 +403,7 @@ func TestStreamIsCutWhenThereIsNoLeaderForLong(t *testing.T) {
 
 		n.setLeader(0)
 		time.Sleep(2 * time.Second)
-		n.setLeader(0) // says that something has changed; still nobody leads
+		n.setLeader(0) // a change, but still no leader
 		time.Sleep(time.Second - 1)
 		open("just before the time is up")
 		time.Sleep(2 * time.Nanosecond)
@@ -419,8 +417,8 @@ func TestStreamIsCutWhenThereIsNoLeaderForLong(t *testing.T) {
 	})
 }
 
-// A stream that does not ask for it goes on, and one whose client leaves ends as
-// it would have without the watch.
+// A stream that does not require a leader continues without one. A stream that does ends as usual
+// when its client leaves.
 func TestStreamsThatRequireNoLeaderGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newLedNode()

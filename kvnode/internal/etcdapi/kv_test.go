@@ -18,8 +18,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
-// What etcd's own client does with keys works, and every reply says who gave it
-// and as of when.
+// etcd's own client works, and every reply has a complete header.
 func TestEtcdClientPutsGetsDeletesAndCompacts(t *testing.T) {
 	s := startServer(t, Config{})
 	c := s.client(t)
@@ -59,7 +58,7 @@ func TestEtcdClientPutsGetsDeletesAndCompacts(t *testing.T) {
 	}
 }
 
-// getting reads k, which was put at revisions 2 and 3, and what is not there.
+// getting reads k, which was put at revisions 2 and 3, and a key that does not exist.
 func getting(t *testing.T, c *clientv3.Client) {
 	t.Helper()
 	ctx := t.Context()
@@ -77,7 +76,7 @@ func getting(t *testing.T, c *clientv3.Client) {
 	wantHeader(t, "Get of nothing", get.Header, 3)
 }
 
-// The short cut for one key gives what the long way gives.
+// The fast path for one key returns the same as the slow path.
 func TestGetOfOneKeyAgreesWithRange(t *testing.T) {
 	s := startServer(t, Config{})
 	s.put(t, "k", "v")
@@ -97,7 +96,7 @@ func TestGetOfOneKeyAgreesWithRange(t *testing.T) {
 	}
 }
 
-// Only what is no plain get goes the long way.
+// Only plain gets take the fast path.
 func TestShortCutIsForPlainGets(t *testing.T) {
 	key := []byte("k")
 	for _, c := range []struct {
@@ -121,8 +120,8 @@ func TestShortCutIsForPlainGets(t *testing.T) {
 	}
 }
 
-// A transaction that only reads costs no entry in the log, however deep it is,
-// and reads everything as of one revision.
+// A transaction that only reads leaves no entry in the log at any depth, and reads at one
+// revision.
 func TestTransactionsThatOnlyReadAreReads(t *testing.T) {
 	s := startServer(t, Config{})
 	s.put(t, "k", "v")
@@ -147,7 +146,7 @@ func TestTransactionsThatOnlyReadAreReads(t *testing.T) {
 	}
 }
 
-// Whatever part of a transaction writes, it is replicated.
+// A transaction that may write in any branch is replicated.
 func TestTransactionsThatMayWriteAreReplicated(t *testing.T) {
 	for name, r := range map[string]*pb.TxnRequest{
 		"put":                  {Success: ops(opGet("k"), opPut("a"))},
@@ -162,8 +161,7 @@ func TestTransactionsThatMayWriteAreReplicated(t *testing.T) {
 	}
 }
 
-// A transaction is local only if every read in it says so; a mere comparison
-// says nothing.
+// A transaction is serializable only if all its reads are. One that only compares is not.
 func TestOnlySerializableTransactionsAreLocal(t *testing.T) {
 	local := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("k"), Serializable: true}}}
 	for _, c := range []struct {
@@ -186,8 +184,8 @@ func TestOnlySerializableTransactionsAreLocal(t *testing.T) {
 	}
 }
 
-// The chunks of a stream put together are the answer of Range; none is large,
-// and only the last says how it went.
+// The merged chunks of a stream are the response of Range. No chunk is large, and only the last
+// has the header.
 func TestRangeStreamMergesIntoRange(t *testing.T) {
 	s := startServer(t, Config{})
 	for i := range 20 {
@@ -273,8 +271,8 @@ func TestChunkHoldsAtLeastOneKey(t *testing.T) {
 	}
 }
 
-// The answers within a transaction say the revision alone, as etcd's do, and the outermost
-// all that a header has.
+// As in etcd, the headers inside a transaction's response have only the revision, and the outer
+// one is complete.
 func TestHeadersWithinATxnHaveTheRevision(t *testing.T) {
 	s := startServer(t, Config{})
 	first := s.put(t, "k", "v").GetHeader().GetRevision()

@@ -122,7 +122,7 @@ func TestMoveLeaderIsForTheLeader(t *testing.T) {
 	}
 	s.moved = kvnode.ErrUnknownMember
 	_, err := c.MoveLeader(t.Context(), two)
-	wantStatus(t, "MoveLeader to nobody", err, rpctypes.ErrGRPCBadLeaderTransferee)
+	wantStatus(t, "MoveLeader to an unknown member", err, rpctypes.ErrGRPCBadLeaderTransferee)
 	s.moved = kvnode.ErrTimeout
 	_, err = c.MoveLeader(t.Context(), two)
 	wantStatus(t, "MoveLeader in vain", err, rpctypes.ErrGRPCTimeout)
@@ -131,8 +131,8 @@ func TestMoveLeaderIsForTheLeader(t *testing.T) {
 	wantStatus(t, "MoveLeader on a follower", err, rpctypes.ErrGRPCNotLeader)
 }
 
-// A snapshot is what was acknowledged, as a bbolt file, followed by its SHA-256;
-// clients tell by the size that the checksum is there.
+// A snapshot has everything acknowledged, as a bbolt file followed by its SHA-256. Clients detect
+// the checksum by the size.
 func TestSnapshotIsAFileAndItsChecksum(t *testing.T) {
 	s := startServer(t, Config{})
 	s.put(t, "k", string(bytes.Repeat([]byte("v"), 300<<10)))
@@ -172,7 +172,7 @@ func TestSnapshotIsAFileAndItsChecksum(t *testing.T) {
 	}
 }
 
-// The messages count down to the checksum.
+// The remaining bytes in the messages count down to the checksum.
 func TestSnapshotMessagesSayWhatRemains(t *testing.T) {
 	s := startServer(t, Config{})
 	stream, err := pb.NewMaintenanceClient(s.conn).Snapshot(t.Context(), &pb.SnapshotRequest{})
@@ -205,8 +205,8 @@ func TestSnapshotMessagesSayWhatRemains(t *testing.T) {
 	}
 }
 
-// On a full disk a defragmentation gives back what the newest checkpoint does not use,
-// which makes room for the next.
+// On a full disk, a defragmentation frees the space that the newest checkpoint does not use,
+// which is enough for the next one.
 func TestDefragmentMakesRoomForACheckpoint(t *testing.T) {
 	s := startServer(t, Config{})
 	c := s.client(t)
@@ -253,8 +253,7 @@ func TestDefragmentWorksAndDowngradeDoesNot(t *testing.T) {
 	}
 }
 
-// A hash is that of the member that was asked for: whoever else answers at its
-// address says nothing of it.
+// remoteHash rejects the hash of any other member at the same address.
 func TestWhoseHashItIs(t *testing.T) {
 	p := startPair(t)
 	p.leader.put(t, "key", "value")
@@ -287,7 +286,7 @@ func TestWhoseHashItIs(t *testing.T) {
 	}
 }
 
-// All members are compared, this one first.
+// Hashers returns all members, this one first.
 func TestHashers(t *testing.T) {
 	p := startPair(t)
 	all := p.follower.api.Hashers()

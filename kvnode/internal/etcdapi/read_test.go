@@ -23,8 +23,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// The metadata says how to read, and goes before the request's own flag; the
-// trailers say how it was read.
+// The metadata selects the read mode and overrides the request's own flag. The trailers report
+// how the read was served.
 func TestMetadataChoosesHowToRead(t *testing.T) {
 	for _, c := range []struct {
 		asked        string
@@ -70,7 +70,7 @@ func TestMetadataChoosesHowToRead(t *testing.T) {
 	}
 }
 
-// Trailers may be left to those who ask; then auto is a way to ask.
+// With TrailersOnDemand only requests with the metadata get trailers, also for auto.
 func TestTrailersOnDemand(t *testing.T) {
 	s := startServer(t, Config{TrailersOnDemand: true})
 	for asked, want := range map[string]string{"": "", "auto": "lease", "log": "log"} {
@@ -88,8 +88,7 @@ func TestTrailersOnDemand(t *testing.T) {
 	}
 }
 
-// A mode that there is not, or two of them, is the client's mistake, and is
-// named.
+// An unknown read mode, or two modes, is InvalidArgument, and the error has the value.
 func TestUnknownReadModeIsNamed(t *testing.T) {
 	s := startServer(t, Config{})
 	for _, asked := range [][]string{{"fast"}, {""}, {"Lease"}, {"lease", "log"}} {
@@ -109,8 +108,7 @@ func TestUnknownReadModeIsNamed(t *testing.T) {
 	}
 }
 
-// What is written while a read waits to be permitted, the read sees: the value is
-// fetched afterwards.
+// A read sees a write that happens while it waits for permission: the value is read afterwards.
 func TestValueIsFetchedAfterAdmission(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -158,7 +156,7 @@ func value(r *pb.RangeResponse) string {
 	return string(r.GetKvs()[0].GetValue())
 }
 
-// The trailers are built once and shared, whatever the remaining time.
+// Trailers are correct for every remaining time, cached or not.
 func TestTrailersOfEveryRemainingTime(t *testing.T) {
 	for _, c := range []struct {
 		read kvnode.Read
@@ -182,8 +180,8 @@ func TestTrailersOfEveryRemainingTime(t *testing.T) {
 	}
 }
 
-// Whatever a member answers by itself waits, after a start, until that is not older
-// than what it had acknowledged: each of these asks the node first.
+// After a start, everything that a member answers alone waits until its store has all that it had
+// acknowledged.
 func TestNothingIsAnsweredBeforeTheLogIsApplied(t *testing.T) {
 	s := startServer(t, Config{})
 	s.put(t, "k", "v")
@@ -233,7 +231,7 @@ func TestNothingIsAnsweredBeforeTheLogIsApplied(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			// A watch that is let in has nothing to say.
+			// A watch that is accepted sends nothing.
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			wantStatus(t, what, ask(ctx), rpctypes.ErrGRPCTimeout)
@@ -241,8 +239,8 @@ func TestNothingIsAnsweredBeforeTheLogIsApplied(t *testing.T) {
 	}
 }
 
-// Who asks how a member is, or whether it is there at all, is answered meanwhile: a
-// member that waits must not be ended for it, and somebody has to see why it waits.
+// Status and liveness do not wait for the log: a waiting member must not be restarted for it, and
+// the status must show why it waits.
 func TestWhoAsksHowItIsDoesNotWait(t *testing.T) {
 	s := startServer(t, Config{})
 	replaying(s.fakeNode)
@@ -264,9 +262,9 @@ func TestWhoAsksHowItIsDoesNotWait(t *testing.T) {
 	}
 }
 
-// A watch that waits for the log is not bounded by the timeout of requests, and if the member
-// stops meanwhile it ends with Unavailable: clientv3 closes the channel of a watch that ends with
-// Canceled, and watches on at another member otherwise.
+// RequestTimeout does not limit a watch's wait for the log. If the member stops meanwhile, the
+// watch ends with Unavailable: after Canceled clientv3 closes the channel, otherwise it continues
+// at another member.
 func TestAWatchWaitsForTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newLedNode()
@@ -296,8 +294,8 @@ func TestAWatchWaitsForTheLog(t *testing.T) {
 	})
 }
 
-// However a handler returns the end of its context, a stream that the member has ended says why,
-// and one that its client has ended says that.
+// However a handler returns the end of its context, a stream that the member has ended has the
+// member's reason, and one that its client has ended the client's.
 func TestAStreamThatIsEndedSaysWhy(t *testing.T) {
 	a := New(newLedNode(), Config{})
 	for name, handled := range map[string]error{

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// usedBytes returns what is reserved now.
+// usedBytes returns the reserved bytes.
 func (b *replyBudget) usedBytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +36,7 @@ func (b *replyBudget) waiting() int {
 	return b.mu.queue.Len()
 }
 
-// until waits for what real goroutines do; the time is generous.
+// until waits for real goroutines, so the time is generous.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
@@ -46,8 +46,8 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// Replies have room in the order in which they came, as many bytes at once as there
-// are, and one that is larger than all of that when it is alone.
+// Replies are granted in the order of arrival, as many at once as fit. One above the limit is
+// granted alone.
 func TestRepliesWaitInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
@@ -73,7 +73,7 @@ func TestRepliesWaitInOrder(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if fmt.Sprint(order) != fmt.Sprint(sizes) {
-				t.Errorf("%s: room was had by %v, want %v", what, order, sizes)
+				t.Errorf("%s: granted to %v, want %v", what, order, sizes)
 			}
 		}
 		ask(60)
@@ -99,7 +99,7 @@ func TestRepliesWaitInOrder(t *testing.T) {
 	})
 }
 
-// Who gives up leaves the line, and is told by which limit it stood there.
+// A reply that gives up leaves the queue, and its error has the limit.
 func TestRepliesThatFindNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
@@ -125,12 +125,12 @@ func TestRepliesThatFindNoRoom(t *testing.T) {
 	})
 }
 
-// fakeRemote is the other end of a connection.
+// fakeRemote is the address of a connection.
 type fakeRemote struct {
 	net.Addr
 
 	ended atomic.Bool
-	asked atomic.Int64 // how often somebody wanted to know
+	asked atomic.Int64 // number of calls of Ended
 }
 
 func (*fakeRemote) String() string { return "10.0.0.1:1" }
@@ -141,14 +141,14 @@ func (f *fakeRemote) Ended() bool {
 	return f.ended.Load()
 }
 
-// from is a request from the other end of a connection.
+// from returns the context of a request on the connection.
 func from(t *testing.T, f *fakeRemote) context.Context {
 	t.Helper()
 	return peer.NewContext(t.Context(), &peer.Peer{Addr: f})
 }
 
-// A client that does not take its reply keeps the others waiting for a bounded time
-// only, and as long as nobody waits it is left alone.
+// A client that does not read its reply delays others for a limited time. While no reply waits,
+// its connection stays open.
 func TestWhoTakesNothingIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
@@ -165,7 +165,7 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 		holding(from(t, slow))
 		time.Sleep(time.Hour)
 		if slow.Ended() {
-			t.Fatal("a slow client is cut off though nobody waits")
+			t.Fatal("a slow client's connection is closed though no reply waits")
 		}
 		quick := new(fakeRemote)
 		holding(from(t, quick))
@@ -175,7 +175,7 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 			t.Errorf("a reply has room after %v, slow is cut: %v, quick: %v; want it at once, and only slow cut", took, slow.Ended(), quick.Ended())
 		}
 		if !strings.Contains(said.String(), "10.0.0.1:1") {
-			t.Errorf("the log says %q, want who was cut off", said.String())
+			t.Errorf("the log says %q, want the address of the closed connection", said.String())
 		}
 		began = time.Now()
 		holding(t.Context())
@@ -193,8 +193,8 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 	})
 }
 
-// crowd lets n replies wait for a connection, and reports how many were refused at
-// once, with what they were told.
+// crowd makes n replies wait for a connection. It returns how many were rejected at once, and an
+// error.
 func crowd(ctx context.Context, b *replyBudget, n int) (refused int, said string) {
 	errs := make(chan error, n)
 	for range n {
@@ -210,7 +210,7 @@ func crowd(ctx context.Context, b *replyBudget, n int) (refused int, said string
 	return refused, said
 }
 
-// The line has an end, for one connection and for all; who leaves it makes room.
+// The queue is limited for each connection and for all. Replies that leave it free their place.
 func TestTheLineOfRepliesIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
@@ -243,7 +243,7 @@ func TestTheLineOfRepliesIsBounded(t *testing.T) {
 	})
 }
 
-// A reply waits as long as a request may, even if its client would wait for ever.
+// A reply waits as long as a request may, even if its client would wait longer.
 func TestRepliesWaitForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newReplyBudget(100, 7*time.Second, slog.New(slog.DiscardHandler))
@@ -263,8 +263,8 @@ func TestRepliesWaitForATime(t *testing.T) {
 	})
 }
 
-// However many wait, they look for slow clients together, not each for itself; also
-// if none of them waits as long as it takes to look twice.
+// However many replies wait, slow clients are searched for about once per interval, also if no
+// reply waits for a whole interval.
 func TestWhoWaitsLooksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
@@ -292,16 +292,15 @@ func TestWhoWaitsLooksOnce(t *testing.T) {
 			cancel()
 		}
 		if !slow.Ended() {
-			t.Error("those who wait half a second each have not cut a client that takes nothing for 12s")
+			t.Error("replies that wait half a second each have not closed the connection of a client that has not read for 12s")
 		}
 	})
 }
 
-// Small replies, and those of the lease's read path most of all, touch nothing that
-// is shared.
+// Small replies, which most lease reads are, take no lock.
 func TestSmallRepliesAreNotCounted(t *testing.T) {
 	a := New(newFakeNode(t), Config{})
-	a.replies.mu.Lock() // whoever wants it never returns
+	a.replies.mu.Lock() // a reply that needs it blocks
 	defer a.replies.mu.Unlock()
 	kv := &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, smallReply-1000)}
 	for name, reply := range map[string]any{
@@ -319,8 +318,7 @@ func TestSmallRepliesAreNotCounted(t *testing.T) {
 	}
 }
 
-// What is counted of a reply is the memory that its bytes have: gRPC's buffers of
-// more than 32 KiB have 1 MiB.
+// The memory of a reply is the counted size. gRPC's buffers above 32 KiB would take 1 MiB.
 func TestRepliesTakeWhatIsCounted(t *testing.T) {
 	kv := func(n int) *mvccpb.KeyValue { return &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, n)} }
 	b := newReplyBudget(1<<30, time.Second, slog.New(slog.DiscardHandler))
@@ -356,8 +354,7 @@ func TestRepliesTakeWhatIsCounted(t *testing.T) {
 	}
 }
 
-// What is estimated is not less than what it stands for, in which gRPC's buffers would
-// have to have room.
+// The estimate is at least the size, or a reply could need a larger buffer than assumed.
 func TestEstimatesAreNotLess(t *testing.T) {
 	const most, largest = math.MaxUint64, math.MaxInt64
 	reply := &pb.RangeResponse{

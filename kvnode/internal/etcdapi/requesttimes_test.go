@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// slowRig is an API whose log is kept, in which requests take as long as they are told.
+// slowRig is an API that keeps its log. Its requests take as long as the test says.
 type slowRig struct {
 	*API
 	log bytes.Buffer
@@ -29,7 +29,7 @@ func newSlowRig(t *testing.T, cfg Config) *slowRig {
 	return r
 }
 
-// lines returns what is logged of a request that takes so long.
+// lines returns the log lines of a request that takes this long.
 func (r *slowRig) lines(t *testing.T, req, resp any, err error, took time.Duration) string {
 	t.Helper()
 	r.log.Reset()
@@ -42,8 +42,7 @@ func (r *slowRig) lines(t *testing.T, req, resp any, err error, took time.Durati
 	return r.log.String()
 }
 
-// A line is written from etcd's limits on, of reads earlier than of writes, and never
-// with a value in it.
+// Requests are logged above etcd's limits, reads earlier than writes, and never with values.
 func TestSlowRequestsAreLogged(t *testing.T) {
 	put := &pb.PutRequest{Key: []byte("k\x1b"), Value: []byte("secret")}
 	get := &pb.RangeRequest{Key: []byte("k")}
@@ -83,7 +82,7 @@ func TestSlowRequestsAreLogged(t *testing.T) {
 	}
 }
 
-// Ten lines at once, and no more: what is slow is mostly slow for all.
+// At most ten lines are logged at once: if one request is slow, most are.
 func TestSlowRequestsDoNotFillTheLog(t *testing.T) {
 	r := newSlowRig(t, Config{WarnApply: time.Millisecond})
 	n := 0
@@ -95,7 +94,7 @@ func TestSlowRequestsDoNotFillTheLog(t *testing.T) {
 	}
 }
 
-// What etcd counts as ranges and transactions, and how long requests take, by type.
+// Ranges and transactions are counted as in etcd, and durations by operation.
 func TestRequestsAreCounted(t *testing.T) {
 	s := startServer(t, Config{})
 	s.put(t, "k", "v")

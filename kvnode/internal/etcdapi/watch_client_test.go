@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What clients see of it through the etcd client library.
+// Watches work through etcd's client library.
 func TestWatchThroughTheEtcdClient(t *testing.T) {
 	s := startServer(t, Config{})
 	c := s.client(t)
@@ -110,7 +110,7 @@ func TestThousandsOfWatchersOfOneClient(t *testing.T) {
 	}
 }
 
-// A client that does not read holds up neither writes nor other clients.
+// A client that does not read delays neither writes nor other clients.
 func TestAClientThatDoesNotReadHoldsUpNobody(t *testing.T) {
 	const n = 300
 	s := startServer(t, Config{})
@@ -139,8 +139,8 @@ func TestAClientThatDoesNotReadHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// A watch that requires a leader is cut without one, even though its client says
-// nothing that would wake the receiver.
+// A watch that requires a leader ends without one, even if its client sends nothing that would
+// wake the receiver.
 func TestWatchThatRequiresALeaderIsCut(t *testing.T) {
 	s := startServer(t, Config{ElectionTimeout: time.Millisecond})
 	c := s.client(t)
@@ -159,8 +159,8 @@ func TestWatchThatRequiresALeaderIsCut(t *testing.T) {
 	}
 }
 
-// When the server ends streams, clients are to go on elsewhere, for which the
-// status has to be Unavailable.
+// When the server ends streams, the status must be Unavailable, so that clients continue
+// elsewhere.
 func TestAnEndedWatchSaysWhy(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -177,7 +177,7 @@ func TestAnEndedWatchSaysWhy(t *testing.T) {
 	}
 }
 
-// Through the gateway a watch is a line of JSON for each reply.
+// Through the gateway, each reply of a watch is a line of JSON.
 func TestGatewayStreamsAWatch(t *testing.T) {
 	s := startServer(t, Config{})
 	h, err := s.api.Gateway(t.Context(), s.conn)
@@ -211,9 +211,9 @@ func TestGatewayStreamsAWatch(t *testing.T) {
 	}
 }
 
-// The version before an event is what a read one revision earlier would find, as in
-// etcd: none once that revision is compacted, whatever is still kept. A deletion that is
-// asked for it always has one, since it is of what is there.
+// As in etcd, the previous version of an event is what a read one revision earlier would find:
+// none if that revision is compacted, even if it is still stored. A deletion with PrevKv always
+// has one.
 func TestPrevKVOfWhatIsCompacted(t *testing.T) {
 	for compacted, want := range map[int64]string{
 		0: " PUT@2() PUT@3(1) DELETE@4(2) PUT@5() DELETE@6(3)",

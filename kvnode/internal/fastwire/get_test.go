@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A get is encoded as package proto encodes it, and what asks for more is not taken for one.
+// A get is encoded as package proto encodes it. A request that asks for more is not decoded.
 func TestAGetIsOneForProto(t *testing.T) {
 	for _, key := range []string{"k", "\xff\x00", string(make([]byte, 300))} {
 		want, err := proto.Marshal(&pb.RangeRequest{Key: []byte(key)})
@@ -50,7 +50,7 @@ func TestAGetIsOneForProto(t *testing.T) {
 	}
 }
 
-// responses are those to gets, from the least to the largest.
+// responses returns responses to gets, from the smallest to the largest.
 func responses() (heads []ResponseHead, kvs []*mvccpb.KeyValue) {
 	for _, n := range []uint64{0, 1, 127, 128, 1 << 40, math.MaxUint64} {
 		heads = append(heads, ResponseHead{n, n + 1, n / 3, n / 5, n / 7})
@@ -62,7 +62,7 @@ func responses() (heads []ResponseHead, kvs []*mvccpb.KeyValue) {
 	return heads, append(kvs, nil)
 }
 
-// What a get gives is, for package proto, the response that it was, and here what it is there.
+// AppendGetResponse and DecodeGetResponse agree with package proto.
 func TestWhatAGetGives(t *testing.T) {
 	var field LeaderField
 	heads, kvs := responses()
@@ -87,7 +87,7 @@ func TestWhatAGetGives(t *testing.T) {
 	}
 }
 
-// Whatever a server sends is understood as package proto does, or left to that.
+// FuzzGot: DecodeGetResponse decodes any bytes as package proto does, or not at all.
 func FuzzGot(f *testing.F) {
 	heads, kvs := responses()
 	for i, h := range heads {
@@ -110,7 +110,7 @@ func FuzzGot(f *testing.F) {
 	})
 }
 
-// Whatever a client sends is a get of that key for package proto, too, or not taken for one.
+// FuzzGet: if DecodeGet returns a key, package proto decodes a get of that key.
 func FuzzGet(f *testing.F) {
 	f.Add(AppendGet(nil, "k"))
 	f.Add([]byte{0x0a, 1, 'k', 0x18, 1, 0x38, 1, 0x0a, 1, 'l'})

@@ -1,10 +1,10 @@
-// Package listener has the listeners of a server: the URLs that it listens on, TLS, and
-// the choice between gRPC and HTTP/1 on one port. Package connlimit limits what the
-// connections cost.
+// Package listener has the listeners of a server: the URLs that it listens on, TLS, and the
+// choice between gRPC and HTTP/1 on one port. Package connlimit limits the cost of the
+// connections.
 //
-//   - A connection on a URL with TLS that speaks plain text is closed.
-//   - A connection has HandshakeTime to begin with requests.
-//   - A request over plain HTTP is answered if it names a known host.
+//   - A connection on a URL with TLS is closed if it speaks plain text.
+//   - A connection has HandshakeTime to send its first request.
+//   - A request over plain HTTP is answered only if it names a known host.
 package listener
 
 import (
@@ -21,7 +21,7 @@ import (
 	"syscall"
 )
 
-// Wrapper wraps the listener of a URL. secure says that the URL asks for TLS.
+// Wrapper wraps the listener of a URL. secure is set if the URL asks for TLS.
 type Wrapper func(l net.Listener, secure bool) net.Listener
 
 // Bare is the Wrapper that returns l itself.
