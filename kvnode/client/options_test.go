@@ -23,7 +23,7 @@ func (s says) RecvMsg(m any) error {
 }
 
 // A member that has lost its leader does not get the next stream.
-func TestAStreamOfAMemberThatIsAlone(t *testing.T) {
+func TestStreamOfMemberWithoutLeader(t *testing.T) {
 	for _, tc := range []struct {
 		message fastwire.Raw
 		want    bool

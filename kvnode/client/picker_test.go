@@ -77,7 +77,7 @@ func TestWhatIsForTheLeaderTakesNoTurn(t *testing.T) {
 }
 
 // A response without news allocates nothing.
-func TestOldNewsAllocateNothing(t *testing.T) {
+func TestKnownAnswersDoNotAllocate(t *testing.T) {
 	k := newLeaderCache()
 	k.recordAnswer("a", 1, 1)
 	p := &picker{known: k, ready: []*endpoint{{name: "a", known: k}, {name: "b", known: k}}}
@@ -120,7 +120,7 @@ func TestWhatIsForTheLeader(t *testing.T) {
 
 // A wait for a lock that reaches its deadline does not count against the leader. A failed request
 // does, and so does a closed connection.
-func TestWhatATimeoutSays(t *testing.T) {
+func TestFailuresOfTheLeader(t *testing.T) {
 	const lock, campaign, put = "/v3lockpb.Lock/Lock", "/v3electionpb.Election/Campaign", "/etcdserverpb.KV/Put"
 	for _, tc := range []struct {
 		method string

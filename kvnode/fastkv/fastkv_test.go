@@ -60,7 +60,7 @@ func TestAWriteIsNeverRepeated(t *testing.T) {
 }
 
 // A request that the server has not begun, because it is over its budget, is made as a call.
-func TestARequestWithoutRoomIsMadeByACall(t *testing.T) {
+func TestOverBudgetRequestIsMadeAsCall(t *testing.T) {
 	for _, name := range []string{"Put", "DeleteRange", "Txn"} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
@@ -106,7 +106,7 @@ func TestAReadIsRepeatedByACall(t *testing.T) {
 }
 
 // A request carries its method, metadata and remaining time, and its answer is returned.
-func TestARequestIsThatOfACall(t *testing.T) {
+func TestRequestCarriesMethodMetadataAndTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "hasleader", "true"), time.Minute)
@@ -161,7 +161,7 @@ func TestWaitsEnd(t *testing.T) {
 }
 
 // A call that is cancelled before its message is sent is dropped.
-func TestWhoGivesUpIsNotSent(t *testing.T) {
+func TestCancelledCallIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		blocks := asked(func() error { _, err := r.get(t.Context()); return err })
@@ -190,7 +190,7 @@ func TestWhoGivesUpIsNotSent(t *testing.T) {
 }
 
 // All waiting calls are sent in one message, and answers come in any order.
-func TestWhatWaitsLeavesTogether(t *testing.T) {
+func TestWaitingCallsShareAMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100
 		r := newRig(t)

@@ -46,7 +46,7 @@ func outcome(resp *clientv3.GetResponse, err error) string {
 }
 
 // The faster path of a get has the same results as the other one.
-func TestAGetByTheShorterWay(t *testing.T) {
+func TestFastGet(t *testing.T) {
 	large := &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Value: make([]byte, 1000)}}}
 	two := &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Value: []byte("first")}, {}}, Count: 2, More: true}
 	for _, c := range []struct {
@@ -86,7 +86,7 @@ func TestAGetByTheShorterWay(t *testing.T) {
 }
 
 // Gets with metadata or options, and invalid ones, take the other path.
-func TestAGetThatIsNotForTheShorterWay(t *testing.T) {
+func TestGetsOnTheSlowPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		k := r.kv()

@@ -99,7 +99,7 @@ func (s *mirrored) RecvMsg(m any) error {
 
 // Each call gets its own answer or the end of its wait, whatever concurrent calls do, and keeps
 // it while buffers are reused.
-func TestAnswersAreForWhoHasAsked(t *testing.T) {
+func TestAnswersReachTheirCalls(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 )
 
 // If a yield takes long, the sender stops yielding for a while.
-func TestOthersDoNotRunWhereThatTakesLong(t *testing.T) {
+func TestLongYieldsPauseYielding(t *testing.T) {
 	var o yieldPolicy
 	now := time.Now()
 	may := func(want bool, when string) {
@@ -36,7 +36,7 @@ func TestOthersDoNotRunWhereThatTakesLong(t *testing.T) {
 
 // When a member stops, the client makes the requests that it has not received as calls, and waits
 // for the others. New requests use another stream.
-func TestAMemberThatStopsIsLeft(t *testing.T) {
+func TestStoppingMemberIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		put := r.mutations()["Put"]
@@ -81,7 +81,7 @@ func TestAMemberThatStopsIsLeft(t *testing.T) {
 
 // No answer is due to a cancellation: if it crosses the answer, there is none, and the stream
 // stays usable.
-func TestTheEndOfAWaitIsOwedNothing(t *testing.T) {
+func TestCancellationNeedsNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -136,7 +136,7 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 }
 
 // Only the leader compares, once per interval, and raises each alarm once.
-func TestWhoComparesAndWhen(t *testing.T) {
+func TestLeaderComparesAtIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, answer := clockwork(3)
 		var leads atomic.Bool
@@ -188,7 +188,7 @@ func TestWhoComparesAndWhen(t *testing.T) {
 }
 
 // A member that never answers does not hide a corrupt one, and leaves time to raise the alarm.
-func TestASilentMemberHidesNoneThatDiffers(t *testing.T) {
+func TestSilentMemberDoesNotHideCorruptOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, a := clockwork(5)
 		a[1], a[2], a[3], a[4] = mute, differs, slow(time.Second, agrees), slow(time.Second, agrees)

@@ -73,7 +73,7 @@ func TestLeasePageShowsAllMembers(t *testing.T) {
 
 // The pages of other members show a member's stop as a stop, not as a crash, and the reads that
 // it served before.
-func TestLeasePageTellsWhoStopsAndReads(t *testing.T) {
+func TestLeasePageShowsStopsAndReads(t *testing.T) {
 	all := trio(t)
 	_, others := leader(t, all)
 	r := watchLeases(t, others[0])

@@ -39,7 +39,7 @@ func postJSON(ctx context.Context, s *Server, path, body string) (int, string, e
 }
 
 // However many JSON clients wait for a lock, another one can unlock it.
-func TestWaitingJSONClientsKeepNobodyOut(t *testing.T) {
+func TestWaitingJSONClientsLeaveCapacity(t *testing.T) {
 	s := solo(t, func(c *Config) { c.API.MaxConcurrentStreams = 4 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

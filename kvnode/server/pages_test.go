@@ -141,7 +141,7 @@ func TestMetricNames(t *testing.T) {
 
 // etcd's old paths are served: the gateway of 3.3, with the same protection against web pages,
 // and expvar, which a port for metrics does not show.
-func TestPathsOfThePast(t *testing.T) {
+func TestOldPaths(t *testing.T) {
 	metrics := free(t)
 	s := solo(t, func(c *Config) { c.ListenMetricsURLs = []string{"http://" + metrics} })
 	for _, test := range []struct {
@@ -224,7 +224,7 @@ func TestABodyThatTakesForEver(t *testing.T) {
 	}
 	inPages(t, reads, func(t *testing.T, c net.Conn) {
 		took, answer := drip(t, c, http.MethodPost, "/v3/kv/put")
-		if took > bodyTime+5*time.Second || !strings.Contains(answer, "not arrived within 1m0s") {
+		if took > bodyTime+5*time.Second || !strings.Contains(answer, "not arrived within the limit of 1m0s") {
 			t.Errorf("a body of a byte a second lasts %v and gets %q, want %v and the reason", took, answer, bodyTime)
 		}
 	})

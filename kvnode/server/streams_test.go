@@ -28,7 +28,7 @@ import (
 
 // However many calls wait or watch on a connection, the holder of a lock can keep its TTL lease
 // alive and unlock on the same connection.
-func TestWhoWaitsKeepsNobodyOut(t *testing.T) {
+func TestWaitingStreamsLeaveCapacity(t *testing.T) {
 	s := solo(t)
 	conn := dial(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -71,7 +71,7 @@ func TestClientsFindTheLeader(t *testing.T) {
 }
 
 // Control: without the options, requests go to the endpoints in turn.
-func TestClientsAsTheyComeGoRound(t *testing.T) {
+func TestClientsWithoutOptionsRotate(t *testing.T) {
 	c := client(t, trio(t)...)
 	until(t, "members answer in turn", func() bool { return answering(t, c) > 1 }) // once there are connections
 }

@@ -52,7 +52,7 @@ func nested(depth int) *pb.TxnRequest {
 }
 
 // What is wrong is refused in etcd's words, before anything is proposed.
-func TestInvalidRequestsAreRefusedInTheWordsOfEtcd(t *testing.T) {
+func TestInvalidRequestsGetEtcdErrors(t *testing.T) {
 	key := []byte("k")
 	for _, c := range []struct {
 		name string
@@ -118,7 +118,7 @@ func (s *server) call(ctx context.Context, req any) (err error) {
 }
 
 // What exceeds even the allowance never reaches the API.
-func TestMessagesBeyondTheAllowanceAreCutOffByGRPC(t *testing.T) {
+func TestGRPCRejectsMessagesAboveItsLimit(t *testing.T) {
 	s := startServer(t, Config{})
 	huge := make([]byte, testRequestBytes+messageOverhead)
 	_, err := s.kv.Put(t.Context(), &pb.PutRequest{Key: []byte("k"), Value: huge})
@@ -127,7 +127,7 @@ func TestMessagesBeyondTheAllowanceAreCutOffByGRPC(t *testing.T) {
 	}
 }
 
-func TestRangeStreamRefusesWhatEtcdDoesNotStream(t *testing.T) {
+func TestRangeStreamRejectsWhatEtcdDoesNotStream(t *testing.T) {
 	key := []byte("k")
 	for _, c := range []struct {
 		name string

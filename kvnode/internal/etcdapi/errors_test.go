@@ -44,7 +44,7 @@ func TestNodeErrorsBecomeEtcdErrors(t *testing.T) {
 
 // Whatever the reason for which a read could not be permitted, clientv3 may try
 // it again.
-func TestReadsThatWereNotAdmittedMayBeRetried(t *testing.T) {
+func TestRejectedReadsMayBeRetried(t *testing.T) {
 	s := startServer(t, Config{})
 	for status := leaderlease.StatusNone; status <= leaderlease.StatusMargin; status++ {
 		for _, leader := range []uint64{0, 2} {

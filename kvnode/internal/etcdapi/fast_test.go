@@ -91,8 +91,8 @@ func (r *fastRig) SendMsg(m any) error {
 	}
 }
 
-// items encodes n requests. Their IDs count up from first.
-func (r *fastRig) items(first, n int, method string, m proto.Message) (message fastwire.Raw) {
+// requests encodes n requests. Their IDs count up from first.
+func (r *fastRig) requests(first, n int, method string, m proto.Message) (message fastwire.Raw) {
 	r.t.Helper()
 	data, err := proto.Marshal(m)
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *fastRig) fill(batch int) (sent int) {
 	for {
 		synctest.Wait()
 		select {
-		case r.in <- r.items(sent, batch, "Range", getK):
+		case r.in <- r.requests(sent, batch, "Range", getK):
 			sent += batch
 		default:
 			return sent
@@ -119,8 +119,8 @@ func (r *fastRig) fill(batch int) (sent int) {
 	}
 }
 
-// aloneItems is about how many small requests a single stream may have in progress.
-const aloneItems = maxFastBytes / 3 / (requestCost + 80)
+// aloneRequests is about how many small requests a single stream may have in progress.
+const aloneRequests = maxFastBytes / 3 / (requestCost + 80)
 
 // next returns the next answer, and reads the next message if necessary.
 func (r *fastRig) next() fastwire.Answer {
@@ -177,22 +177,22 @@ func hang(ctx context.Context, _ kvnode.ReadMode) error {
 
 // The tests of calls also hold for requests on a stream. Tests of reads that wait run without the
 // lease only.
-func TestAsCallsByAStream(t *testing.T) {
+func TestStreamRequestsBehaveLikeCalls(t *testing.T) {
 	whole := 0
 	for _, c := range []struct {
 		name  string
 		test  func(*testing.T)
 		waits bool
 	}{
-		{name: "words", test: TestInvalidRequestsAreRefusedInTheWordsOfEtcd},
-		{name: "huge messages", test: TestMessagesBeyondTheAllowanceAreCutOffByGRPC},
-		{name: "reads that are not admitted", test: TestReadsThatWereNotAdmittedMayBeRetried},
+		{name: "words", test: TestInvalidRequestsGetEtcdErrors},
+		{name: "huge messages", test: TestGRPCRejectsMessagesAboveItsLimit},
+		{name: "reads that are not admitted", test: TestRejectedReadsMayBeRetried},
 		{name: "a response of another kind", test: TestResponseOfAnotherKindIsAnInternalError},
 		{name: "no leader", test: TestRequestsThatRequireALeaderAreRefusedWithoutOne},
 		{name: "panics", test: TestRequestThatPanicsDoesNotEndTheProcess, waits: true},
-		{name: "too many", test: TestRequestsUnderWayAreBounded, waits: true},
-		{name: "replies that wait", test: TestRepliesThatWaitAreNotUnderWay},
-		{name: "what is admitted", test: TestWhatIsAdmittedTakesItsTime},
+		{name: "too many", test: TestRequestsInFlightAreBounded, waits: true},
+		{name: "replies that wait", test: TestWaitingRepliesAreNotInFlight},
+		{name: "what is admitted", test: TestPermittedReadsHaveNoTimeout},
 		{name: "a client", test: TestEtcdClientPutsGetsDeletesAndCompacts},
 		{name: "gets and ranges", test: TestGetOfOneKeyAgreesWithRange},
 		{name: "transactions that read", test: TestTransactionsThatOnlyReadAreReads},
@@ -285,7 +285,7 @@ func FuzzAStreamSurvivesItsClient(f *testing.F) {
 			}
 			synctest.Wait()
 			if under, bytes := r.api.inFlight.Load(), r.api.fast.bytes.Load(); under != 0 || bytes != 0 {
-				t.Errorf("after %x %d items are under way, with %d bytes", message, under, bytes)
+				t.Errorf("after %x %d requests are in progress, with %d bytes", message, under, bytes)
 			}
 		})
 	})
@@ -293,7 +293,7 @@ func FuzzAStreamSurvivesItsClient(f *testing.F) {
 
 // If a stream requires a leader, its requests do. As with calls, a waiting request keeps waiting
 // when the leader is lost, and a new one is rejected.
-func TestAStreamThatRequiresALeader(t *testing.T) {
+func TestStreamRequiresLeader(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r2 := &fastRig{t: t, fakeNode: r.fakeNode, ctx: r.ctx, in: make(chan fastwire.Raw), out: make(chan fastwire.Raw), over: make(chan struct{})}
 		stream := &stoppable{fastRig: r2, ctx: metadata.NewIncomingContext(r.ctx, metadata.Pairs("hasleader", "true"))}
@@ -311,12 +311,12 @@ func TestAStreamThatRequiresALeader(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		r2.in <- r2.items(1, 1, "Range", getK)
+		r2.in <- r2.requests(1, 1, "Range", getK)
 		synctest.Wait()
 		r.setLeader(0)
 		time.Sleep(noLeaderTimeouts*r.api.cfg.ElectionTimeout + 1)
 		synctest.Wait()
-		r2.in <- r2.items(2, 1, "Range", getK)
+		r2.in <- r2.requests(2, 1, "Range", getK)
 		r2.want(2, codes.Unavailable, status.Convert(rpctypes.ErrGRPCNoLeader).Message())
 		r.setLeader(testMember)
 		close(leave)

@@ -48,31 +48,31 @@ func hangRanges(ctx context.Context, mode kvnode.ReadMode) error {
 }
 
 // Inline answers have the same limits, errors and counts as calls.
-func TestInPlaceAsACall(t *testing.T) {
+func TestInlineGetsBehaveLikeCalls(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		metrics := callmetrics.New(false)
 		r.leased.Store(true)
 		r.onRead = hangRanges
 		r2 := r.beside(Config{MaxInFlight: 1, Metrics: metrics}, "hasleader", "true")
-		r2.in <- r.items(1, 50, "Range", getK)
+		r2.in <- r.requests(1, 50, "Range", getK)
 		for i := range 50 {
 			r2.want(uint64(1+i), codes.OK, "")
 		}
-		r2.in <- r.items(1, 1, "Range", rangeAZ)
+		r2.in <- r.requests(1, 1, "Range", rangeAZ)
 		synctest.Wait()
-		r2.in <- r.items(2, 2, "Range", getK)
+		r2.in <- r.requests(2, 2, "Range", getK)
 		r2.want(2, codes.ResourceExhausted, "1 are under way, which is the limit")
 		r2.want(3, codes.ResourceExhausted, "1 are under way, which is the limit")
 		r2.want(1, codes.Unavailable, "request timed out")
 		r.setLeader(0)
-		r2.in <- r.items(4, 1, "Range", getK)
+		r2.in <- r.requests(4, 1, "Range", getK)
 		r2.want(4, codes.Unavailable, status.Convert(rpctypes.ErrGRPCNoLeader).Message())
 		r.setLeader(testMember)
 		r2.api.node = brokenStore{r.fakeNode}
-		r2.in <- r.items(5, 1, "Range", getK)
+		r2.in <- r.requests(5, 1, "Range", getK)
 		r2.want(5, codes.Internal, "failed with an internal error")
 		r2.api.node = r.fakeNode
-		r2.in <- r.items(6, 1, "Range", getK)
+		r2.in <- r.requests(6, 1, "Range", getK)
 		r2.want(6, codes.OK, "")
 		synctest.Wait()
 
@@ -125,13 +125,13 @@ func callsOf(t *testing.T, metrics *callmetrics.Metrics) string {
 
 // Inline answers are sent while the receiver waits for space, and that wait does not count as the
 // duration of the next get.
-func TestInPlaceBeforeWhatWaits(t *testing.T) {
+func TestInlineAnswersDoNotWait(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.leased.Store(true)
 		r.onRead = hangRanges
-		message := r.items(1, 10, "Range", getK)
-		const many = aloneItems + 100
-		message = append(message, r.items(100, many, "Range", rangeAZ)...)
+		message := r.requests(1, 10, "Range", getK)
+		const many = aloneRequests + 100
+		message = append(message, r.requests(100, many, "Range", rangeAZ)...)
 		begun := time.Now()
 		r.in <- message
 		for i := range 10 {
@@ -148,8 +148,8 @@ func TestInPlaceBeforeWhatWaits(t *testing.T) {
 			}
 		}
 		ended(many)
-		r.in <- r.items(100, many, "Range", rangeAZ)
-		r.in <- r.items(11, 1, "Range", getK)
+		r.in <- r.requests(100, many, "Range", rangeAZ)
+		r.in <- r.requests(11, 1, "Range", getK)
 		ended(many + 1)
 		for _, op := range r.api.RequestStats().Times {
 			if op.Success && op.Max != 0 {
@@ -161,14 +161,14 @@ func TestInPlaceBeforeWhatWaits(t *testing.T) {
 
 // Workers that have served a request wait for another, at most maxIdleWorkers of them, and end
 // with their stream.
-func TestWhoHasDoneAnItemWaitsForAnother(t *testing.T) {
+func TestIdleWorkersAreReused(t *testing.T) {
 	var api *API
 	onStream(t, func(r *fastRig) {
 		api = r.api
 		leave := make(chan struct{})
 		r.onRead = func(context.Context, kvnode.ReadMode) error { <-leave; return nil }
 		const many = 2 * maxIdleWorkers
-		r.in <- r.items(1, many, "Range", getK)
+		r.in <- r.requests(1, many, "Range", getK)
 		synctest.Wait()
 		if n := api.fast.idleWorkers.Load(); n != 0 {
 			t.Errorf("%d workers wait for a request while each has one", n)
@@ -182,7 +182,7 @@ func TestWhoHasDoneAnItemWaitsForAnother(t *testing.T) {
 			t.Errorf("%d workers wait for a request, want %d", n, maxIdleWorkers)
 		}
 		r.onRead = hang
-		r.in <- r.items(1, 3, "Range", getK)
+		r.in <- r.requests(1, 3, "Range", getK)
 		synctest.Wait()
 		if n := api.fast.idleWorkers.Load(); n != maxIdleWorkers-3 {
 			t.Errorf("%d workers wait for a request when 3 have one, want %d", n, maxIdleWorkers-3)
@@ -194,14 +194,14 @@ func TestWhoHasDoneAnItemWaitsForAnother(t *testing.T) {
 }
 
 // Errors of inline gets count as answers: a client that does not read them is not read from.
-func TestRefusalsInPlaceStayWithinTheBound(t *testing.T) {
+func TestInlineErrorsAreBounded(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.leased.Store(true)
 		r2 := r.beside(Config{MaxInFlight: 1})
 		r2.api.inFlight.Store(1)
 		r2.api.fast.bytes.Store(maxFastBytes) // of others
 		const n = 10_000
-		r2.in <- r.items(1, n, "Range", getK)
+		r2.in <- r.requests(1, n, "Range", getK)
 		synctest.Wait()
 		const most = fairFastBytes + inlineBytes
 		if have := r2.api.fast.bytes.Load() - maxFastBytes; have > most {
@@ -236,13 +236,13 @@ type slowNode struct {
 func (n slowNode) Term() uint64 { time.Sleep(n.after); return n.fakeNode.Term() }
 
 // A get that panics after it was answered counts as failed only.
-func TestAPanicAfterTheAnswerIsOneFailure(t *testing.T) {
+func TestInlinePanicCountsOnce(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		metrics := callmetrics.New(false)
 		r.leased.Store(true)
 		r2 := r.beside(Config{Metrics: metrics, Logger: slog.New(loud{})})
 		r2.api.node = slowNode{r.fakeNode, time.Minute}
-		r2.in <- r.items(1, 1, "Range", getK)
+		r2.in <- r.requests(1, 1, "Range", getK)
 		r2.want(1, codes.Internal, "internal error")
 		synctest.Wait()
 		const want = "OK 0, ResourceExhausted 0, Unavailable 0, Internal 1, started 1"
@@ -253,7 +253,7 @@ func TestAPanicAfterTheAnswerIsOneFailure(t *testing.T) {
 }
 
 // An inline answer is the same as the answer of a worker, however the request is encoded.
-func TestInPlaceAgreesWithItems(t *testing.T) {
+func TestInlineGetsAgreeWithWorkers(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		for i, put := range []*pb.PutRequest{
 			{Key: []byte("k"), Value: []byte("v")},

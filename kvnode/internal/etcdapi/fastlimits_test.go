@@ -21,7 +21,7 @@ import (
 )
 
 // A connection may have as many streams as all leave free. The error has the limit.
-func TestStreamsAreShared(t *testing.T) {
+func TestConnectionsShareFastStreams(t *testing.T) {
 	var l fastLimits
 	l.init()
 	fill := func(addr net.Addr) (all []*fastConn) {
@@ -51,12 +51,12 @@ func TestStreamsAreShared(t *testing.T) {
 
 // If other streams use up the limit, a request above fairFastBytes is rejected: waiting for its
 // own stream could not free enough.
-func TestALargeRequestInACrowd(t *testing.T) {
+func TestLargeRequestAboveLimitIsRejected(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.api.fast.bytes.Add(maxFastBytes)
-		r.in <- r.items(1, 1, "Put", &pb.PutRequest{Key: []byte("k"), Value: make([]byte, 60<<10)})
+		r.in <- r.requests(1, 1, "Put", &pb.PutRequest{Key: []byte("k"), Value: make([]byte, 60<<10)})
 		r.want(1, codes.ResourceExhausted, "make a call instead")
-		r.in <- r.items(2, 1, "Put", putK)
+		r.in <- r.requests(2, 1, "Put", putK)
 		r.want(2, codes.OK, "")
 		r.api.fast.bytes.Add(-maxFastBytes)
 		synctest.Wait()
@@ -81,7 +81,7 @@ func (u *unwritten) SendMsg(any) error {
 
 // Answers for a client that does not read share messages, however slowly they come, and the
 // stream is charged for the messages' capacity.
-func TestAnswersThatAreNotWrittenShareAMessage(t *testing.T) {
+func TestUnwrittenAnswersShareMessages(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		u := &unwritten{fastRig: &fastRig{t: t, fakeNode: r.fakeNode, ctx: r.ctx, in: make(chan fastwire.Raw)}}
 		over := make(chan struct{})
@@ -89,7 +89,7 @@ func TestAnswersThatAreNotWrittenShareAMessage(t *testing.T) {
 		for _, leased := range []bool{false, true} {
 			r.leased.Store(leased)
 			for i := range 100 {
-				u.in <- r.items(i, 1, "Range", getK)
+				u.in <- r.requests(i, 1, "Range", getK)
 				synctest.Wait()
 			}
 		}
@@ -106,7 +106,7 @@ func TestAnswersThatAreNotWrittenShareAMessage(t *testing.T) {
 }
 
 // gRPC reports written messages, so an idle stream is charged for nothing.
-func TestWhatIsWrittenCostsNothing(t *testing.T) {
+func TestWrittenAnswersAreNotCharged(t *testing.T) {
 	s := startServer(t, Config{})
 	kv := fastkv.New(s.client(t))
 	for range 100 {
@@ -130,7 +130,7 @@ func TestWhatIsWrittenCostsNothing(t *testing.T) {
 
 // A stream is charged for a message until it is sent. Otherwise its limit would grow or shrink
 // with each message.
-func TestAStreamThatHasAnsweredAllOwesNothing(t *testing.T) {
+func TestSentAnswersAreNotCharged(t *testing.T) {
 	for _, leased := range []bool{true, false} {
 		onStream(t, func(r *fastRig) {
 			r.leased.Store(leased)
@@ -149,7 +149,7 @@ func TestAStreamThatHasAnsweredAllOwesNothing(t *testing.T) {
 
 // A get that is answered inline must not have the ID of a pending request, or the pending request
 // would no longer count towards the limit.
-func TestAnIDIsNotTakenTwiceInPlace(t *testing.T) {
+func TestInlineGetRejectsDuplicateID(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.onRead = func(ctx context.Context, mode kvnode.ReadMode) error {
 			if _, ok := ctx.Deadline(); ok {
@@ -159,16 +159,16 @@ func TestAnIDIsNotTakenTwiceInPlace(t *testing.T) {
 			return nil
 		}
 		r.leased.Store(true)
-		r.in <- r.items(7, 1, "Range", &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")})
+		r.in <- r.requests(7, 1, "Range", &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")})
 		synctest.Wait()
-		r.in <- r.items(7, 1, "Range", getK)
+		r.in <- r.requests(7, 1, "Range", getK)
 		r.want(7, codes.Unavailable, "request timed out")
 		r.wantEnd(codes.InvalidArgument, "already has a pending request 7")
 	})
 }
 
 // The metadata of a request have the same limit as those of a call.
-func TestAnItemWithTooMuchMetadata(t *testing.T) {
+func TestRequestMetadataIsLimited(t *testing.T) {
 	for name, md := range map[string][][]byte{
 		"many": make([][]byte, 1<<20),
 		"long": {[]byte("k"), make([]byte, maxHeaderBytes)},
@@ -184,7 +184,7 @@ func TestAnItemWithTooMuchMetadata(t *testing.T) {
 
 // Many streams with clients that do not read take no more memory than the limit of all streams.
 // Other streams continue.
-func TestManyStreamsThatAreNotRead(t *testing.T) {
+func TestUnreadStreamsAreBounded(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		const size, batch = 16 << 10, 64
 		if _, err := r.Propose(r.ctx, &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k"), Value: make([]byte, size)}}); err != nil {
@@ -213,20 +213,20 @@ func TestManyStreamsThatAreNotRead(t *testing.T) {
 			t.Errorf("answers of %d bytes wait for clients that do not read, want up to %d", n, maxFastBytes)
 		}
 		for i := range 20 {
-			r.in <- r.items(i, 1, "Range", getK)
+			r.in <- r.requests(i, 1, "Range", getK)
 			r.want(uint64(i), codes.OK, "")
 		}
 	})
 }
 
 // A stream's charge is freed when it ends.
-func TestAStreamThatHasEndedOwesNothing(t *testing.T) {
+func TestEndedStreamIsNotCharged(t *testing.T) {
 	var api *API
 	onStream(t, func(r *fastRig) {
 		api = r.api
 		r.leased.Store(true)
-		r.in <- r.items(1, 3000, "Range", getK)
-		r.in <- r.items(4000, 3000, "Range", getK)
+		r.in <- r.requests(1, 3000, "Range", getK)
+		r.in <- r.requests(4000, 3000, "Range", getK)
 		synctest.Wait()
 		if api.fast.bytes.Load() == 0 {
 			t.Error("answers that wait are charged for no bytes")
@@ -238,7 +238,7 @@ func TestAStreamThatHasEndedOwesNothing(t *testing.T) {
 }
 
 // Answers that become ready at the same time stay within a stream's limit.
-func TestAnswersThatComeAtOnce(t *testing.T) {
+func TestSimultaneousAnswersAreBounded(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		const size = 16 << 10
 		if _, err := r.Propose(r.ctx, &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k"), Value: make([]byte, size)}}); err != nil {
@@ -262,7 +262,7 @@ func TestAnswersThatComeAtOnce(t *testing.T) {
 
 // While streams of other connections use up the limit, a stream may have few pending requests,
 // however short, because each has a goroutine.
-func TestItemsInACrowd(t *testing.T) {
+func TestPendingRequestsAboveLimit(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.api.fast.bytes.Add(maxFastBytes)
 		r.onRead = hang
@@ -275,7 +275,7 @@ func TestItemsInACrowd(t *testing.T) {
 
 // Requests on a stream bypass the interceptors of an embedder, for example for authorization. So
 // RegisterFast is separate.
-func TestNoStreamUnlessItIsAskedFor(t *testing.T) {
+func TestRegisterDoesNotRegisterFast(t *testing.T) {
 	g := grpc.NewServer()
 	New(newFakeNode(t), Config{}).Register(g)
 	if _, ok := g.GetServiceInfo()[fastwire.Service]; ok {

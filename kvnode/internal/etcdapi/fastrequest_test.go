@@ -21,23 +21,23 @@ import (
 )
 
 // A malformed request fails alone if it can be told from others. Otherwise the stream fails.
-func TestBadItems(t *testing.T) {
+func TestMalformedRequests(t *testing.T) {
 	onStream(t, func(r *fastRig) {
-		r.in <- r.items(1, 1, "RangeStream", getK)
+		r.in <- r.requests(1, 1, "RangeStream", getK)
 		r.want(1, codes.Unimplemented, `no method "RangeStream"`)
-		r.in <- r.items(2, 1, strings.Repeat("x", 1000), getK)
+		r.in <- r.requests(2, 1, strings.Repeat("x", 1000), getK)
 		if a := r.next(); len(a.Text) > 300 {
 			t.Errorf("a long name is answered with %d bytes", len(a.Text))
 		}
 		r.in <- fastwire.AppendRequest(nil, fastwire.Request{ID: 3, Method: []byte("Range"), Message: []byte{0xff}})
 		r.want(3, codes.Internal, "grpc: error unmarshalling request")
-		r.in <- r.items(4, 1, "Range", getK)
+		r.in <- r.requests(4, 1, "Range", getK)
 		r.want(4, codes.OK, "")
 		r.in <- fastwire.Raw{0x0a, 2, 0x08, 0x80}
 		r.wantEnd(codes.InvalidArgument, "cannot be read")
 	})
 	onStream(t, func(r *fastRig) {
-		r.in <- append(r.items(1, 1, "Range", getK), 0xff)
+		r.in <- append(r.requests(1, 1, "Range", getK), 0xff)
 		r.want(1, codes.OK, "")
 		r.wantEnd(codes.InvalidArgument, "cannot be read: unexpected EOF")
 	})
@@ -47,8 +47,8 @@ func TestBadItems(t *testing.T) {
 	})
 	onStream(t, func(r *fastRig) {
 		r.onRead = hang
-		r.in <- r.items(6, 1, "Range", getK)
-		r.in <- r.items(6, 1, "Range", getK)
+		r.in <- r.requests(6, 1, "Range", getK)
+		r.in <- r.requests(6, 1, "Range", getK)
 		r.want(6, codes.Unavailable, "request timed out") // the first of them is finished
 		r.wantEnd(codes.InvalidArgument, "already has a pending request 6")
 	})
@@ -56,18 +56,18 @@ func TestBadItems(t *testing.T) {
 
 // Requests that never end block their own stream only. Ten thousand late cancellations have no
 // effect.
-func TestItemsThatNeverEnd(t *testing.T) {
+func TestRequestsThatNeverEnd(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.onRead = hang
 		sent := r.fill(100)
 		first := int(r.api.inFlight.Load())
-		if first < aloneItems || first > aloneItems+10 {
-			t.Errorf("%d items are under way, want about %d", first, aloneItems)
+		if first < aloneRequests || first > aloneRequests+10 {
+			t.Errorf("%d requests are in progress, want about %d", first, aloneRequests)
 		}
 		time.Sleep(r.Config().RequestTimeout)
 		for range first {
 			if a := r.next(); codes.Code(a.Code) != codes.Unavailable {
-				t.Fatalf("an item ends with %v %s", codes.Code(a.Code), a.Text)
+				t.Fatalf("a request ends with %v %s", codes.Code(a.Code), a.Text)
 			}
 		}
 		synctest.Wait()
@@ -78,17 +78,17 @@ func TestItemsThatNeverEnd(t *testing.T) {
 		r.in <- cancels
 		for range sent - first {
 			if a := r.next(); codes.Code(a.Code) != codes.Canceled || a.ID < uint64(first) {
-				t.Fatalf("item %d, which was cancelled, ends with %v %s", a.ID, codes.Code(a.Code), a.Text)
+				t.Fatalf("request %d, which was cancelled, ends with %v %s", a.ID, codes.Code(a.Code), a.Text)
 			}
 		}
 		r.onRead = nil
-		r.in <- r.items(1, 1, "Range", getK)
+		r.in <- r.requests(1, 1, "Range", getK)
 		r.want(1, codes.OK, "")
 	})
 }
 
 // A client that does not read is not read from. Its waiting answers stay bounded, inline or not.
-func TestAClientThatDoesNotRead(t *testing.T) {
+func TestUnreadAnswersAreBounded(t *testing.T) {
 	for _, leased := range []bool{true, false} {
 		onStream(t, func(r *fastRig) {
 			r.leased.Store(leased)
@@ -111,13 +111,13 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 }
 
 // Each request has its own deadline, and a late one is not executed.
-func TestItemsHaveTheirTime(t *testing.T) {
+func TestRequestsHaveDeadlines(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		r.onRead = hang
 		get, _ := proto.Marshal(getK)
-		item := fastwire.Request{ID: 1, Method: []byte("Range"), Message: get, Timeout: time.Second}
+		request := fastwire.Request{ID: 1, Method: []byte("Range"), Message: get, Timeout: time.Second}
 		begun := time.Now()
-		r.in <- fastwire.AppendRequest(nil, item)
+		r.in <- fastwire.AppendRequest(nil, request)
 		r.want(1, codes.DeadlineExceeded, "context deadline exceeded")
 		if took := time.Since(begun); took != time.Second {
 			t.Errorf("it took %v, want 1s", took)
@@ -134,7 +134,7 @@ func TestItemsHaveTheirTime(t *testing.T) {
 
 // Gets are answered inline only under the lease, which is checked once per message, and only for
 // one key, a small answer and no read mode.
-func TestAGetIsAnsweredInPlaceUnderTheLeaseAlone(t *testing.T) {
+func TestInlineGetsNeedTheLease(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		asked, own := 0, 0
 		r.onRead = func(ctx context.Context, mode kvnode.ReadMode) error {
@@ -145,27 +145,27 @@ func TestAGetIsAnsweredInPlaceUnderTheLeaseAlone(t *testing.T) {
 			own++
 			return kvnode.ErrNoLeader
 		}
-		r.in <- r.items(1, 1, "Range", getK)
+		r.in <- r.requests(1, 1, "Range", getK)
 		r.want(1, codes.Unavailable, "no leader") // not leased
 		r.leased.Store(true)
-		r.in <- r.items(2, 50, "Range", getK)
+		r.in <- r.requests(2, 50, "Range", getK)
 		for i := range 50 {
 			r.want(uint64(2+i), codes.OK, "")
 		}
 		if asked != 1 || own != 1 {
 			t.Errorf("the lease was asked %d times for 50 gets, %d had to wait; want once and none", asked, own-1)
 		}
-		r.in <- r.items(1, 1, "Range", &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")})
+		r.in <- r.requests(1, 1, "Range", &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")})
 		r.want(1, codes.Unavailable, "no leader")
 		r.in <- fastwire.AppendRequest(nil, fastwire.Request{ID: 1, Method: []byte("Range"), Metadata: [][]byte{[]byte(fastwire.MetadataReadMode), []byte("read-index")}})
 		r.want(1, codes.InvalidArgument, "key is not provided")
-		r.in <- r.items(1, 1, "Range", &pb.RangeRequest{})
+		r.in <- r.requests(1, 1, "Range", &pb.RangeRequest{})
 		r.want(1, codes.InvalidArgument, "key is not provided")
 	})
 }
 
 // A large answer is sent in pieces, one per message, and small answers do not wait for it.
-func TestALargeAnswerLetsOthersPass(t *testing.T) {
+func TestLargeAnswersAreSentInPieces(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		value := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
 		put := &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k"), Value: value}}
@@ -173,9 +173,9 @@ func TestALargeAnswerLetsOthersPass(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.leased.Store(true)
-		r.in <- r.items(1, 1, "Range", getK)
+		r.in <- r.requests(1, 1, "Range", getK)
 		synctest.Wait()
-		r.in <- r.items(2, 3, "Range", &pb.RangeRequest{Key: []byte("none")})
+		r.in <- r.requests(2, 3, "Range", &pb.RangeRequest{Key: []byte("none")})
 		synctest.Wait()
 		var whole []byte
 		small := 0
@@ -202,7 +202,7 @@ func TestALargeAnswerLetsOthersPass(t *testing.T) {
 
 // When the client has disconnected, its requests are cancelled. When it has only closed its side,
 // they are finished and answered.
-func TestTheEndOfAStream(t *testing.T) {
+func TestStreamEnds(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		end  func(*fastRig)
@@ -224,7 +224,7 @@ func TestTheEndOfAStream(t *testing.T) {
 				err = ctx.Err()
 				return err
 			}
-			r.in <- r.items(1, 1, "Put", &pb.PutRequest{Key: []byte("k")})
+			r.in <- r.requests(1, 1, "Put", &pb.PutRequest{Key: []byte("k")})
 			<-enter
 			c.end(r)
 			synctest.Wait()
@@ -250,7 +250,7 @@ type stoppable struct {
 func (s *stoppable) Context() context.Context { return s.ctx }
 
 // A message above gRPC's limit ends its own stream only.
-func TestAMessageThatIsTooLarge(t *testing.T) {
+func TestMessageAboveLimitEndsItsStream(t *testing.T) {
 	s := startServer(t, Config{})
 	open := func() grpc.ClientStream {
 		desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
@@ -317,15 +317,15 @@ func (r *fastRig) holdPuts() (leave chan struct{}) {
 
 // A member that stops finishes the requests that it has received, reports the last of them, and
 // accepts no more.
-func TestAStreamOfAMemberThatStops(t *testing.T) {
+func TestStoppingMemberFinishesRequests(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		leave := r.holdPuts()
 		before := r.proposals()
-		r.in <- r.items(6, 2, "Put", putK)
+		r.in <- r.requests(6, 2, "Put", putK)
 		synctest.Wait()
 		r.api.EndStreams()
 		synctest.Wait()
-		r.in <- r.items(8, 3, "Put", putK)
+		r.in <- r.requests(8, 3, "Put", putK)
 		synctest.Wait()
 		close(leave)
 		for range 2 {
@@ -344,11 +344,11 @@ func TestAStreamOfAMemberThatStops(t *testing.T) {
 }
 
 // A message that is being handled when the member stops is handled completely.
-func TestAMessageOfAMemberThatStops(t *testing.T) {
+func TestStoppingMemberFinishesMessage(t *testing.T) {
 	onStream(t, func(r *fastRig) {
 		leave := r.holdPuts()
-		const many = aloneItems + 100 // more than there is room for
-		r.in <- r.items(1, many, "Put", putK)
+		const many = aloneRequests + 100 // more than there is room for
+		r.in <- r.requests(1, many, "Put", putK)
 		synctest.Wait()
 		r.api.EndStreams()
 		synctest.Wait()

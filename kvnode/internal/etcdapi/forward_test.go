@@ -76,7 +76,7 @@ func (s *server) deposed() {
 	s.changes.err = kvnode.ErrNotLeader
 }
 
-func TestWhatTheLeaderMustAnswerIsForwarded(t *testing.T) {
+func TestRequestsForTheLeaderAreForwarded(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
 	if _, err := p.leader.kv.Put(t.Context(), &pb.PutRequest{Key: []byte("a"), Lease: 7}); err != nil {
@@ -111,7 +111,7 @@ func TestWhatTheLeaderMustAnswerIsForwarded(t *testing.T) {
 }
 
 // If two members take each other for the leader, a request is not forwarded in a circle.
-func TestWhatWasForwardedIsNotForwardedAgain(t *testing.T) {
+func TestForwardedRequestsMakeOneHop(t *testing.T) {
 	p := startPair(t)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), metadataForwarded, "1")
 	_, err := pb.NewLeaseClient(p.follower.conn).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: 7})
@@ -133,7 +133,7 @@ func TestWhatWasForwardedIsNotForwardedAgain(t *testing.T) {
 }
 
 // HTTP clients cannot mark a request as forwarded.
-func TestTheGatewayDropsWhatMembersSayToEachOther(t *testing.T) {
+func TestGatewayDropsMembersMetadata(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
 	h, err := p.follower.api.Gateway(t.Context(), p.follower.conn)
@@ -329,7 +329,7 @@ func TestAfterCloseNothingIsForwarded(t *testing.T) {
 
 // If a member answers that it is not the leader or is overloaded, its cluster is not verified,
 // since that would add to its load during an election.
-func TestWhatNeedsNoOrigin(t *testing.T) {
+func TestErrorsWithoutOriginCheck(t *testing.T) {
 	for _, want := range []error{
 		rpctypes.ErrGRPCNotLeader, status.Error(codes.ResourceExhausted, "kvnode: too many requests"), rpctypes.ErrGRPCTimeout,
 	} {

@@ -54,7 +54,7 @@ func stopped(n *fakeNode) {
 // The services readyz and livez agree with the pages of these names. The server as a whole is
 // SERVING also in a restart hold and on a learner: etcd's is always SERVING, and its fault
 // injection expects that of a member that has just restarted.
-func TestGRPCHealthIsThatOfTheProbes(t *testing.T) {
+func TestGRPCHealthAgreesWithProbes(t *testing.T) {
 	for _, c := range []struct {
 		name                string
 		harm                func(*fakeNode)

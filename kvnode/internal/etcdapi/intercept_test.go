@@ -49,7 +49,7 @@ func TestRequestThatPanicsDoesNotEndTheProcess(t *testing.T) {
 
 // Requests above the limit are rejected with the limit in the error, and the others are not
 // affected.
-func TestRequestsUnderWayAreBounded(t *testing.T) {
+func TestRequestsInFlightAreBounded(t *testing.T) {
 	s := startServer(t, Config{MaxInFlight: 2})
 	enter, leave := make(chan struct{}), make(chan struct{})
 	s.onRead = func(ctx context.Context, _ kvnode.ReadMode) error {
@@ -89,7 +89,7 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 }
 
 // Replies that wait for the budget do not count towards MaxInFlight: their requests are done.
-func TestRepliesThatWaitAreNotUnderWay(t *testing.T) {
+func TestWaitingRepliesAreNotInFlight(t *testing.T) {
 	s := startServer(t, Config{MaxReplyBytes: 1 << 20, MaxInFlight: 4})
 	for i := range 8 {
 		s.put(t, fmt.Sprintf("k%d", i), strings.Repeat("v", 256<<10))
@@ -182,7 +182,7 @@ func TestRangeStreamIsAdmittedInTime(t *testing.T) {
 
 // Only the client limits the work of a member after it was permitted: a large range takes as long
 // elsewhere.
-func TestWhatIsAdmittedTakesItsTime(t *testing.T) {
+func TestPermittedReadsHaveNoTimeout(t *testing.T) {
 	s := startServer(t, Config{RequestTimeout: time.Nanosecond})
 	list := &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")}
 	txn := &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: list}}}}
@@ -204,7 +204,7 @@ func TestWhatIsAdmittedTakesItsTime(t *testing.T) {
 
 // As in etcd, a client with a deadline waits for a leader until then. Without one the member
 // decides.
-func TestADeadlineSaysForHowLongToWaitForALeader(t *testing.T) {
+func TestClientDeadlineLimitsWaitForLeader(t *testing.T) {
 	n := newFakeNode(t)
 	a := New(n, Config{RequestTimeout: 7 * time.Second})
 	for deadline, want := range map[time.Duration]bool{0: true, 3 * time.Second: false, 30 * time.Second: false} {
@@ -226,7 +226,7 @@ func TestADeadlineSaysForHowLongToWaitForALeader(t *testing.T) {
 }
 
 // lazyContext behaves like any other context.
-func TestLateContextIsAContext(t *testing.T) {
+func TestLazyContextIsAContext(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))

@@ -97,7 +97,7 @@ func TestGetOfOneKeyAgreesWithRange(t *testing.T) {
 }
 
 // Only plain gets take the fast path.
-func TestShortCutIsForPlainGets(t *testing.T) {
+func TestFastPathIsForPlainGets(t *testing.T) {
 	key := []byte("k")
 	for _, c := range []struct {
 		req  *pb.RangeRequest

@@ -254,7 +254,7 @@ func TestDefragmentWorksAndDowngradeDoesNot(t *testing.T) {
 }
 
 // remoteHash rejects the hash of any other member at the same address.
-func TestWhoseHashItIs(t *testing.T) {
+func TestRemoteHashChecksMember(t *testing.T) {
 	p := startPair(t)
 	p.leader.put(t, "key", "value")
 	at := store.Member{ID: testMember, Name: "b", ClientURLs: []string{"http://gone:2379", "http://leader:2379"}}

@@ -55,7 +55,7 @@ func TestQuotaComesInThreeKinds(t *testing.T) {
 	}
 }
 
-func TestCostIsThatOfTheDearerBranch(t *testing.T) {
+func TestCostIsThatOfTheExpensiveBranch(t *testing.T) {
 	small, large := opPut("k"), opPut("kkk")
 	for _, c := range []struct {
 		name string
@@ -99,7 +99,7 @@ func TestQuotaCountsWhatIsNotSaved(t *testing.T) {
 }
 
 // A compaction followed by a defragmentation frees space, as etcd documents it.
-func TestDefragmentationLetsGoOfWhatIsCompacted(t *testing.T) {
+func TestDefragmentationFreesCompactedSpace(t *testing.T) {
 	s := startServer(t, Config{})
 	c := s.client(t)
 	var last int64

@@ -241,7 +241,7 @@ func TestNothingIsAnsweredBeforeTheLogIsApplied(t *testing.T) {
 
 // Status and liveness do not wait for the log: a waiting member must not be restarted for it, and
 // the status must show why it waits.
-func TestWhoAsksHowItIsDoesNotWait(t *testing.T) {
+func TestStatusDoesNotWaitForReplay(t *testing.T) {
 	s := startServer(t, Config{})
 	replaying(s.fakeNode)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

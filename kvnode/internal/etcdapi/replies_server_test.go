@@ -164,7 +164,7 @@ func TestRepliesOverTheGateway(t *testing.T) {
 }
 
 // Replies with a reservation have gRPC's encoding.
-func TestWeighedRepliesAreEncodedAsOthers(t *testing.T) {
+func TestReservedRepliesHaveGRPCEncoding(t *testing.T) {
 	c, b := newCodec(), newReplyBudget(1<<30, time.Hour, slog.New(slog.DiscardHandler))
 	m := &pb.RangeResponse{Count: 7, Kvs: []*mvccpb.KeyValue{{Key: []byte("k"), Value: bytes.Repeat([]byte("v"), 3<<20)}}}
 	r, err := b.reserve(t.Context(), int64(proto.Size(m)), 1)

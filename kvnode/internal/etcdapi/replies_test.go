@@ -100,7 +100,7 @@ func TestRepliesWaitInOrder(t *testing.T) {
 }
 
 // A reply that gives up leaves the queue, and its error has the limit.
-func TestRepliesThatFindNoRoom(t *testing.T) {
+func TestReplyThatGivesUpLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
 		first, err := b.reserve(t.Context(), 100, 1)
@@ -149,7 +149,7 @@ func from(t *testing.T, f *fakeRemote) context.Context {
 
 // A client that does not read its reply delays others for a limited time. While no reply waits,
 // its connection stays open.
-func TestWhoTakesNothingIsCutOff(t *testing.T) {
+func TestSlowClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
 		b := newReplyBudget(100<<20, time.Hour, slog.New(slog.NewTextHandler(&said, nil)))
@@ -211,7 +211,7 @@ func crowd(ctx context.Context, b *replyBudget, n int) (refused int, said string
 }
 
 // The queue is limited for each connection and for all. Replies that leave it free their place.
-func TestTheLineOfRepliesIsBounded(t *testing.T) {
+func TestReplyQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
 		if _, err := b.reserve(t.Context(), 100, 1); err != nil {
@@ -244,7 +244,7 @@ func TestTheLineOfRepliesIsBounded(t *testing.T) {
 }
 
 // A reply waits as long as a request may, even if its client would wait longer.
-func TestRepliesWaitForATime(t *testing.T) {
+func TestReplyQueueTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newReplyBudget(100, 7*time.Second, slog.New(slog.DiscardHandler))
 		if _, err := b.reserve(t.Context(), 100, 1); err != nil {
@@ -265,7 +265,7 @@ func TestRepliesWaitForATime(t *testing.T) {
 
 // However many replies wait, slow clients are searched for about once per interval, also if no
 // reply waits for a whole interval.
-func TestWhoWaitsLooksOnce(t *testing.T) {
+func TestWaitingRepliesShareReclaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
 		slow := new(fakeRemote)
@@ -319,7 +319,7 @@ func TestSmallRepliesAreNotCounted(t *testing.T) {
 }
 
 // The memory of a reply is the counted size. gRPC's buffers above 32 KiB would take 1 MiB.
-func TestRepliesTakeWhatIsCounted(t *testing.T) {
+func TestReplyMemoryIsCounted(t *testing.T) {
 	kv := func(n int) *mvccpb.KeyValue { return &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, n)} }
 	b := newReplyBudget(1<<30, time.Second, slog.New(slog.DiscardHandler))
 	for name, message := range map[string]proto.Message{
@@ -355,7 +355,7 @@ func TestRepliesTakeWhatIsCounted(t *testing.T) {
 }
 
 // The estimate is at least the size, or a reply could need a larger buffer than assumed.
-func TestEstimatesAreNotLess(t *testing.T) {
+func TestReplySizeIsNotUnderestimated(t *testing.T) {
 	const most, largest = math.MaxUint64, math.MaxInt64
 	reply := &pb.RangeResponse{
 		Header: &pb.ResponseHeader{ClusterId: most, MemberId: most, Revision: largest, RaftTerm: most}, More: true, Count: largest,

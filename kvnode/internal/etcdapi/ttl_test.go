@@ -60,7 +60,7 @@ func (s *server) grant(tb testing.TB, id, ttl int64) *pb.LeaseGrantResponse {
 	return resp
 }
 
-func TestGrantPicksWhatIsLeftOpen(t *testing.T) {
+func TestLeaseGrantChoosesIDAndTTL(t *testing.T) {
 	s := startServer(t, Config{})
 	c := pb.NewLeaseClient(s.conn)
 	if g := s.grant(t, 7, 1); g.GetID() != 7 || g.GetTTL() != 2 {
@@ -247,7 +247,7 @@ func TestAKeepAliveThatFailsEndsTheStream(t *testing.T) {
 }
 
 // A client that disconnects leaves no goroutine behind; goleak checks it.
-func TestAKeepAliveStreamThatIsCut(t *testing.T) {
+func TestCancelledKeepAliveStream(t *testing.T) {
 	s := startServer(t, Config{})
 	s.ttl.onTTL = func(ctx context.Context, _ int64) error {
 		<-ctx.Done()

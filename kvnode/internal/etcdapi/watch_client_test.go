@@ -111,7 +111,7 @@ func TestThousandsOfWatchersOfOneClient(t *testing.T) {
 }
 
 // A client that does not read delays neither writes nor other clients.
-func TestAClientThatDoesNotReadHoldsUpNobody(t *testing.T) {
+func TestSlowWatchClientDelaysNoOther(t *testing.T) {
 	const n = 300
 	s := startServer(t, Config{})
 	slow := s.watchPipe(t)

@@ -11,7 +11,7 @@ import (
 )
 
 // A get is encoded as package proto encodes it. A request that asks for more is not decoded.
-func TestAGetIsOneForProto(t *testing.T) {
+func TestGetRequest(t *testing.T) {
 	for _, key := range []string{"k", "\xff\x00", string(make([]byte, 300))} {
 		want, err := proto.Marshal(&pb.RangeRequest{Key: []byte(key)})
 		if err != nil {
@@ -63,7 +63,7 @@ func responses() (heads []ResponseHead, kvs []*mvccpb.KeyValue) {
 }
 
 // AppendGetResponse and DecodeGetResponse agree with package proto.
-func TestWhatAGetGives(t *testing.T) {
+func TestGetResponse(t *testing.T) {
 	var field LeaderField
 	heads, kvs := responses()
 	for _, h := range heads {
