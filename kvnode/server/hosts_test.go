@@ -97,9 +97,11 @@ func checkWebPages(t *testing.T, change func(*Config)) {
 	if code, body := monitor.send(t); code != http.StatusOK {
 		t.Errorf("GET /metrics by a name of its own = %d %s, want 200", code, body)
 	}
-	// The same request without an origin is answered.
-	if code, body := (asked{method: http.MethodPost, base: "http://" + s.HTTPAddrs()[0], path: "/v3/kv/put"}).send(t); code != http.StatusOK {
-		t.Errorf("POST /v3/kv/put = %d %s, want 200", code, body)
+	// The same request without an origin, or with the member's own, is answered.
+	for _, origin := range []string{"", "http://" + addr} {
+		if code, body := (asked{method: http.MethodPost, base: "http://" + addr, path: "/v3/kv/put", origin: origin}).send(t); code != http.StatusOK {
+			t.Errorf("POST /v3/kv/put from origin %q = %d %s, want 200", origin, code, body)
+		}
 	}
 }
 

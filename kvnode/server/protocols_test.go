@@ -239,32 +239,6 @@ func TestClientsThatDoNotNegotiate(t *testing.T) {
 	}
 }
 
-// A web page must not write through the gateway on a port that only the browser can reach.
-func TestTheGatewayRefusesOtherOrigins(t *testing.T) {
-	s := solo(t, onePort)
-	for origin, want := range map[string]int{
-		"": http.StatusOK, "http://" + s.ClientAddrs()[0]: http.StatusOK, "http://elsewhere.example": http.StatusForbidden,
-	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
-			"http://"+s.ClientAddrs()[0]+"/v3/kv/put", strings.NewReader(`{"key":"Zm9v","value":"YmFy"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Close = true
-		if origin != "" {
-			request.Header.Set("Origin", origin)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("POST /v3/kv/put from origin %q = %d, want %d", origin, response.StatusCode, want)
-		}
-	}
-}
-
 // Headers on the client port have the same limit as elsewhere.
 func TestHeadersAreBounded(t *testing.T) {
 	s := solo(t, onePort)

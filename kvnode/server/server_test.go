@@ -227,15 +227,6 @@ func free(t *testing.T) string {
 	return addr
 }
 
-// Two fields with one port are an error.
-func TestOnePortTwice(t *testing.T) {
-	addr := "http://" + free(t)
-	_, err := Start(Config{Node: kvnode.Config{DataDir: t.TempDir()}, ListenClientURLs: []string{addr}, ListenPeerURLs: []string{addr}})
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("Start() with one port for two things = %v, want EADDRINUSE", err)
-	}
-}
-
 // A server without its listener has failed.
 func TestAListenerThatFails(t *testing.T) {
 	l := ephemeral(t)

@@ -36,23 +36,8 @@ func TestMembershipGoesToTheNode(t *testing.T) {
 	}
 }
 
-func TestMembershipErrorsAreEtcds(t *testing.T) {
-	tests := []struct{ from, want error }{
-		{kvnode.ErrMemberNotFound, rpctypes.ErrMemberNotFound},
-		{kvnode.ErrMemberExists, rpctypes.ErrPeerURLExist},
-		{kvnode.ErrNotLearner, rpctypes.ErrMemberNotLearner},
-		{kvnode.ErrLearnerNotReady, rpctypes.ErrMemberLearnerNotReady},
-		{kvnode.ErrTooManyLearners, rpctypes.ErrTooManyLearners},
-		{kvnode.ErrNotStarted, rpctypes.ErrMemberNotEnoughStarted},
-		{kvnode.ErrUnhealthy, rpctypes.ErrUnhealthy},
-	}
-	for _, tc := range tests {
-		s := startServer(t, Config{})
-		s.changes.err = tc.from
-		if _, err := s.client(t).MemberPromote(t.Context(), 1); !errors.Is(err, tc.want) {
-			t.Errorf("MemberPromote() = %v when the node says %v, want %v", err, tc.from, tc.want)
-		}
-	}
+// Invalid peer URLs get etcd's error, and too many one that names the limit.
+func TestPeerURLsAreChecked(t *testing.T) {
 	s := startServer(t, Config{})
 	for _, urls := range [][]string{{}, {"unix://a:1"}, {"http://a:1/path"}} {
 		if _, err := pb.NewClusterClient(s.conn).MemberAdd(t.Context(), &pb.MemberAddRequest{PeerURLs: urls}); !errors.Is(err, rpctypes.ErrGRPCMemberBadURLs) {
