@@ -128,7 +128,6 @@ func (s *stream) RecvMsg(m any) error {
 }
 
 // Metadata of calls that kvnode has and etcd does not. See docs/kvnode.md for the values.
-// Metadata of calls that kvnode has and etcd does not. docs/kvnode.md has their values.
 const (
 	// MetadataReadMode is the metadata key that selects a read mode.
 	MetadataReadMode = fastwire.MetadataReadMode

@@ -14,7 +14,6 @@ import (
 )
 
 // policy is the name of the balancer.
-// policy is the name under which gRPC knows the balancer.
 const policy = "leaderlease_to_leader"
 
 func init() { balancer.Register(builder{}) }

@@ -50,8 +50,6 @@ func (s *Server) leasePages(mux *http.ServeMux) {
 
 // The gRPC method by which a member's lease page follows the trace of another member. Its
 // messages are of well-known types, so it needs no generated code.
-// The gRPC method by which a member's page of leases follows what another member traces. Its
-// messages are of well-known types, so it needs no generated code.
 const (
 	leaseFeedService = "leaderlease.kvnode.v1.Lease"
 	leaseFeedMethod  = "/" + leaseFeedService + "/Trace"

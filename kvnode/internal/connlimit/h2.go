@@ -32,7 +32,7 @@ const (
 	// after a reset. So the backlog is 0 again after the writer was idle for idleTime. In
 	// a flood the writer may wait for a processor for 10 ms and more.
 	idleTime = 200 * time.Millisecond
-	// A client with short frames and more than maxBusy requests under way that do not
+	// A client with short frames and more than maxBusy requests in progress that do not
 	// last is read each maxWait only. More requests than that make goroutines wait for
 	// a processor, the raft loop too.
 	maxBusy = 500
@@ -79,7 +79,7 @@ type H2Conn struct {
 	net.Conn // immutable, as this block
 	h2       *H2
 	addr     *Addr
-	wake     chan struct{} // tells Read that there is less to wait for
+	wake     chan struct{} // wakes Read after the backlog has shrunk
 	closed   chan struct{}
 	closing  sync.Once
 
@@ -96,7 +96,7 @@ type H2Conn struct {
 		busy    int64 // requests that are Short and are served
 		backlog int
 		settled int       // requests in backlog that have no answer in gRPC's queue once it is empty
-		writing bool      // a write is under way
+		writing bool      // a write is in progress
 		wrote   time.Time // when the last write ended
 	}
 }

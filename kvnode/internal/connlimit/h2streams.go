@@ -21,7 +21,7 @@ const (
 	// Long streams are open for as long as the client likes, such as keep-alives.
 	Long
 	// Waiting streams last until others are served, such as a wait for a lock. They
-	// leave room on their connection for the requests that end the wait.
+	// leave capacity on their connection for the requests that end the wait.
 	Waiting
 )
 

@@ -18,7 +18,6 @@ import (
 const Version = "3.7.0"
 
 // Defaults of Config. They are etcd's where etcd has the option.
-// Defaults of Config, etcd's own where etcd has one.
 const (
 	DefaultMaxTxnOps            = 128
 	DefaultMaxConcurrentStreams = math.MaxUint32

@@ -54,7 +54,7 @@ type replyBudget struct {
 		sync.Mutex
 		used  int64
 		held  map[*reservation]struct{}
-		queue *list.List // of *room
+		queue *list.List // of *reservation
 		// waiting counts the queued replies of each connection.
 		waiting map[remote]int
 		// nextReclaim is the earliest time of the next search for slow clients.

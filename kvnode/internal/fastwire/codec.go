@@ -14,7 +14,6 @@ import (
 )
 
 // The service and its only method.
-// The service, and its only method.
 const (
 	Service = "leaderlease.kvnode.v1.Fast"
 	Stream  = "Do"
@@ -51,7 +50,6 @@ func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// Metadata of calls that kvnode has and etcd does not. Package client exports them.
 // Metadata of calls that kvnode has and etcd does not. Package client exports them.
 const (
 	MetadataReadMode = "x-lease-read"

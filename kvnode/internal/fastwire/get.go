@@ -12,8 +12,6 @@ import (
 
 // The key of etcdserverpb.RangeRequest, and the fields that do not matter for a get under the
 // lease.
-// The fields of etcdserverpb.RangeRequest that make no difference to a get under the lease, and
-// its key.
 const (
 	tagKey          = 1<<3 | lenTag
 	tagLimit        = 3<<3 | varint

@@ -49,7 +49,7 @@ var (
 type Config struct {
 	// TLS has the certificates, nil if no URL for clients speaks TLS.
 	TLS *tlsconf.Source
-	// MaxOpenStreams limits the requests under way on all connections.
+	// MaxOpenStreams limits the requests in progress on all connections.
 	MaxOpenStreams int
 	// OnlyGRPC says that HTTP has listeners of its own.
 	OnlyGRPC bool
@@ -105,8 +105,8 @@ func NewClients(c Config) *Clients {
 }
 
 // Options return the options of the gRPC server.
-func (e *Clients) Options(room AdmitFunc) []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.Creds(e), grpc.ConnectionTimeout(HandshakeTime), grpc.InTapHandle(e.allow(room))}
+func (e *Clients) Options(admit AdmitFunc) []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.Creds(e), grpc.ConnectionTimeout(HandshakeTime), grpc.InTapHandle(e.allow(admit))}
 }
 
 // Pages returns the listener of the HTTP/1 connections, nil if HTTP has listeners of
@@ -284,7 +284,7 @@ func (c *grpcConn) Close() error {
 	return c.Conn.Close()
 }
 
-// AdmitFunc returns an error if a method has no room for another stream from addr.
+// AdmitFunc returns an error if a method cannot have another stream from addr.
 type AdmitFunc func(addr net.Addr, method string) error
 
 // kinds are the methods with streams that are not connlimit.Short.
@@ -302,7 +302,7 @@ var kinds = map[string]connlimit.Kind{
 
 // allow returns what gRPC calls before it serves a stream. A refused stream costs
 // neither a goroutine nor buffers.
-func (e *Clients) allow(room AdmitFunc) tap.ServerInHandle {
+func (e *Clients) allow(admit AdmitFunc) tap.ServerInHandle {
 	return func(ctx context.Context, stream *tap.Info) (context.Context, error) {
 		p, ok := peer.FromContext(ctx)
 		if !ok {
@@ -312,7 +312,7 @@ func (e *Clients) allow(room AdmitFunc) tap.ServerInHandle {
 		if err != nil {
 			return ctx, err
 		}
-		if err := room(p.Addr, stream.FullMethodName); err != nil {
+		if err := admit(p.Addr, stream.FullMethodName); err != nil {
 			end()
 			e.h2.Refuse(p.Addr, err)
 			return ctx, err

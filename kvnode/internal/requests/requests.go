@@ -89,7 +89,6 @@ func operations(ops []*pb.RequestOp) string {
 type Op int
 
 // The operations. A log entry is never a ReadTxn.
-// The operations that there are. ReadTxn is never one of an entry of the log.
 const (
 	Unknown Op = iota
 	Range
