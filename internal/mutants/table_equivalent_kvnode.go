@@ -20,13 +20,13 @@ var equivalentKvnode = []kept{
 		why:    "A ticker that nothing refers to is collected; stopping it is tidiness.",
 	},
 	{
-		file: "kvnode/internal/ttl/checkpoint.go", operator: "stale copy",
+		file: "kvnode/internal/ttl/propose.go", operator: "stale copy",
 		before: "e.saved = saved e.save = r.mu.now + served(r.cfg.Checkpoint)",
 		after:  "e.save = r.mu.now + served(r.cfg.Checkpoint) e.saved = saved",
 		why:    "Both are written under mu, and neither reads what the other writes.",
 	},
 	{
-		file: "kvnode/internal/ttl/checkpoint.go", operator: "negate",
+		file: "kvnode/internal/ttl/propose.go", operator: "negate",
 		before: "if err := r.remember(batch); err != nil && r.ctx.Err() == nil {",
 		after:  "if err := r.remember(batch); err == nil && r.ctx.Err() == nil {",
 		why:    "It decides about a log line only.",
@@ -69,20 +69,20 @@ var equivalentKvnode = []kept{
 		why:    "A reading of 0 lies before the last tick, which gives 0 as well.",
 	},
 	{
-		file: "kvnode/internal/ttl/revoke.go", operator: "wrong result",
+		file: "kvnode/internal/ttl/propose.go", operator: "wrong result",
 		above:  "case r.ctx.Err() != nil:",
 		before: "return true",
 		after:  "return false",
 		why:    "The caller looks at ctx next, and returns.",
 	},
 	{
-		file: "kvnode/internal/ttl/revoke.go", operator: "drop early exit",
+		file: "kvnode/internal/ttl/propose.go", operator: "drop early exit",
 		before: "case r.ctx.Err() != nil:",
 		after:  "case false && (r.ctx.Err() != nil):",
 		why:    "The caller looks at ctx next, and returns; before that it decides about a log line and a counter.",
 	},
 	{
-		file: "kvnode/internal/ttl/checkpoint.go", operator: "boundary",
+		file: "kvnode/internal/ttl/propose.go", operator: "boundary",
 		before: "if e.saving != nil || e.revoking != nil || r.mu.now < e.save || seconds(e.TTL) <= every || left <= 0 {",
 		after:  "if e.saving != nil || e.revoking != nil || r.mu.now < e.save || seconds(e.TTL) < every || left <= 0 {",
 		why:    "What is granted for as long as the interval has no time left when its checkpoint is due.",
@@ -100,7 +100,7 @@ var equivalentKvnode = []kept{
 		why:    "A transaction that is not there has no operations.",
 	},
 	{
-		file: "kvnode/internal/store/ttl_record.go", operator: "stale copy",
+		file: "kvnode/internal/store/ttl.go", operator: "stale copy",
 		before: "m.Records++ m.Sum += uint64(binary.BigEndian.Uint32(value))",
 		after:  "m.Sum += uint64(binary.BigEndian.Uint32(value)) m.Records++",
 		why:    "Neither reads what the other writes.",
@@ -148,7 +148,7 @@ var equivalentKvnode = []kept{
 		why:    "It decides when memory is given back, by one element.",
 	},
 	{
-		file: "kvnode/internal/store/count.go", operator: "one unit",
+		file: "kvnode/internal/store/range.go", operator: "one unit",
 		before: "steps := 0",
 		after:  "steps := -1",
 		why:    "It decides when a context is looked at.",

@@ -1,11 +1,11 @@
 package store
 
 import (
+	"context"
 	"runtime"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 // trimStep is how many versions are freed at a time while Apply waits: some
@@ -161,4 +161,16 @@ func (st *state) drop(v *Version) {
 		st.unsaved.dropped = make(map[*Version]struct{})
 	}
 	st.unsaved.dropped[v] = struct{}{}
+}
+
+// FinishCompaction frees at once what compactions have made unreachable, instead
+// of a little at a time: the next checkpoint then lets go of it, and a
+// defragmentation can give the space back. Reads and Apply go on meanwhile.
+func (s *Store) FinishCompaction(ctx context.Context) error {
+	for s.trim() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

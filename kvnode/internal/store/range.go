@@ -1,13 +1,14 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 // overtaken is how often a read of the newest revision begins anew because a
@@ -191,4 +192,93 @@ func passes(r *pb.RangeRequest, v *Version) bool {
 // within reports whether x is from low to high, where 0 is no bound.
 func within(x, low, high int64) bool {
 	return (low == 0 || x >= low) && (high == 0 || x <= high)
+}
+
+// needsSort reports whether r asks for another order than that of keys. A sort
+// target without an order means ascending, as in etcd.
+func needsSort(r *pb.RangeRequest) bool {
+	return r.GetSortTarget() != pb.RangeRequest_KEY || r.GetSortOrder() == pb.RangeRequest_DESCEND
+}
+
+// limitsEarly reports whether the limit picks among r's keys before they are
+// sorted. So it does for a target without an order: that is how etcd answers.
+func limitsEarly(r *pb.RangeRequest) bool {
+	return !needsSort(r) || r.GetSortOrder() == pb.RangeRequest_NONE && !filters(r)
+}
+
+func filters(r *pb.RangeRequest) bool {
+	return r.GetMinModRevision() != 0 || r.GetMaxModRevision() != 0 || r.GetMinCreateRevision() != 0 || r.GetMaxCreateRevision() != 0
+}
+
+// checkSort refuses what etcd's servers refuse before they propose it.
+func checkSort(r *pb.RangeRequest) error {
+	if pb.RangeRequest_SortOrder_name[int32(r.GetSortOrder())] == "" || pb.RangeRequest_SortTarget_name[int32(r.GetSortTarget())] == "" {
+		return rpctypes.ErrGRPCInvalidSortOption
+	}
+	return nil
+}
+
+// sortVersions sorts by what r says; equal ones keep the order of keys.
+func sortVersions(r *pb.RangeRequest, found []*Version) {
+	var by func(a, b *Version) int
+	switch r.GetSortTarget() {
+	case pb.RangeRequest_VERSION:
+		by = func(a, b *Version) int { return cmp.Compare(a.GetVersion(), b.GetVersion()) }
+	case pb.RangeRequest_CREATE:
+		by = func(a, b *Version) int { return cmp.Compare(a.GetCreateRevision(), b.GetCreateRevision()) }
+	case pb.RangeRequest_MOD:
+		by = func(a, b *Version) int { return cmp.Compare(a.GetModRevision(), b.GetModRevision()) }
+	case pb.RangeRequest_VALUE:
+		by = func(a, b *Version) int { return bytes.Compare(a.GetValue(), b.GetValue()) }
+	default:
+		by = func(a, b *Version) int { return bytes.Compare(a.GetKey(), b.GetKey()) }
+	}
+	if r.GetSortOrder() == pb.RangeRequest_DESCEND {
+		slices.SortStableFunc(found, func(a, b *Version) int { return by(b, a) })
+		return
+	}
+	slices.SortStableFunc(found, by)
+}
+
+// count returns how many keys scan would visit. Those of the newest revisions are counted
+// by place. For an older one, what was made and deleted since is taken back, unless that
+// is more than the range has chains: then it looks at each of them.
+func (w view) count(ctx context.Context, key, end []byte) (n int64, err error) {
+	// What a transaction under way has written is in no count yet.
+	if len(end) > 0 && w.rev <= w.st.revision.Load() {
+		all, live, changed := w.st.index.count(key, bound(end))
+		if w.st.history.size(w.rev+1, changed) <= all {
+			return w.takeBack(ctx, int64(live), changed, key, bound(end))
+		}
+	}
+	_, err = w.scan(ctx, key, end, func(*Version) bool {
+		n++
+		return true
+	})
+	return n, err
+}
+
+// takeBack turns a count as of revision changed into the view's.
+func (w view) takeBack(ctx context.Context, n, changed int64, key, end []byte) (int64, error) {
+	var err error
+	steps := 0
+	w.st.history.scan(w.rev+1, changed, func(v *Version) bool {
+		if steps++; steps%chunk == 0 {
+			err = ctx.Err()
+		}
+		switch {
+		case !v.first() && !v.tombstone(): // there before and after
+		case bytes.Compare(v.GetKey(), key) < 0 || len(end) > 0 && bytes.Compare(v.GetKey(), end) >= 0:
+		case v.tombstone():
+			n++
+		default:
+			n--
+		}
+		return err == nil
+	})
+	// Last, since what was forgotten before is missing above.
+	if err == nil && w.compacted() {
+		err = rpctypes.ErrGRPCCompacted
+	}
+	return n, err
 }

@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"sync"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 // A record is one version. Its key is main and sub revision, 8 bytes each, so
@@ -114,4 +117,125 @@ func checkRecord(key, value []byte) error {
 		return fmt.Errorf("%w: record of key %x has checksum %#x, want %#x", ErrDamaged, key, got, want)
 	}
 	return nil
+}
+
+// recordFields are those of a KeyValue in a record. Key and value are part of what they were decoded of.
+type recordFields struct {
+	key, value                  []byte
+	create, mod, version, lease int64
+}
+
+// decode decodes what appendMessage writes: each field at most once, in ascending order. It
+// reports false of anything else, which unmarshal is for. A start reads millions of these, and
+// with proto.Unmarshal a third of its time.
+func (f *recordFields) decode(b []byte) bool {
+	for last := protowire.Number(0); len(b) > 0; {
+		number, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || number <= last {
+			return false
+		}
+		b, last = b[n:], number
+		if n = f.field(number, typ, b); n < 0 {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+// field decodes one field and returns how long it is, -1 if it is not as it should be.
+func (f *recordFields) field(number protowire.Number, typ protowire.Type, b []byte) int {
+	if to := f.bytes(number); to != nil && typ == protowire.BytesType {
+		v, n := protowire.ConsumeBytes(b)
+		*to = v
+		return n
+	}
+	if to := f.number(number); to != nil && typ == protowire.VarintType {
+		v, n := protowire.ConsumeVarint(b)
+		*to = int64(v)
+		return n
+	}
+	return -1
+}
+
+func (f *recordFields) bytes(number protowire.Number) *[]byte {
+	switch number {
+	case 1:
+		return &f.key
+	case 5:
+		return &f.value
+	default:
+		return nil
+	}
+}
+
+func (f *recordFields) number(number protowire.Number) *int64 {
+	switch number {
+	case 2:
+		return &f.create
+	case 3:
+		return &f.mod
+	case 4:
+		return &f.version
+	case 6:
+		return &f.lease
+	default:
+		return nil
+	}
+}
+
+// unmarshal decodes any KeyValue.
+func (f *recordFields) unmarshal(b []byte) error {
+	var kv mvccpb.KeyValue
+	if err := proto.Unmarshal(b, &kv); err != nil {
+		return err
+	}
+	*f = recordFields{kv.GetKey(), kv.GetValue(), kv.GetCreateRevision(), kv.GetModRevision(), kv.GetVersion(), kv.GetLease()}
+	return nil
+}
+
+// slab is memory for the records of one commit, which the next commit uses again. Without
+// it a sixth of what a load allocates would be records that live for one commit, and the
+// collector would come sooner by as much.
+type slab struct {
+	chunks [][]byte
+	used   int // chunks that are full
+}
+
+// chunkSize divides cutBytes, so that a commit of one cut wastes little.
+const chunkSize = cutBytes / 4
+
+// slabs are those that no commit uses. The collector takes them, so a store at rest has none.
+var slabs = sync.Pool{New: func() any { return new(slab) }}
+
+// takeSlab returns an empty slab.
+func takeSlab() *slab {
+	s, _ := slabs.Get().(*slab)
+	return s
+}
+
+// release gives the slab back. Nobody may use what room has returned any more.
+func (s *slab) release() {
+	s.used = 0
+	for i := range s.chunks {
+		s.chunks[i] = s.chunks[i][:0]
+	}
+	slabs.Put(s)
+}
+
+// room returns an empty slice for n bytes. What is in them is what an earlier commit has left.
+func (s *slab) room(n int) []byte {
+	if n > chunkSize/4 {
+		return make([]byte, 0, n) // it would waste what is left of a chunk
+	}
+	if s.used < len(s.chunks) && cap(s.chunks[s.used])-len(s.chunks[s.used]) < n {
+		s.used++
+	}
+	if s.used == len(s.chunks) {
+		s.chunks = append(s.chunks, make([]byte, 0, chunkSize))
+	}
+	c := &s.chunks[s.used]
+	begin := len(*c)
+	*c = (*c)[:begin+n]
+	return (*c)[begin : begin : begin+n]
 }

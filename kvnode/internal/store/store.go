@@ -2,14 +2,17 @@ package store
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 
-	"google.golang.org/protobuf/proto"
-
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 // Store is the replicated state: what every member computes from the log.
@@ -152,3 +155,115 @@ func (s *Store) closed() bool {
 	defer s.mu.Unlock()
 	return s.mu.closed
 }
+
+// Config says where a store is kept.
+type Config struct {
+	// Backend keeps checkpoints; Open of package boltdb returns the real one.
+	Backend Backend
+	// Events is given the writes of each revision, in order, by the goroutine
+	// that applies, once the revision is visible. They carry the previous
+	// version if there was one, and are shared: it must not change them. It must
+	// not block. A Restore skips revisions and gives no events. Optional.
+	Events func(revision int64, writes []Write)
+	// Restored is told the newest revision after a Restore, by its goroutine,
+	// once that is visible: the events up to it were not given. It must not
+	// block. Optional.
+	Restored func(revision int64)
+	// TTLEvents is told of each TTL lease that is granted, and, with a TTL of 0, of
+	// each that is gone, by the goroutine that applies. It must not block, nor call
+	// anything but the TTL methods of the store. A Restore gives no events.
+	// Optional.
+	TTLEvents func(l TTLLease)
+	// CutBytes is how much one commit of a checkpoint writes, about. Default: 4 MiB.
+	CutBytes int64
+	// Logger receives a line for each restore and defragmentation. Default: none.
+	Logger *slog.Logger
+}
+
+// Results that no etcd server gives. Like etcd's own they are gRPC statuses,
+// and every member gives the same one for the same entry.
+var (
+	// ErrFenced says that a command was dropped because the entry's term is not
+	// the one that it was meant for: another leader took over before it.
+	ErrFenced = status.Error(codes.Aborted, "kvnode: command is of another term")
+	// ErrUnimplemented says that an entry holds a kind of request that this
+	// version does not know.
+	ErrUnimplemented = status.Error(codes.Unimplemented, "kvnode: request is not implemented")
+	// ErrMalformed says that an entry's data is not a command.
+	ErrMalformed = status.Error(codes.Internal, "kvnode: malformed command")
+	// ErrInstance says that a member has been in the cluster with another data
+	// directory, and with it has lost what it promised.
+	ErrInstance = status.Error(codes.FailedPrecondition, "kvnode: member has another data directory")
+	// ErrNoGrant says that a LeaseRevoke or LeaseCheckpoint with a fence was dropped
+	// because it does not say which grants it means: whoever proposed it did not know
+	// the cluster's format yet.
+	ErrNoGrant = status.Error(codes.Aborted, "kvnode: command names no grant of a TTL lease")
+	// ErrStale says that an entry was dropped because its effect is there
+	// already: its index is not above Applied.
+	ErrStale = status.Error(codes.AlreadyExists, "kvnode: entry is applied already")
+)
+
+var (
+	// ErrForeign says that a file is a database, or another thing, that was not
+	// made by this package.
+	ErrForeign = errors.New("store: not a kvnode database")
+	// ErrFormat says that a database was made by another version of this
+	// package, in a format that this one does not read.
+	ErrFormat = errors.New("store: unknown database format")
+	// ErrDamaged says that a database or a snapshot does not hold what was
+	// written to it.
+	ErrDamaged = errors.New("store: database is damaged")
+	// ErrNoCheckpoint says that a snapshot is of a database without checkpoint.
+	ErrNoCheckpoint = errors.New("store: no checkpoint")
+	// ErrClosed says that the store is closed.
+	ErrClosed = errors.New("store: closed")
+)
+
+// Ops counts what applied entries asked of the store, as etcd counts it: an operation of
+// a transaction is one, and so is each key of a TTL lease that is revoked.
+type Ops struct {
+	Ranges, Puts, Deletes uint64
+	// Txns counts what consisted of two of these or more.
+	Txns uint64
+	// PutBytes is the size of the keys and values that were put.
+	PutBytes uint64
+}
+
+// ops is an Ops that one goroutine writes at a time.
+type ops struct{ ranges, puts, deletes, txns, putBytes atomic.Uint64 }
+
+func (o *ops) add(n *Ops) {
+	if n.Ranges+n.Puts+n.Deletes > 1 {
+		o.txns.Add(1)
+	}
+	o.ranges.Add(n.Ranges)
+	o.puts.Add(n.Puts)
+	o.deletes.Add(n.Deletes)
+	o.putBytes.Add(n.PutBytes)
+}
+
+// Ops returns what was asked since Open.
+func (s *Store) Ops() Ops {
+	return Ops{
+		Ranges: s.ops.ranges.Load(), Puts: s.ops.puts.Load(), Deletes: s.ops.deletes.Load(),
+		Txns: s.ops.txns.Load(), PutBytes: s.ops.putBytes.Load(),
+	}
+}
+
+// semaphore is a mutex that can be waited for until a context ends.
+type semaphore chan struct{}
+
+func newSemaphore() semaphore { return make(semaphore, 1) }
+
+func (m semaphore) take() { m <- struct{}{} }
+
+func (m semaphore) takeContext(ctx context.Context) error {
+	select {
+	case m <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m semaphore) release() { <-m }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/goleak"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
@@ -301,3 +302,5 @@ func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRa
 }
 
 var errTest = errors.New("test")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -189,3 +189,134 @@ func (s *Stream) Close() {
 	s.queue = queue{}
 	s.behind, s.ready, s.asked = newIndex(), nil, 0
 }
+
+// Ready is sent something whenever Next may have news again after it had none.
+func (s *Stream) Ready() <-chan struct{} { return s.wake }
+
+// Next returns the next response, if it has found one. It looks at a bounded
+// part of the history only.
+func (s *Stream) Next() (r Response, ok bool) {
+	if r, ok = s.next(); ok {
+		s.sent.Add(uint64(len(r.Events)))
+	}
+	return r, ok
+}
+
+func (s *Stream) next() (r Response, ok bool) {
+	for _, w := range s.takeDemoted() {
+		s.behind.add(w)
+	}
+	s.answerProgress()
+	if len(s.ready) > 0 {
+		return s.popReady(), true
+	}
+	// Queue and history take turns, so that neither keeps the other waiting.
+	for range 2 {
+		s.scan = !s.scan
+		if s.scan {
+			s.catchUp()
+			if len(s.ready) > 0 {
+				return s.popReady(), true
+			}
+			continue
+		}
+		x, ok := s.pop()
+		if ok && !s.outdated(&x) {
+			return x.response(), true
+		}
+		if ok {
+			signal(s.wake)
+		}
+	}
+	if s.behind.size > 0 || s.hasDemoted() {
+		signal(s.wake)
+	}
+	return Response{}, false
+}
+
+func (s *Stream) popReady() Response {
+	r := s.ready[0]
+	s.ready[0] = Response{}
+	s.ready = s.ready[1:]
+	if r.Compacted != 0 {
+		s.remove(s.watchers[r.ID])
+	}
+	return r
+}
+
+func (x *item) response() Response {
+	if x.w == nil {
+		return Response{ID: All, Revision: x.revision}
+	}
+	x.w.active = x.w.active || len(x.events) > 0
+	x.w.told = x.w.told && len(x.events) > 0
+	return Response{ID: x.w.ID, Revision: x.revision, Events: x.events, Fragment: x.w.Fragment}
+}
+
+// RequestProgress asks for a response with the ID All. Next returns it as soon
+// as all watchers have got everything up to the newest revision of now. There is
+// none if there is no watcher, or if one is to start at a newer revision: it has
+// nothing to tell. Requests that wait are answered together.
+func (s *Stream) RequestProgress() {
+	s.asked = s.hub.history.Revision()
+	signal(s.wake)
+}
+
+// answerProgress puts the answer into the queue if it is due. What comes before
+// it there has been found for revisions up to it.
+func (s *Stream) answerProgress() {
+	if s.asked == 0 || s.behind.size > 0 {
+		return
+	}
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range s.watchers {
+		if w.Start > s.asked {
+			s.asked = 0
+			return
+		}
+		if !w.synced {
+			return // demoted just now; that wakes the stream
+		}
+	}
+	switch {
+	case len(s.watchers) == 0:
+		s.asked = 0
+	case h.mu.next <= s.asked:
+		h.mu.waiting[s] = struct{}{}
+	default:
+		s.asked = 0
+		s.force(item{revision: h.mu.next - 1, added: s.added})
+	}
+}
+
+// outdated reports whether x, which is for all watchers, was made before one was
+// added, for which it may not be true. Then it is asked for anew.
+func (s *Stream) outdated(x *item) bool {
+	if x.w != nil || x.added == s.added {
+		return false
+	}
+	s.asked = max(s.asked, x.revision)
+	return true
+}
+
+// Tick makes Next return the progress of each watcher that asked for it, is
+// synced, and was sent nothing since the last tick.
+func (s *Stream) Tick() {
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range s.watchers {
+		if !w.Progress {
+			continue
+		}
+		// One that starts later has next beyond what there is, up to its start.
+		revision := max(h.mu.next, w.next) - 1
+		if !w.active && !w.told && w.synced && w.Start <= revision {
+			s.force(item{w: w, revision: revision})
+			w.told = true
+		}
+		w.active = false
+	}
+}

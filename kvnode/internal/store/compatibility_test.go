@@ -1,0 +1,162 @@
+package store_test
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
+)
+
+// kept is the database of a store that ran keptScript, as the version before counted
+// indexes and records of its own left it, when it had just been killed.
+const kept = "testdata/kept/2026-11-23.db.gz"
+
+// keptScript writes something of all that a checkpoint can have: versions, tombstones,
+// values of all lengths, TTL leases with and without a grant's number, members, alarms,
+// and something that is compacted. It saves in between, so that there is something to
+// delete.
+func keptScript(r *replica, save func()) {
+	r.log = append(r.log, nil)
+	r.ApplyConf(1, 1, &raftpb.ConfState{Voters: []uint64{1, 2}}, &store.MemberChange{Set: &store.Member{ID: 1, PeerURLs: []string{"http://127.0.0.1:2380"}}})
+	r.must(grant(7, 60))
+	for i := range 120 {
+		r.put(fmt.Sprintf("key/%03d", i%50), strings.Repeat("v", i*i%300))
+	}
+	r.must(putUnder("under", 7))
+	r.must(del("key/010", "key/020"))
+	save()
+	r.must(txn(&pb.TxnRequest{Success: []*pb.RequestOp{opPut("key/012", "again"), opPut("a", "1"), opDelete("key/030", "key/033"), opPut("a", "2")}}))
+	r.raise()
+	r.must(grant(8, 90))
+	r.must(putUnder("under", 8))
+	r.must(del("key/04", "key/05"))
+	r.must(activate(2, pb.AlarmType_NOSPACE))
+	r.must(compact(r.Revision() - 2)) // that of the transaction
+	save()
+}
+
+// records calls visit with what a database holds.
+func records(t *testing.T, path string, visit func(key, value string)) {
+	t.Helper()
+	b, err := boltdb.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := b.View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit("meta", string(img.Meta()))
+	err = img.Records(func(key, value []byte) error {
+		visit(fmt.Sprintf("%x", key), string(value))
+		return nil
+	})
+	if err := errors.Join(err, img.Close(), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unpack returns a copy of the kept database.
+func unpack(t *testing.T) (path string) {
+	t.Helper()
+	f, err := os.Open(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = dbPath(t)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A data directory of an older version opens, shows what it showed, and goes on; what is
+// saved is what that version would have saved, byte for byte, so it may go back.
+func TestADatabaseOfBeforeOpens(t *testing.T) {
+	old, fresh := unpack(t), dbPath(t)
+	was := &replica{t: t, Store: openBolt(t, old)}
+	is := &replica{t: t, Store: openBolt(t, fresh)}
+	keptScript(is, func() { checkpoint(t, is.Store) })
+	was.log = slices.Clip(is.log)
+	if got := hashOf(t, was.Store); got != hashOf(t, is.Store) || got.Hash != 1124938082 {
+		t.Errorf("HashKV() = %+v, want %+v", got, hashOf(t, is.Store))
+	}
+	for rev := was.CompactRevision(); rev <= was.Revision(); rev++ {
+		for _, limit := range []int64{0, 1, 20} {
+			all := &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: rev, Limit: limit}
+			if got, want := short(was.Range(t.Context(), all)), short(is.Range(t.Context(), all)); got != want {
+				t.Errorf("Range(revision %d, limit %d) = %s, want %s", rev, limit, got, want)
+			}
+		}
+	}
+	if got, want := grantState(was.Store), grantState(is.Store); got != want {
+		t.Errorf("TTL leases are %s, want %s", got, want)
+	}
+	saved := map[*replica]map[string]string{was: {}, is: {}}
+	for r, path := range map[*replica]string{was: old, is: fresh} {
+		r.must(del("key/001", ""))
+		r.must(compact(r.Revision()))
+		if err := r.FinishCompaction(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		checkpoint(t, r.Store)
+		shut(t, r.Store)
+		records(t, path, func(key, value string) { saved[r][key] = value })
+	}
+	if !maps.Equal(saved[was], saved[is]) {
+		t.Errorf("the checkpoints after that differ: %q, want %q", saved[was], saved[is])
+	}
+}
+
+// What is compacted before a checkpoint has it never gets there, whether one failed in
+// between or not.
+func TestWhatIsCompactedInTimeIsNotSaved(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		path := dbPath(t)
+		r := &replica{t: t, Store: openBolt(t, path)}
+		r.put("a", "1")
+		r.put("a", "2")
+		r.put("b", "1")
+		r.must(del("b", ""))
+		r.put("a", "3")
+		r.must(compact(r.Revision()))
+		if err := r.FinishCompaction(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Checkpoint(func(uint64) error {
+			if fails {
+				return io.ErrUnexpectedEOF
+			}
+			return nil
+		}); (err != nil) != fails {
+			t.Fatalf("Checkpoint() = %v, want a failure: %v", err, fails)
+		}
+		checkpoint(t, r.Store)
+		shut(t, r)
+		var keys []string
+		records(t, path, func(key, _ string) { keys = append(keys, key) })
+		if want := []string{"meta", "0000000000000006" + "0000000000000000"}; !slices.Equal(keys, want) {
+			t.Errorf("after a checkpoint that fails, %v: %q, want %q", fails, keys, want)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package ttl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// At the loss of leadership everything stops at once: what was to be revoked is
+// not proposed, and what was proposed is not waited for.
+func TestTheEndOfAReignStopsEverything(t *testing.T) {
+	inRig(t, nil, func(t *testing.T, r *rig) {
+		r.lead(1)
+		for id := range int64(200) {
+			r.grant(id+1, 2)
+		}
+		r.hold()
+		time.Sleep(2200 * time.Millisecond)
+		waits := make(chan error, 1)
+		go func() {
+			_, err := r.engine.Renew(context.Background(), 1)
+			waits <- err
+		}()
+		synctest.Wait()
+		r.lead(0)
+		if err := <-waits; !errors.Is(err, ErrNotLeader) {
+			t.Errorf("Renew() of what is being revoked = %v when the reign ends, want ErrNotLeader", err)
+		}
+		r.release()
+		time.Sleep(10 * sec)
+		r.wantGone()
+		if _, err := r.engine.Renew(t.Context(), 1); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("Renew() = %v, want ErrNotLeader", err)
+		}
+		if _, err := r.engine.TimeLeft(t.Context(), 1); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("TimeLeft() = %v, want ErrNotLeader", err)
+		}
+		if s := r.engine.Stats(); s.Leading || s.Active != 0 {
+			t.Errorf("Stats() = %+v, want none: it does not lead", s)
+		}
+	})
+}
+
+// A keep-alive that comes too late is not answered before the end is certain: an
+// answer would be a promise.
+func TestNoRenewalOnceTheEndIsProposed(t *testing.T) {
+	inRig(t, nil, func(t *testing.T, r *rig) {
+		r.lead(1)
+		r.grant(1, 2)
+		r.hold()
+		time.Sleep(2200 * time.Millisecond) // it is proposed, and on its way
+		answers := make(chan error, 1)
+		go func() {
+			_, err := r.engine.Renew(context.Background(), 1)
+			answers <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-answers:
+			t.Fatalf("Renew() = %v while the revocation is under way, want none", err)
+		default:
+		}
+		r.release()
+		if err := <-answers; !errors.Is(err, rpctypes.ErrGRPCLeaseNotFound) {
+			t.Errorf("Renew() = %v, want %v", err, rpctypes.ErrGRPCLeaseNotFound)
+		}
+	})
+}
+
+// A revocation that failed may still take effect, so it is tried again, and until
+// then nobody is promised anything.
+func TestAFailedRevocationIsTriedAgain(t *testing.T) {
+	inRig(t, nil, func(t *testing.T, r *rig) {
+		r.lead(1)
+		r.grant(1, 2)
+		r.failProposals(errTest)
+		time.Sleep(2200 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), sec)
+		defer cancel()
+		if _, err := r.engine.Renew(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Renew() after a revocation in doubt = %v, want none before the deadline", err)
+		}
+		if left, err := r.engine.TimeLeft(t.Context(), 1); err != nil || left.Time != 0 {
+			t.Errorf("TimeLeft() = %v, %v, want 0", left.Time, err)
+		}
+		r.failProposals(nil)
+		time.Sleep(retryPause)
+		r.wantGone("1")
+	})
+}
+
+// Nor is it spared when the leader lease is lost before it can be tried again.
+func TestARevocationInDoubtIsNotTakenBack(t *testing.T) {
+	inRig(t, nil, func(t *testing.T, r *rig) {
+		r.lead(1)
+		r.grant(1, 2)
+		r.failProposals(errTest)
+		time.Sleep(2200 * time.Millisecond)
+		r.standing(core.Expired)
+		time.Sleep(2 * retryPause)
+		r.standing(core.Valid)
+		ctx, cancel := context.WithTimeout(t.Context(), sec)
+		defer cancel()
+		if _, err := r.engine.Renew(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Renew() = %v, want none before the deadline", err)
+		}
+		r.failProposals(nil)
+		time.Sleep(retryPause)
+		r.wantGone("1")
+	})
+}
+
+// The last look before a proposal finds that the leader lease is gone: nothing is
+// proposed, and the TTL lease can be renewed again.
+func TestWhatIsSparedMayLive(t *testing.T) {
+	inRig(t, nil, func(t *testing.T, r *rig) {
+		r.lead(1)
+		r.grant(1, 2)
+		synctest.Wait()
+		reign := r.engine.reign.Load()
+		time.Sleep(1990 * time.Millisecond)
+		reign.mu.Lock()
+		e := reign.mu.leases[1]
+		e.revoking = make(chan struct{})
+		reign.mu.Unlock()
+		r.standing(core.Expired)
+		reign.revoke(e)
+		r.standing(core.Valid)
+		r.renew(1)
+		time.Sleep(2*sec - 1)
+		r.wantGone()
+		time.Sleep(300 * time.Millisecond)
+		r.wantGone("1")
+	})
+}
+
+// Without a leader lease, a quorum round comes before a revocation. A client that
+// revokes and grants anew meanwhile keeps what it was granted; also if the format is
+// raised, and both grants have the number 0.
+func TestWhatIsGrantedWhileARevocationIsConfirmed(t *testing.T) {
+	for _, raise := range []bool{false, true} {
+		t.Run(fmt.Sprint("raise=", raise), func(t *testing.T) {
+			inRigOf(t, store.FormatFirst, nil, func(t *testing.T, r *rig) {
+				r.once(&r.confirmed, func() {
+					r.revoke(1)
+					r.grant(1, 3600)
+					if raise {
+						r.raise()
+					}
+				})
+				r.grant(1, 2)
+				r.lead(1)
+				r.standing(core.Disabled)
+				time.Sleep(20 * sec)
+				synctest.Wait()
+				if l, ok := r.store.TTLLease(1); !ok || l.TTL != 3600 {
+					t.Errorf("TTLLease() = %+v, %v after 20 s of 3600 s", l, ok)
+				}
+			})
+		})
+	}
+}
+
+// What is proposed just before the format is raised is void, and proposed anew at
+// once: no client hears of it.
+func TestWhatTheRaiseMakesVoidIsProposedAnew(t *testing.T) {
+	inRigOf(t, store.FormatFirst, nil, func(t *testing.T, r *rig) {
+		r.grant(1, 100)
+		r.apply(1, &store.Command{Request: remembering(1, 50)}) // of a leader before
+		r.lead(1)
+		r.once(&r.proposing, r.raise)
+		r.renew(1)
+		r.wantRemaining(1, 0)
+	})
+	inRigOf(t, store.FormatFirst, nil, func(t *testing.T, r *rig) {
+		r.grant(1, 2)
+		r.lead(1)
+		r.once(&r.proposing, r.raise)
+		time.Sleep(2200 * time.Millisecond)
+		r.wantGone("1")
+	})
+}
+
+// In the first format a checkpoint would say an ID alone, and might shorten the life
+// of what is granted under it meanwhile. So there are none.
+func TestNoCheckpointsInTheFirstFormat(t *testing.T) {
+	inRigOf(t, store.FormatFirst, everyMinute, func(t *testing.T, r *rig) {
+		r.grant(1, 600)
+		r.lead(1)
+		r.once(&r.proposing, func() {
+			r.revoke(1)
+			r.grant(1, 600)
+		})
+		time.Sleep(120 * sec)
+		r.wantRemaining(1, 0)
+		r.once(&r.proposing, nil)
+		r.raise()
+		time.Sleep(10 * sec)
+		synctest.Wait()
+		if l, _ := r.store.TTLLease(1); l.Remaining == 0 {
+			t.Error("no checkpoint after the raise")
+		}
+	})
+}
+
+func everyMinute(c *Config) { c.Checkpoint = time.Minute }
+
+func (r *rig) wantRemaining(id, want int64) {
+	r.t.Helper()
+	synctest.Wait()
+	if l, _ := r.store.TTLLease(id); l.Remaining != want {
+		r.t.Errorf("%d s remain in the log of TTL lease %d, want %d", l.Remaining, id, want)
+	}
+}
+
+// Without checkpoints nothing is written, as in etcd; with them, long TTL leases
+// are, and a new leader goes on from there.
+func TestCheckpoints(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		amend := everyMinute
+		if !on {
+			amend = func(*Config) {}
+		}
+		inRig(t, amend, func(t *testing.T, r *rig) {
+			r.lead(1)
+			r.grant(1, 600)
+			r.grant(2, 60) // too short
+			for range 15 {
+				time.Sleep(10 * sec)
+				r.renew(2)
+			}
+			if !on {
+				r.wantRemaining(1, 0)
+				return
+			}
+			l, _ := r.store.TTLLease(1)
+			if l.Remaining < 470 || l.Remaining > 480 {
+				t.Errorf("%d s remain in the log after 150 s of 600, want what did after 2 minutes", l.Remaining)
+			}
+			r.wantRemaining(2, 0)
+			r.lead(0)
+			r.lead(2)
+			r.renew(2)
+			time.Sleep(40 * sec)
+			left, err := r.engine.TimeLeft(t.Context(), 1)
+			if want := time.Duration(l.Remaining-40) * sec; err != nil || left.Time > want || left.Time < want-sec {
+				t.Errorf("TimeLeft() with the next leader = %v, %v, want %v", left.Time, err, want)
+			}
+		})
+	}
+}
+
+// A keep-alive promises the full TTL, also with the next leader: what the log
+// holds is taken back before the answer.
+func TestARenewalTakesACheckpointBack(t *testing.T) {
+	inRig(t, everyMinute, func(t *testing.T, r *rig) {
+		r.lead(1)
+		r.grant(1, 600)
+		time.Sleep(70 * sec)
+		synctest.Wait()
+		if l, _ := r.store.TTLLease(1); l.Remaining == 0 {
+			t.Fatal("no checkpoint after a minute")
+		}
+		r.failProposals(errTest)
+		if _, err := r.engine.Renew(t.Context(), 1); !errors.Is(err, errTest) {
+			t.Errorf("Renew() = %v although the log holds less, want %v", err, errTest)
+		}
+		r.failProposals(nil)
+		r.renew(1)
+		r.wantRemaining(1, 0)
+	})
+}
+
+// A checkpoint that is under way when a keep-alive comes must not be the last
+// word.
+func TestARenewalDuringACheckpoint(t *testing.T) {
+	inRig(t, everyMinute, func(t *testing.T, r *rig) {
+		r.lead(1)
+		r.grant(1, 600)
+		time.Sleep(50 * sec)
+		r.hold()
+		time.Sleep(30 * sec)
+		renewed := make(chan error, 1)
+		go func() {
+			_, err := r.engine.Renew(t.Context(), 1)
+			renewed <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-renewed:
+			t.Fatalf("Renew() = %v while a checkpoint is under way, want none", err)
+		default:
+		}
+		r.release()
+		if err := <-renewed; err != nil {
+			t.Fatal(err)
+		}
+		r.wantRemaining(1, 0)
+		if left, err := r.engine.TimeLeft(t.Context(), 1); err != nil || left.Time < 599*sec {
+			t.Errorf("TimeLeft() = %v, %v, want 600 s", left.Time, err)
+		}
+	})
+}
