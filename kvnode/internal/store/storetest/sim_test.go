@@ -1,4 +1,4 @@
-package storesim
+package storetest_test
 
 import (
 	"flag"
@@ -6,9 +6,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/leaderlease/go/leaderlease/leasetest/sim"
 	"github.com/leaderlease/go/raftwal/waltest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	firstSeed = flag.Uint64("first", 1, "first seed of TestSimulation")

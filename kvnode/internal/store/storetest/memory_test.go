@@ -1,4 +1,4 @@
-package storesim
+package storetest_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 )
 
 // errCommit is what a commit fails with now and then.
-var errCommit = errors.New("storesim: commit failed")
+var errCommit = errors.New("storetest: commit failed")
 
 // failOneIn says how seldom a commit or an installation fails, failAgainOneIn how
 // seldom one after that.
@@ -82,7 +82,7 @@ func (d *memoryDisk) reopen(powerFails bool) (disk, error) {
 	}, nil
 }
 
-var errClosed = errors.New("storesim: disk of a process that has ended")
+var errClosed = errors.New("storetest: disk of a process that has ended")
 
 // Settle implements store.Backend.
 func (d *memoryDisk) Settle() error {

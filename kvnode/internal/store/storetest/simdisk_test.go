@@ -1,4 +1,4 @@
-package storesim
+package storetest_test
 
 import (
 	"errors"
