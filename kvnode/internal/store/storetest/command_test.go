@@ -12,14 +12,15 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// kinds is how many kinds of commands there are. Write decides which one it is.
-const kinds = 24
+const (
+	// kinds is the number of kinds of commands. The number of a write decides its kind.
+	kinds = 24
+	// history is how many revisions a compaction leaves.
+	history = 12
+)
 
-// history is how many revisions compactions leave.
-const history = 12
-
-// Command implements leasetest.Machine. Every kind of write puts key; some write
-// others besides. A few commands are no writes at all.
+// Command implements leasetest.Machine. Every kind of write puts key; some put other keys, too. A
+// few commands write nothing.
 func (m *Machine) Command(key, write uint64) []byte {
 	c := &store.Command{ID: write, Request: &pb.InternalRaftRequest{}}
 	put := &pb.PutRequest{Key: name(key), Value: binary.BigEndian.AppendUint64(nil, write), PrevKv: write%2 == 0}
@@ -32,7 +33,7 @@ func (m *Machine) Command(key, write uint64) []byte {
 			ID: 1 + write%7, Name: fmt.Sprintf("member-%d", write), Instance: fmt.Sprint(write),
 		}
 	case kind == 17:
-		// Term 1 never has a leader, so this one is dropped.
+		// Term 1 has no leader, so the store drops this command.
 		c.Fence, c.Request.Put = 1, put
 	case kind%4 == 0:
 		c.Request.Put = put
@@ -89,7 +90,7 @@ func rangeOp(key uint64) *pb.RequestOp {
 	}}
 }
 
-// beside writes one of the keys beside key, of which there are nine.
+// beside puts one of the nine keys beside key.
 func beside(key, write uint64) *pb.PutRequest {
 	prefix, _ := besidePrefix(key)
 	return &pb.PutRequest{
@@ -103,7 +104,7 @@ func besidePrefix(key uint64) (prefix, end []byte) {
 	return fmt.Appendf(nil, "beside/%d/", key), fmt.Appendf(nil, "beside/%d0", key)
 }
 
-// change returns what a configuration change means for the registry of members.
+// change returns the change of the member registry for a configuration change.
 func change(e *raftpb.Entry) *store.MemberChange {
 	var id uint64
 	var kind raftpb.ConfChangeType

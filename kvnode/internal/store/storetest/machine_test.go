@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -21,77 +22,83 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// Machine is a store as a node of a simulation has it.
+// Machine is a store as the state machine of a simulated node. Besides what leasetest checks, it
+// checks the store against itself, and panics if a check fails:
+//
+//   - A checkpoint has the index that the log was asked about, and is found after the next crash.
+//   - Events come once for each revision, in order.
+//   - A point read and a range at the same revision agree.
+//   - A damaged snapshot is refused and changes nothing.
 type Machine struct {
-	cfg   Config
-	store *store.Store
-	disk  disk
-	// random is for what goes wrong outside the disk.
-	random *rand.Rand
+	cfg    Config
+	store  *store.Store
+	disk   disk
+	random *rand.Rand // for faults outside the disk
 
-	// conf is the configuration as of the newest entry applied.
-	conf *raftpb.ConfState
-	// told is the newest revision whose events were given.
-	told int64
-	// reads counts reads: every so many are made in a second way, too.
-	reads uint64
-	// kept is the newest checkpoint that was acknowledged: a crash must not lose
-	// it.
-	kept uint64
+	conf *raftpb.ConfState // as of the newest applied entry
+	// notified is the newest revision whose events the store has passed on.
+	notified int64
+	reads    uint64
+	// durable is the index of the newest checkpoint that was acknowledged or found. A crash must
+	// not lose it.
+	durable uint64
 }
 
-// Stats counts what machines have been through.
+// Stats counts events of all machines of a run.
 type Stats struct {
-	// Checkpoints and Restores were made, Parts counts checkpoints that failed after some
-	// of their commits, Failed commits that failed,
-	// Refused the checkpoints that the log did not allow, Damaged the snapshots
-	// that were refused because they were damaged on the way, Unharmed those in
-	// which it did not matter.
-	Checkpoints, Restores, Parts, Failed, Refused, Damaged, Unharmed int
-	// Reopens counts processes that began, Behind those that began with less
-	// than the last one had applied, Unsaid those that found a commit that had
-	// failed.
-	Reopens, Behind, Unsaid int
-	// PowerFailures counts processes that began after one, Unsettled those that
-	// found what was not durable.
-	PowerFailures, Unsettled int
-	// Stale counts entries that had been applied before, Fenced those of another
-	// term, Compactions those that dropped history.
-	Stale, Fenced, Compactions int
+	Checkpoints int // that succeeded
+	Restores    int // that succeeded
+	Partial     int // checkpoints that failed after some of their commits
+	Failed      int // commits and installations that failed
+	Refused     int // checkpoints that the log did not allow
+	Damaged     int // snapshots that were refused because of damage
+	Unharmed    int // damaged snapshots whose damage had no effect
+
+	Reopens       int // processes that started
+	Behind        int // processes that started with fewer entries than the last one had applied
+	Unsaid        int // processes that found a commit that had failed
+	PowerFailures int // processes that started after a power failure
+	Unsettled     int // processes that found data that was not durable
+
+	Stale       int // entries that were applied already
+	Fenced      int // entries of another term
+	Compactions int
 }
 
 var _ leasetest.Machine = (*Machine)(nil)
 
-// Config chooses machines. Only Seed is required.
+// Config configures the machines of a run. Seed and Dir are required.
 type Config struct {
 	// Seed decides what fails.
 	Seed uint64
-	// Settle returns when the store's own goroutines have nothing left to do, as
-	// synctest.Wait does. Without it, they run when the Go scheduler lets them,
-	// and what depends on that may not repeat.
+	// Settle waits until the store's own goroutines are idle, as synctest.Wait does. Without it,
+	// they run when the Go scheduler lets them, and a run may not repeat.
 	Settle func()
-	// Dir, if set, is where checkpoints are kept in bbolt databases. Default: in
-	// memory.
+	// Dir is for snapshots that arrive, and for bbolt databases.
 	Dir string
-	// Cleanup is told what to do at the end, as testing.T's is. Optional.
+	// Bolt keeps checkpoints in bbolt databases. Default: in memory.
+	Bolt bool
+	// Cleanup registers functions to run at the end, as testing.T.Cleanup does. Optional.
 	Cleanup func(func())
-	// Stats counts what happens.
-	Stats *Stats
+	Stats   *Stats
 }
 
-// cutBytes makes checkpoints of several commits in every second run.
-func (cfg Config) cutBytes() int64 { return int64(cfg.Seed%2) * 500 }
+// commitBytes splits checkpoints into several commits in every second run.
+func (cfg Config) commitBytes() int64 { return int64(cfg.Seed%2) * 500 }
 
-// newDisk returns the empty disk of a node.
 func (cfg Config) newDisk(id uint64) (disk, error) {
 	random := rand.New(rand.NewPCG(cfg.Seed, id))
-	if cfg.Dir != "" {
-		return openBolt(filepath.Join(cfg.Dir, fmt.Sprintf("node-%d.db", id)), random, cfg.Stats)
+	dir := filepath.Join(cfg.Dir, fmt.Sprint("node-", id))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
 	}
-	return newMemoryDisk(random, cfg.Stats), nil
+	if cfg.Bolt {
+		return openBolt(filepath.Join(dir, "db"), random, cfg.Stats)
+	}
+	return newMemoryDisk(dir, random, cfg.Stats), nil
 }
 
-// NewMachine returns what sim.Config.NewMachine wants.
+// NewMachine returns a function for sim.Config.NewMachine.
 func NewMachine(cfg Config) func(id uint64, conf *raftpb.ConfState) leasetest.Machine {
 	if cfg.Stats == nil {
 		cfg.Stats = &Stats{}
@@ -107,11 +114,11 @@ func NewMachine(cfg Config) func(id uint64, conf *raftpb.ConfState) leasetest.Ma
 		must(err)
 		m := &Machine{cfg: cfg, disk: d, random: rand.New(rand.NewPCG(^cfg.Seed, id))}
 		must(m.open())
-		for conf != nil && m.kept == 0 {
-			// The same beginning as leasetest's disks have.
+		for conf != nil && m.durable == 0 {
+			// leasetest's disks start in the same way.
 			m.store.ApplyConf(1, 1, conf, nil)
 			if at, err := m.store.Checkpoint(nil); err == nil {
-				m.conf, m.kept = conf, at.Index
+				m.conf, m.durable = conf, at.Index
 			}
 		}
 		return m
@@ -119,11 +126,11 @@ func NewMachine(cfg Config) func(id uint64, conf *raftpb.ConfState) leasetest.Ma
 }
 
 func (m *Machine) open() (err error) {
-	if m.store, err = store.Open(store.Config{Backend: m.disk, Events: m.events, CutBytes: m.cfg.cutBytes()}); err != nil {
+	if m.store, err = store.Open(store.Config{Backend: m.disk, Events: m.events, CutBytes: m.cfg.commitBytes()}); err != nil {
 		return err
 	}
 	m.cfg.Cleanup(func() { must(m.store.Close()) })
-	m.told, m.conf = m.store.Revision(), m.store.Durable().ConfState
+	m.notified, m.conf = m.store.Revision(), m.store.Durable().ConfState
 	return nil
 }
 
@@ -156,7 +163,7 @@ func (m *Machine) Apply(e *raftpb.Entry, conf *raftpb.ConfState) leasetest.Outco
 	return out
 }
 
-// sum is equal for equal results.
+// sum returns a hash of a result.
 func sum(r store.Result) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d %v ", r.ID, r.Err)
@@ -168,12 +175,12 @@ func sum(r store.Result) uint64 {
 	return h.Sum64()
 }
 
-// events checks that each revision is told of once, in order.
+// events checks that the store passes on each revision once, in order.
 func (m *Machine) events(revision int64, writes []store.Write) {
-	if revision != m.told+1 || len(writes) == 0 {
-		panic(fmt.Sprintf("%d events of revision %d after those of %d", len(writes), revision, m.told))
+	if revision != m.notified+1 || len(writes) == 0 {
+		panic(fmt.Sprintf("%d events of revision %d after those of %d", len(writes), revision, m.notified))
 	}
-	m.told = revision
+	m.notified = revision
 	for _, w := range writes {
 		if got := w.KV.GetModRevision(); got != revision {
 			panic(fmt.Sprintf("event of revision %d among those of %d", got, revision))
@@ -190,7 +197,7 @@ func (m *Machine) Conf() *raftpb.ConfState { return m.conf }
 // Durable implements leasetest.Machine.
 func (m *Machine) Durable() bool { return true }
 
-// rangeEvery is how often a read is made by Range as well.
+// Each rangeEvery-th point read is compared with a range.
 const rangeEvery = 16
 
 // Read implements leasetest.Machine.
@@ -202,7 +209,7 @@ func (m *Machine) Read(key uint64) (version, newest uint64) {
 	return uint64(kv.GetModRevision()), uint64(revision)
 }
 
-// compare checks that a range as of revision shows what a point read has shown.
+// compare checks that a range at revision returns the same as a point read.
 func (m *Machine) compare(key uint64, kv *mvccpb.KeyValue, revision int64) {
 	resp, err := m.store.Range(context.Background(), &pb.RangeRequest{Key: name(key), Revision: revision})
 	must(err)
@@ -215,7 +222,7 @@ func (m *Machine) compare(key uint64, kv *mvccpb.KeyValue, revision int64) {
 	}
 }
 
-// Hash implements leasetest.Machine. It covers what HashKV does not, too.
+// Hash implements leasetest.Machine. Besides HashKV it covers the configuration and the members.
 func (m *Machine) Hash() uint64 {
 	kv, err := m.store.HashKV(0)
 	must(err)
@@ -242,11 +249,11 @@ func (m *Machine) Checkpoint(committed func(index uint64) error) error {
 		asked = index
 		return committed(index)
 	})
-	// One that has failed may have got some of the way.
+	// A checkpoint that failed may have made some of its commits.
 	now := m.store.Durable().Index
-	m.kept = max(m.kept, now)
+	m.durable = max(m.durable, now)
 	if now > was && now < asked {
-		m.cfg.Stats.Parts++
+		m.cfg.Stats.Partial++
 	}
 	switch {
 	case now < was || now > asked:
@@ -300,24 +307,23 @@ func (m *Machine) Restore(snap *raftpb.Snapshot) error {
 	}
 	m.restored()
 	if unharmed != 0 && unharmed != m.Hash() {
-		panic(fmt.Sprintf("a snapshot of index %d that was damaged was accepted and led to another state", m.kept))
+		panic(fmt.Sprintf("a snapshot of index %d that was damaged was accepted and led to another state", m.durable))
 	}
 	m.cfg.Stats.Restores++
 	return nil
 }
 
-// restored takes over what the store has been restored to.
+// restored takes over the state of the store after a Restore.
 func (m *Machine) restored() {
 	at := m.store.Durable()
-	m.kept, m.told, m.conf = at.Index, at.Revision, at.ConfState
+	m.durable, m.notified, m.conf = at.Index, at.Revision, at.ConfState
 }
 
-// restoreDamaged checks that a snapshot with one bit turned, or without its end,
-// changes nothing. If the damage is where nothing is kept, the state is that of
-// the snapshot, and its hash is returned.
+// restoreDamaged checks that a snapshot with a flipped bit, or without its end, changes nothing. If
+// the damage is in unused bytes, the snapshot is restored, and its hash is returned.
 func (m *Machine) restoreDamaged(data []byte) (unharmed uint64) {
 	was, applied := m.Hash(), m.Applied()
-	// One draw, whatever the length: that depends on what has been freed.
+	// The number of draws must not depend on the length, which depends on what has been freed.
 	at := int(m.random.Uint64() % uint64(len(data)))
 	if m.random.IntN(2) == 0 {
 		data = data[:at]
@@ -338,8 +344,8 @@ func (m *Machine) restoreDamaged(data []byte) (unharmed uint64) {
 	return 0
 }
 
-// Reopen implements leasetest.Machine. Every second time the power has failed;
-// otherwise it may fail when the next process has read what it has found.
+// Reopen implements leasetest.Machine. In half of the cases the power fails. In a quarter it fails
+// after the next process has opened the disk.
 func (m *Machine) Reopen(*raftpb.Snapshot) (leasetest.Machine, error) {
 	m.cfg.Stats.Reopens++
 	powerFails := m.random.IntN(2) == 0
@@ -350,16 +356,14 @@ func (m *Machine) Reopen(*raftpb.Snapshot) (leasetest.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if next.kept < m.Applied() {
+	if next.durable < m.Applied() {
 		m.cfg.Stats.Behind++
 	}
 	return next, nil
 }
 
-// reopen returns the machine of the next process.
+// reopen returns the machine of the next process. The last process can change nothing any more.
 func (m *Machine) reopen(powerFails bool) (*Machine, error) {
-	// The store of the last process ends with it. Whatever it still does is
-	// lost.
 	must(m.store.Close())
 	if powerFails {
 		m.cfg.Stats.PowerFailures++
@@ -372,15 +376,15 @@ func (m *Machine) reopen(powerFails bool) (*Machine, error) {
 	if err := next.open(); err != nil {
 		return nil, err
 	}
-	next.kept = next.Applied()
+	next.durable = next.Applied()
 	switch {
-	case next.kept < m.kept:
-		return nil, fmt.Errorf("back at index %d, but a checkpoint of %d was acknowledged, or found", next.kept, m.kept)
-	case next.kept > m.kept:
+	case next.durable < m.durable:
+		return nil, fmt.Errorf("back at index %d, but a checkpoint of %d was acknowledged, or found", next.durable, m.durable)
+	case next.durable > m.durable:
 		m.cfg.Stats.Unsaid++
 	}
-	if d := next.store.Durable(); d.Index != next.kept {
-		return nil, fmt.Errorf("applied %d after opening a checkpoint of %d", next.kept, d.Index)
+	if d := next.store.Durable(); d.Index != next.durable {
+		return nil, fmt.Errorf("applied %d after opening a checkpoint of %d", next.durable, d.Index)
 	}
 	return next, nil
 }

@@ -3,166 +3,109 @@ package storetest_test
 import (
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
-// errCommit is what a commit fails with now and then.
+// errCommit is the error of an injected failure.
 var errCommit = errors.New("storetest: commit failed")
 
-// failOneIn says how seldom a commit or an installation fails, failAgainOneIn how
-// seldom one after that.
 const (
-	failOneIn      = 8
+	// failOneIn is how rarely a commit, an installation or a Settle fails.
+	failOneIn = 8
+	// failAgainOneIn is the same right after a failure: disks that fail tend to fail again.
 	failAgainOneIn = 2
 )
 
-// trouble is a disk's. What fails once is likely to fail again.
-type trouble struct {
+// failures decides which operations of a disk fail.
+type failures struct {
 	random *rand.Rand
 	failed bool
 }
 
-// comes reports whether the next commit fails.
-func (t *trouble) comes() bool {
+// next reports whether the next operation fails.
+func (f *failures) next() bool {
 	n := failOneIn
-	if t.failed {
+	if f.failed {
 		n = failAgainOneIn
 	}
-	t.failed = t.random.IntN(n) == 0
-	return t.failed
+	f.failed = f.random.IntN(n) == 0
+	return f.failed
 }
 
-// memoryDisk is a disk in memory. A commit that fails may have taken effect: for
-// this process, for the next one, for the one after a power failure, or not. That
-// is what a failed sync leaves of a file that is mapped into memory, and a process
-// that ends between a write and its sync.
+// memoryDisk is a storetest.Disk whose commits fail at random: before any process sees the commit,
+// after all processes see it but before it is durable, or after it is durable.
 type memoryDisk struct {
-	seen    *storetest.Contents // by this process
-	cached  *storetest.Contents // by the next one, if no more than this process ends
-	durable *storetest.Contents // by the next one, if the power fails
-	files   map[string][]byte
+	store.Backend
+	disk *storetest.Disk
+	dir  string // for snapshots that arrive
 
-	trouble
+	failures
 	stats *Stats
-	// begun says that the process has come through its start: it ends if a
-	// Settle fails there.
-	begun  bool
-	closed bool
+	// failing is the step that the operation under way fails at, empty for none.
+	failing storetest.Op
+	// unsettled is set while the newest commit is visible but not durable.
+	unsettled bool
+	// open is set once Open has settled the disk. A Settle that failed there would end the process.
+	open bool
 }
 
-func newMemoryDisk(random *rand.Rand, stats *Stats) *memoryDisk {
-	empty := &storetest.Contents{}
-	return &memoryDisk{
-		seen: empty, cached: empty, durable: empty,
-		files: make(map[string][]byte), trouble: trouble{random: random}, stats: stats,
+func newMemoryDisk(dir string, random *rand.Rand, stats *Stats) *memoryDisk {
+	d := &memoryDisk{disk: storetest.NewDisk(), dir: dir, failures: failures{random: random}, stats: stats}
+	d.Backend = d.disk.Open()
+	d.disk.Fail(d.step)
+	return d
+}
+
+// step returns the error of one step of the disk.
+func (d *memoryDisk) step(op storetest.Op) error {
+	switch op {
+	case storetest.OpSettle:
+		if d.open && d.next() {
+			return errCommit
+		}
+		d.open, d.unsettled = true, false
+	case storetest.OpCommit:
+		d.failing = d.pick(storetest.OpCommit, storetest.OpSync, storetest.OpCommitted)
+	case storetest.OpInstall:
+		d.failing = d.pick(storetest.OpInstall, storetest.OpInstalled)
+	case storetest.OpCommitted, storetest.OpInstalled:
+		d.unsettled = false
 	}
+	if d.failing != op {
+		return nil
+	}
+	d.failing = ""
+	d.unsettled = d.unsettled || op == storetest.OpSync
+	return errCommit
+}
+
+// pick returns the step at which the operation under way fails, if it does.
+func (d *memoryDisk) pick(steps ...storetest.Op) storetest.Op {
+	if !d.next() {
+		return ""
+	}
+	d.stats.Failed++
+	return steps[d.random.IntN(len(steps))]
 }
 
 // arrive implements disk.
 func (d *memoryDisk) arrive(data []byte) (string, error) {
-	d.files["incoming"] = data
-	return "incoming", nil
+	path := filepath.Join(d.dir, "incoming")
+	return path, os.WriteFile(path, data, 0o600)
 }
 
-// reopen implements disk. The last process cannot change anything any more.
+// reopen implements disk. The backend of the last process fails from then on.
 func (d *memoryDisk) reopen(powerFails bool) (disk, error) {
-	d.closed = true
-	found := d.cached
 	if powerFails {
-		found = d.durable
-	}
-	if found != d.durable {
+		d.disk.PowerFailure()
+	} else if d.unsettled {
 		d.stats.Unsettled++
 	}
-	return &memoryDisk{
-		seen: found, cached: found, durable: d.durable,
-		files: make(map[string][]byte), trouble: trouble{random: d.random}, stats: d.stats,
-	}, nil
-}
-
-var errClosed = errors.New("storetest: disk of a process that has ended")
-
-// Settle implements store.Backend.
-func (d *memoryDisk) Settle() error {
-	switch {
-	case d.closed:
-		return errClosed
-	case d.begun && d.comes():
-		return errCommit
-	}
-	d.begun = true
-	d.cached, d.durable = d.seen, d.seen
-	return nil
-}
-
-// commit replaces what the disk holds by c, or fails.
-func (d *memoryDisk) commit(c *storetest.Contents) error {
-	if d.closed {
-		return errClosed
-	}
-	if !d.comes() {
-		d.seen, d.cached, d.durable = c, c, c
-		return nil
-	}
-	d.stats.Failed++
-	for _, layer := range []**storetest.Contents{&d.seen, &d.cached, &d.durable} {
-		if d.random.IntN(2) == 0 {
-			*layer = c
-		}
-	}
-	return errCommit
-}
-
-// View implements store.Backend.
-func (d *memoryDisk) View() (store.Image, error) { return d.seen.Image(), nil }
-
-// Update implements store.Backend.
-func (d *memoryDisk) Update(fn func(tx store.Tx) error) error {
-	next, err := d.seen.Change(fn, func() error { return nil })
-	if err != nil {
-		return err
-	}
-	// What it writes goes to pages that are free in what this process sees, not
-	// in what is durable.
-	if d.seen != d.durable {
-		d.durable = storetest.Torn()
-	}
-	return d.commit(next)
-}
-
-// Stage implements store.Backend.
-func (d *memoryDisk) Stage(path string) (store.Staged, error) {
-	c, err := storetest.Decode(d.files[path])
-	if err != nil {
-		return nil, err
-	}
-	return &staged{c.Image(), c, d, path}, nil
-}
-
-// Defragment implements store.Backend.
-func (d *memoryDisk) Defragment() error { return nil }
-
-// Size implements store.Backend.
-func (d *memoryDisk) Size() (total, inUse int64) {
-	n := d.seen.Image().Size()
-	return n, n
-}
-
-// Close implements store.Backend.
-func (d *memoryDisk) Close() error { return nil }
-
-// staged is a store.Staged.
-type staged struct {
-	store.Image
-	contents *storetest.Contents
-	d        *memoryDisk
-	path     string
-}
-
-// Install implements store.Staged.
-func (s *staged) Install() error {
-	delete(s.d.files, s.path)
-	return s.d.commit(s.contents)
+	next := &memoryDisk{Backend: d.disk.Open(), disk: d.disk, dir: d.dir, failures: failures{random: d.random}, stats: d.stats}
+	d.disk.Fail(next.step)
+	return next, nil
 }

@@ -21,7 +21,7 @@ var (
 	messages  = flag.Bool("messages", false, "keep messages in the time line of TestSimulation")
 )
 
-// compactEvery is how often a node makes a checkpoint, on average.
+// compactEvery is the mean time between two checkpoints of a node.
 const compactEvery = 4 * time.Second
 
 func defaultSeeds(standard int) int {
@@ -42,7 +42,7 @@ func TestSimulation(t *testing.T) {
 	simulate(t, standardSeeds, &stats, func(*sim.Config) {})
 }
 
-// TestSimulationOverWAL runs it with the real log under the store.
+// TestSimulationOverWAL runs the simulation with the real log under the store.
 func TestSimulationOverWAL(t *testing.T) {
 	var stats Stats
 	var disks waltest.Stats
@@ -55,8 +55,7 @@ func TestSimulationOverWAL(t *testing.T) {
 	}
 }
 
-// The numbers of seeds if -seeds does not say, and from how many on everything
-// must have happened.
+// Default numbers of seeds. From coverageSeeds on, each fault must have occurred.
 const (
 	standardSeeds        = 50
 	standardSeedsOverWAL = 15
@@ -86,7 +85,7 @@ func simulate(t *testing.T, seeds int, stats *Stats, amend func(cfg *sim.Config)
 		return
 	}
 	for name, hits := range map[string]int{
-		"checkpoints": stats.Checkpoints, "restores": stats.Restores, "checkpoints that failed midway": stats.Parts, "failed commits": stats.Failed,
+		"checkpoints": stats.Checkpoints, "restores": stats.Restores, "checkpoints that failed midway": stats.Partial, "failed commits": stats.Failed,
 		"refused checkpoints": stats.Refused, "damaged snapshots": stats.Damaged,
 		"starts behind": stats.Behind, "failed commits found": stats.Unsaid,
 		"power failures": stats.PowerFailures, "starts from memory alone": stats.Unsettled,
@@ -98,13 +97,13 @@ func simulate(t *testing.T, seeds int, stats *Stats, amend func(cfg *sim.Config)
 	}
 }
 
-// one simulates in a bubble, where the goroutines that free old versions can be
-// waited for: that makes a run repeat. In every fourth run they may be late, so
-// that checkpoints hold what is compacted and not freed yet.
+// one runs one seed in a synctest bubble. There the machine waits for the goroutines that free old
+// versions, so a run repeats. In every fourth run it does not wait, so that checkpoints contain
+// versions that are compacted and not freed yet.
 func one(t *testing.T, seed uint64, amend func(cfg *sim.Config, machine *Config)) (r *sim.Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		machine := Config{Seed: seed, Settle: synctest.Wait, Cleanup: t.Cleanup}
+		machine := Config{Seed: seed, Settle: synctest.Wait, Cleanup: t.Cleanup, Dir: t.TempDir()}
 		if seed%4 == 0 {
 			machine.Settle = nil
 		}
@@ -116,14 +115,13 @@ func one(t *testing.T, seed uint64, amend func(cfg *sim.Config, machine *Config)
 	return r
 }
 
-// The same over bbolt: what a database in memory only imitates, a real one does,
-// too.
+// TestSimulationOverBolt runs the simulation with checkpoints in bbolt.
 func TestSimulationOverBolt(t *testing.T) {
 	var stats Stats
 	seeds := min(defaultSeeds(boltSeeds), boltSeeds)
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
 		one(t, seed, func(_ *sim.Config, machine *Config) {
-			machine.Dir, machine.Stats = t.TempDir(), &stats
+			machine.Bolt, machine.Stats = true, &stats
 		}).Require(t)
 	}
 	t.Logf("machines: %+v", stats)
@@ -132,7 +130,7 @@ func TestSimulationOverBolt(t *testing.T) {
 	}
 }
 
-// A failure that does not repeat cannot be understood.
+// A run must repeat, or its failure cannot be analysed.
 func TestSameSeedSameTrace(t *testing.T) {
 	for seed := uint64(1); seed <= uint64(min(defaultSeeds(5), 5)); seed++ {
 		run := func() uint64 {

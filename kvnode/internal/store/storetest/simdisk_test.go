@@ -11,26 +11,25 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
-// disk is where a machine keeps its checkpoints.
+// disk is the backend of a machine.
 type disk interface {
 	store.Backend
-	// arrive puts a snapshot from a peer where Restore finds it.
+	// arrive writes a snapshot from a peer to a file for Restore.
 	arrive(data []byte) (path string, err error)
-	// reopen returns the disk as a new process finds it, when the store of the
-	// last one is closed. If the power fails in between, it finds what is durable.
+	// reopen returns the disk as the next process finds it. After a power failure that is
+	// what is durable.
 	reopen(powerFails bool) (disk, error)
 }
 
-// boltDisk is a bbolt database. Of a commit that fails the meta page is in memory
-// only, and everything else as bbolt leaves it.
+// boltDisk is a bbolt database. When a commit fails, its meta page is in memory only, and a power
+// failure brings back the old one.
 type boltDisk struct {
 	store.Backend
 	path string
-	// lost are the meta pages as a power failure leaves them, nil if the file has
-	// them.
+	// lost holds the meta pages that a power failure leaves. It is nil if they equal the file's.
 	lost []byte
 
-	trouble
+	failures
 	stats *Stats
 }
 
@@ -39,7 +38,7 @@ func openBolt(path string, random *rand.Rand, stats *Stats) (*boltDisk, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &boltDisk{Backend: b, path: path, trouble: trouble{random: random}, stats: stats}, nil
+	return &boltDisk{Backend: b, path: path, failures: failures{random: random}, stats: stats}, nil
 }
 
 func (d *boltDisk) arrive(data []byte) (string, error) {
@@ -63,8 +62,7 @@ func (d *boltDisk) reopen(powerFails bool) (disk, error) {
 	return next, nil
 }
 
-// Settle implements store.Backend. That it does what it says is tested in package
-// store.
+// Settle implements store.Backend.
 func (d *boltDisk) Settle() error {
 	err := d.Backend.Settle()
 	if err == nil {
@@ -79,7 +77,7 @@ func (d *boltDisk) Update(fn func(tx store.Tx) error) error {
 	if err := d.Backend.Update(fn); err != nil {
 		return err
 	}
-	if !d.comes() {
+	if !d.next() {
 		d.lost = nil
 		return nil
 	}
@@ -99,7 +97,7 @@ func (d *boltDisk) Stage(path string) (store.Staged, error) {
 	return &boltStaged{s, d}, nil
 }
 
-// boltStaged is a file that takes the place of another one.
+// boltStaged notes when a snapshot replaces the database.
 type boltStaged struct {
 	store.Staged
 	d *boltDisk
@@ -114,7 +112,7 @@ func (s *boltStaged) Install() error {
 	return err
 }
 
-// metas returns the meta pages.
+// metas reads the two meta pages.
 func (d *boltDisk) metas() []byte {
 	f, err := os.Open(d.path)
 	must(err)
@@ -124,7 +122,7 @@ func (d *boltDisk) metas() []byte {
 	return pages
 }
 
-// writeMetas writes the pages that were lost over those that were not durable.
+// writeMetas overwrites the meta pages with the lost ones.
 func (d *boltDisk) writeMetas() error {
 	f, err := os.OpenFile(d.path, os.O_RDWR, 0)
 	if err != nil {
