@@ -2,7 +2,7 @@ package main
 
 var equivalentKvnode = []kept{
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "stale copy",
+		file: "kvnode/internal/ttl/leadership.go", operator: "stale copy",
 		before: "if !ok { return nil, store.TTLLease{} } e := r.mu.leases[id]",
 		after:  "e := r.mu.leases[id] if !ok { return nil, store.TTLLease{} }",
 		why:    "Both are read under mu, and what is read early is not returned.",
@@ -21,14 +21,14 @@ var equivalentKvnode = []kept{
 	},
 	{
 		file: "kvnode/internal/ttl/propose.go", operator: "stale copy",
-		before: "e.saved = saved e.save = r.mu.now + served(r.cfg.Checkpoint)",
-		after:  "e.save = r.mu.now + served(r.cfg.Checkpoint) e.saved = saved",
+		before: "e.checkpointed = saved e.checkpointAt = r.mu.now + servedTime(r.cfg.Checkpoint)",
+		after:  "e.checkpointAt = r.mu.now + servedTime(r.cfg.Checkpoint) e.checkpointed = saved",
 		why:    "Both are written under mu, and neither reads what the other writes.",
 	},
 	{
 		file: "kvnode/internal/ttl/propose.go", operator: "negate",
-		before: "if err := r.remember(batch); err != nil && r.ctx.Err() == nil {",
-		after:  "if err := r.remember(batch); err == nil && r.ctx.Err() == nil {",
+		before: "if err := r.proposeCheckpoint(batch); err != nil && r.ctx.Err() == nil {",
+		after:  "if err := r.proposeCheckpoint(batch); err == nil && r.ctx.Err() == nil {",
 		why:    "It decides about a log line only.",
 	},
 	{
@@ -45,25 +45,25 @@ var equivalentKvnode = []kept{
 	},
 	{
 		file: "kvnode/internal/ttl/engine.go", operator: "drop call",
-		above:  "if !r.caughtUp() {",
+		above:  "if !r.waitApplied() {",
 		before: "r.workers.Wait()",
 		after:  "",
-		why:    "The only worker by then is the one that ends ctx as its last act, and caughtUp has seen it ended.",
+		why:    "The only worker by then is the one that ends ctx as its last act, and waitApplied has seen it ended.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "drop condition",
+		file: "kvnode/internal/ttl/leadership.go", operator: "drop condition",
 		before: "if r.mu.last == 0 || now == 0 {",
 		after:  "if r.mu.last == 0 {",
 		why:    "A reading of 0 lies before the last tick, which gives 0 as well.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "one unit",
+		file: "kvnode/internal/ttl/leadership.go", operator: "one unit",
 		before: "if r.mu.last == 0 || now == 0 {",
 		after:  "if r.mu.last == 0 || now == 1 {",
 		why:    "A reading of 0 lies before the last tick, which gives 0 as well, as does one of 1.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "one unit",
+		file: "kvnode/internal/ttl/leadership.go", operator: "one unit",
 		before: "if r.mu.last == 0 || now == 0 {",
 		after:  "if r.mu.last == 0 || now == -1 {",
 		why:    "A reading of 0 lies before the last tick, which gives 0 as well.",
@@ -83,8 +83,8 @@ var equivalentKvnode = []kept{
 	},
 	{
 		file: "kvnode/internal/ttl/propose.go", operator: "boundary",
-		before: "if e.saving != nil || e.revoking != nil || r.mu.now < e.save || seconds(e.TTL) <= every || left <= 0 {",
-		after:  "if e.saving != nil || e.revoking != nil || r.mu.now < e.save || seconds(e.TTL) < every || left <= 0 {",
+		before: "if e.checkpointing != nil || e.revoking != nil || r.mu.now < e.checkpointAt || seconds(e.TTL) <= every || left <= 0 {",
+		after:  "if e.checkpointing != nil || e.revoking != nil || r.mu.now < e.checkpointAt || seconds(e.TTL) < every || left <= 0 {",
 		why:    "What is granted for as long as the interval has no time left when its checkpoint is due.",
 	},
 	{
@@ -119,8 +119,8 @@ var equivalentKvnode = []kept{
 	},
 	{
 		file: "kvnode/internal/store/meta.go", operator: "stale copy",
-		before: "st.cutIndex, st.cutRevision = m.Index, m.Revision members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}",
-		after:  "members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}} st.cutIndex, st.cutRevision = m.Index, m.Revision",
+		before: "st.sealedIndex, st.sealedRevision = m.Index, m.Revision members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}",
+		after:  "members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}} st.sealedIndex, st.sealedRevision = m.Index, m.Revision",
 		why:    "The state is nobody else's yet, and neither reads what the other writes.",
 	},
 	{
@@ -130,7 +130,7 @@ var equivalentKvnode = []kept{
 		why:    "With an error the number says nothing.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "boundary",
+		file: "kvnode/internal/ttl/leadership.go", operator: "boundary",
 		before: "case holds && r.held && !first && now != 0 && gap >= 0 && gap <= r.cfg.MaxGap:",
 		after:  "case holds && r.held && !first && now != 0 && gap > 0 && gap <= r.cfg.MaxGap:",
 		why:    "A gap of nothing adds nothing.",

@@ -48,7 +48,7 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 	// that finds index applied loads the revision next, and must find that of this entry. The cut
 	// comes behind it: it is a checkpoint of index, with all of the entry's effect.
 	st.applied.Store(index)
-	st.cutIfLarge(s.cutBytes)
+	st.sealIfLarge(s.commitBytes)
 	return r
 }
 
@@ -94,7 +94,7 @@ func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
 			st.members.Store(next)
 		}
 	case c.Request != nil:
-		if r.Err = st.refusal(c); r.Err != nil {
+		if r.Err = st.checkAllowed(c); r.Err != nil {
 			break
 		}
 		var resp proto.Message
@@ -126,11 +126,11 @@ func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Messag
 		return st.alarm(r.GetAlarm()), nil
 	// TTL leases begin and end here, and in no other way: that time has passed the leader proposes.
 	case r.GetLeaseGrant() != nil:
-		return s.grant(st, index, r.GetLeaseGrant())
+		return s.grantLease(st, index, r.GetLeaseGrant())
 	case r.GetLeaseRevoke() != nil:
-		return s.revoke(st, c)
+		return s.revokeLease(st, c)
 	case r.GetLeaseCheckpoint() != nil:
-		return s.remember(st, c), nil
+		return s.checkpointLeases(st, c), nil
 	default:
 		return nil, ErrUnimplemented
 	}
@@ -139,7 +139,7 @@ func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Messag
 // refusal returns why c must not be carried out while alarms are raised, or in this
 // format, nil if it may be. Members decide it as they apply, not as they propose, so that
 // all of them decide alike.
-func (st *state) refusal(c *Command) error {
+func (st *state) checkAllowed(c *Command) error {
 	r := c.Request
 	switch {
 	case c.Fence != 0 && c.Grants == nil && st.format.Load() >= FormatGrants && (r.GetLeaseRevoke() != nil || r.GetLeaseCheckpoint() != nil):

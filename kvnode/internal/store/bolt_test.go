@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -344,9 +343,7 @@ func TestDefragmentGivesSpaceBack(t *testing.T) {
 	r.put("k", "small")
 	r.must(compact(r.Revision()))
 	before, _ := r.Size()
-	for r.Trimming() {
-		runtime.Gosched()
-	}
+	freeCompacted(r)
 	checkpoint(t, r.Store)
 	if _, inUse := r.Size(); inUse > before/4 {
 		t.Errorf("%d bytes in use of %d after everything was deleted", inUse, before)

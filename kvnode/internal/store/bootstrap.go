@@ -96,8 +96,8 @@ type Foreign struct {
 	// sub numbers those of one revision; a tombstone has key, mod revision and nothing
 	// else. What visit is given it keeps.
 	Versions func(visit func(sub uint32, kv *mvccpb.KeyValue) error) error
-	// CutBytes is how much one commit writes, about. Default: 64 MiB.
-	CutBytes int64
+	// CommitBytes is how much one commit writes, about. Default: 64 MiB.
+	CommitBytes int64
 }
 
 // Import makes the first checkpoint, without members, of a backend that holds nothing.
@@ -111,7 +111,7 @@ func Import(b Backend, f *Foreign) error {
 	save := func() error {
 		done := part
 		part = unsaved{}
-		in := takeSlab()
+		in := getSlab()
 		defer in.release()
 		return b.Update(func(tx Tx) error { return saveTx(tx, &m, &done, in) })
 	}
@@ -123,7 +123,7 @@ func Import(b Backend, f *Foreign) error {
 		v.setValue(kv.GetValue())
 		m.Revision = max(m.Revision, v.mod)
 		part.versions = append(part.versions, v)
-		if part.bytes += v.cost(); part.bytes < cmp.Or(f.CutBytes, importBytes) {
+		if part.bytes += v.cost(); part.bytes < cmp.Or(f.CommitBytes, importBytes) {
 			return nil
 		}
 		return save()

@@ -230,7 +230,7 @@ func busy(t *testing.T) *replica {
 func foreign(t *testing.T, s *store.Store) *store.Foreign {
 	t.Helper()
 	return &store.Foreign{
-		Index: 9, Term: 4, Revision: s.Revision(), Compacted: s.CompactRevision(), TTLLeases: s.TTLLeases(), CutBytes: 1000,
+		Index: 9, Term: 4, Revision: s.Revision(), Compacted: s.CompactRevision(), TTLLeases: s.TTLLeases(), CommitBytes: 1000,
 		Versions: func(visit func(sub uint32, kv *mvccpb.KeyValue) error) (err error) {
 			var sub uint32
 			var last int64

@@ -45,7 +45,7 @@ func (s *Store) Durable() Checkpoint { return *s.durable.Load() }
 func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) {
 	// saving is taken before mu, here as in Restore and in the trimmer, and never the other
 	// way round: so who holds mu, without which nothing is applied, waits for no disk.
-	s.saving.take()
+	s.saving.acquire()
 	defer s.saving.release()
 
 	s.mu.Lock()
@@ -58,9 +58,9 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 	// been written since it was noted has no part in it.
 	st := s.state.Load()
 	if st.differs() {
-		st.cutNow()
+		st.seal()
 	}
-	index, cuts := st.cutIndex, st.cuts
+	index, increments := st.sealedIndex, st.increments
 	s.mu.Unlock()
 
 	// Once, with the newest index: it covers the older cuts. A crash between this and the commits
@@ -69,7 +69,7 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 	if before != nil {
 		err = before(index)
 	}
-	for _, c := range cuts {
+	for _, c := range increments {
 		if err == nil {
 			err = s.commit(st, c)
 		}
@@ -112,7 +112,7 @@ func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 	// if an update failed and was settled after all.
 	m.Records, m.Sum = was.Records, was.Sum
 	// forget takes a record that is deleted or replaced out of the count and the sum.
-	forget := func(old []byte) {
+	uncount := func(old []byte) {
 		if len(old) >= recordHead {
 			m.Records--
 			m.Sum -= uint64(binary.BigEndian.Uint32(old))
@@ -120,7 +120,7 @@ func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 	}
 	for _, at := range dirty.trimmed {
 		key := at.key(in)
-		forget(tx.Record(key)) // it may be gone already, by an attempt that failed late
+		uncount(tx.Record(key)) // it may be gone already, by an attempt that failed late
 		if err := tx.DeleteRecord(key); err != nil {
 			return fmt.Errorf("delete revision %d.%d: %w", at.main, at.sub, err)
 		}
@@ -132,16 +132,16 @@ func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 		key := recordOf(v).key(in)
 		value := recordValue(in, key, v)
 		// Only what is not newer than the file's revision can be in it.
-		if v.main() <= was.Revision {
-			forget(tx.Record(key))
+		if v.mod <= was.Revision {
+			uncount(tx.Record(key))
 		}
 		if err := tx.SetRecord(key, value); err != nil {
-			return fmt.Errorf("write revision %d.%d: %w", v.main(), v.sub, err)
+			return fmt.Errorf("write revision %d.%d: %w", v.mod, v.sub, err)
 		}
 		m.Records++
 		m.Sum += uint64(binary.BigEndian.Uint32(value))
 	}
-	if err := saveLeases(tx, m, dirty.leases, forget); err != nil {
+	if err := saveLeases(tx, m, dirty.leases, uncount); err != nil {
 		return err
 	}
 	return m.save(tx)
@@ -150,7 +150,7 @@ func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 // What one commit of a checkpoint writes and deletes, about. More: the log waits for the
 // disk while it does, and with it every client. Less: more of the same pages are written
 // again and again, and each commit waits for the disk twice.
-const cutBytes = 4 << 20
+const commitBytes = 4 << 20
 
 // What the record of a TTL lease counts for in that, and a version that is deleted.
 const (
@@ -163,27 +163,27 @@ const (
 // checkpoint, of an index that this member was at, whatever comes of those after it. A cut
 // never changes: what is freed later is deleted by a later one, since its own checkpoint
 // may be of a time before the compaction.
-type cut struct {
+type increment struct {
 	meta // but for ConfState, Records and Sum
 	conf *raftpb.ConfState
 	unsaved
 }
 
-// cutNow makes a cut of what is unsaved. The caller holds the apply lock, and what it has
+// seal makes a cut of what is unsaved. The caller holds the apply lock, and what it has
 // applied is published. It hands the lists over and copies none, so that the lock is held for the
 // registry and some numbers, however much is unsaved.
-func (st *state) cutNow() {
+func (st *state) seal() {
 	m := st.capture()
-	st.cuts = append(st.cuts, &cut{meta: m, conf: st.conf, unsaved: st.unsaved})
+	st.increments = append(st.increments, &increment{meta: m, conf: st.conf, unsaved: st.unsaved})
 	st.unsaved = unsaved{}
-	st.cutIndex, st.cutRevision = m.Index, m.Revision
+	st.sealedIndex, st.sealedRevision = m.Index, m.Revision
 }
 
-// cutIfLarge makes a cut if there is enough for one commit, under the conditions of cutNow.
-func (st *state) cutIfLarge(most int64) {
+// sealIfLarge makes a cut if there is enough for one commit, under the conditions of seal.
+func (st *state) sealIfLarge(most int64) {
 	u := &st.unsaved
 	if u.bytes+int64(len(u.leases))*leaseCost+int64(len(u.trimmed))*deleteCost >= most {
-		st.cutNow()
+		st.seal()
 	}
 }
 
@@ -191,7 +191,7 @@ func (st *state) cutIfLarge(most int64) {
 // an empty state.
 func (st *state) differs() bool {
 	u := &st.unsaved
-	return len(u.versions)+len(u.trimmed)+len(u.leases) > 0 || st.cutIndex != st.applied.Load() || st.cutIndex == 0
+	return len(u.versions)+len(u.trimmed)+len(u.leases) > 0 || st.sealedIndex != st.applied.Load() || st.sealedIndex == 0
 }
 
 // commit makes c durable, which is the first of st. The caller holds saving, so st is the state
@@ -199,7 +199,7 @@ func (st *state) differs() bool {
 //
 // A cut that was not committed stays the first one, and the next checkpoint begins with it. Cuts
 // are never skipped: each has only what the one before it lacks.
-func (s *Store) commit(st *state, c *cut) error {
+func (s *Store) commit(st *state, c *increment) error {
 	m := c.meta
 	if c.conf != nil {
 		var err error
@@ -207,7 +207,7 @@ func (s *Store) commit(st *state, c *cut) error {
 			return fmt.Errorf("encode configuration: %w", err)
 		}
 	}
-	in := takeSlab()
+	in := getSlab()
 	err := s.update(func(tx Tx) error { return saveTx(tx, &m, &c.unsaved, in) })
 	in.release()
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Store) commit(st *state, c *cut) error {
 	st.growth.Add(-c.bytes)
 	s.mu.Lock() // whoever applies may be adding a cut
 	defer s.mu.Unlock()
-	st.cuts[0] = nil // its versions may be garbage
-	st.cuts = st.cuts[1:]
+	st.increments[0] = nil // its versions may be garbage
+	st.increments = st.increments[1:]
 	return nil
 }

@@ -1,10 +1,10 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -37,14 +37,15 @@ func script(r *replica, seed uint64, n int) {
 			req = put(key, fmt.Sprint(rnd.Uint32()))
 		}
 		_, _ = r.request(req) // Compactions may be refused, by all replicas alike.
-		untilTrimmed(r)
+		freeCompacted(r)
 	}
 }
 
-// untilTrimmed waits for the trimmer, which has its own goroutine.
-func untilTrimmed(r *replica) {
-	for r.Trimming() {
-		runtime.Gosched()
+// freeCompacted frees all compacted versions.
+func freeCompacted(r *replica) {
+	r.t.Helper()
+	if err := r.FinishCompaction(context.Background()); err != nil {
+		r.t.Fatalf("FinishCompaction() = %v", err)
 	}
 }
 
@@ -153,7 +154,7 @@ func TestTrimmedHistoryLeavesTheDisk(t *testing.T) {
 // want records.
 func waitTrimmed(t *testing.T, r *replica, disk *storetest.Disk, want int) {
 	t.Helper()
-	untilTrimmed(r)
+	freeCompacted(r)
 	checkpoint(t, r.Store)
 	if got := disk.Records(); got != want {
 		t.Fatalf("%d records after a checkpoint, want %d", got, want)
@@ -170,7 +171,7 @@ func TestHistoryFreedBeforeACheckpointIsNeverWritten(t *testing.T) {
 		r.put("hot", fmt.Sprint(i))
 	}
 	r.must(compact(r.Revision()))
-	untilTrimmed(r)
+	freeCompacted(r)
 	checkpoint(t, r.Store)
 	if got := disk.Records(); got != 1 {
 		t.Errorf("%d records, want 1", got)

@@ -104,7 +104,7 @@ func DecodeCommand(data []byte) (*Command, error) {
 			err = fmt.Errorf("%d bytes follow it", len(rest))
 		}
 	case kindGrants:
-		if c.Grants, rest, err = cutGrants(rest); err != nil {
+		if c.Grants, rest, err = decodeGrants(rest); err != nil {
 			break
 		}
 		fallthrough
@@ -161,8 +161,8 @@ func appendGrants(to []byte, grants []uint64) []byte {
 	return to
 }
 
-// cutGrants is the reverse, and returns what follows. Its result is not nil.
-func cutGrants(data []byte) (grants []uint64, rest []byte, err error) {
+// decodeGrants is the reverse, and returns what follows. Its result is not nil.
+func decodeGrants(data []byte) (grants []uint64, rest []byte, err error) {
 	count, n := binary.Uvarint(data)
 	if n <= 0 || count > uint64(len(data)-n) { // each takes a byte at least
 		return nil, nil, fmt.Errorf("%d grants in %d bytes", count, len(data))
@@ -179,7 +179,7 @@ func cutGrants(data []byte) (grants []uint64, rest []byte, err error) {
 }
 
 // means reports whether l is what the i-th TTL lease of the request is to be.
-func (c *Command) means(i int, l TTLLease) bool {
+func (c *Command) matchesLease(i int, l TTLLease) bool {
 	if c.Grants == nil {
 		return true
 	}

@@ -67,7 +67,7 @@ func (s *Store) compactLocked(st *state, r *pb.CompactionRequest) (*pb.Compactio
 		return nil, rpctypes.ErrGRPCFutureRev
 	}
 	st.compacted.Store(r.GetRevision())
-	st.history.forget(r.GetRevision())
+	st.history.truncate(r.GetRevision())
 	s.startTrimLocked()
 	return &pb.CompactionResponse{Header: &pb.ResponseHeader{Revision: rev}}, nil
 }
@@ -90,14 +90,14 @@ func (s *Store) startTrimLocked() {
 // order of Checkpoint, saving first, and gives both back after each step: a compaction of
 // millions of versions holds up an entry, or a checkpoint, for trimStep of them.
 func (s *Store) trim() bool {
-	s.saving.take()
+	s.saving.acquire()
 	defer s.saving.release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.trimming = !s.mu.closed; s.mu.trimming {
 		st := s.state.Load()
 		s.mu.trimming = st.trim(trimStep)
-		st.cutIfLarge(s.cutBytes)
+		st.sealIfLarge(s.commitBytes)
 	}
 	return s.mu.trimming
 }
@@ -109,11 +109,11 @@ func (st *state) trim(n int) bool {
 	for ; n > 0; n-- {
 		from := &st.garbage.held
 		v := from.peek()
-		if v == nil || v.main() == target {
+		if v == nil || v.mod == target {
 			from = &st.garbage.newer
 			v = from.peek()
 		}
-		if v == nil || v.main() > target {
+		if v == nil || v.mod > target {
 			return false
 		}
 		from.pop()
@@ -129,7 +129,7 @@ func (st *state) trim(n int) bool {
 // version is freed; readers see no difference.
 func (st *state) free(v *Version, target int64) {
 	prev := v.prev.Load()
-	if prev != nil && prev.main() == target {
+	if prev != nil && prev.mod == target {
 		st.garbage.held.push(v)
 		return
 	}
@@ -139,7 +139,7 @@ func (st *state) free(v *Version, target int64) {
 	}
 	switch {
 	case !v.tombstone():
-	case v.main() == target:
+	case v.mod == target:
 		st.garbage.held.push(v)
 	default:
 		if v.of.head.Load() == v {
@@ -153,7 +153,7 @@ func (st *state) free(v *Version, target int64) {
 // it there, even if nothing has been committed yet: the cut's own checkpoint is of a time
 // before the compaction, at which v can be read.
 func (st *state) drop(v *Version) {
-	if v.main() <= st.cutRevision {
+	if v.mod <= st.sealedRevision {
 		st.unsaved.trimmed = append(st.unsaved.trimmed, recordOf(v))
 		return
 	}

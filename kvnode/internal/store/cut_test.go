@@ -17,7 +17,7 @@ import (
 // openInCuts opens a store that commits a few writes at a time.
 func openInCuts(t fataler, b store.Backend) *store.Store {
 	t.Helper()
-	s, err := store.Open(store.Config{Backend: b, CutBytes: 400})
+	s, err := store.Open(store.Config{Backend: b, CommitBytes: 400})
 	if err != nil {
 		t.Fatalf("Open() = %v", err)
 	}
@@ -44,7 +44,7 @@ func cutScript(r *replica, seed uint64, n int) {
 		default:
 			script(r, rnd.Uint64(), 1)
 		}
-		untilTrimmed(r)
+		freeCompacted(r)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestACompactionIsDeletedInSeveralCommits(t *testing.T) {
 	}
 	checkpoint(t, r.Store)
 	r.must(compact(r.Revision()))
-	untilTrimmed(r)
+	freeCompacted(r)
 	before := disk.Commits()
 	checkpoint(t, r.Store)
 	// They are freed 128 at a time.

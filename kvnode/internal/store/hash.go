@@ -30,7 +30,7 @@ type Hash struct {
 // HashKV hashes all keys as of revision, 0 meaning the newest. There are none as of
 // a negative one, as in etcd.
 func (s *Store) HashKV(revision int64) (Hash, error) {
-	return again(s, true, func(w view) (Hash, error) {
+	return retryCompacted(s, true, func(w view) (Hash, error) {
 		compacted := w.st.compacted.Load()
 		switch {
 		case revision > 0 && revision < compacted:
@@ -53,7 +53,7 @@ func (w view) hash(compacted int64) (uint32, error) {
 	h := crc32.New(castagnoli)
 	_, err := w.scanChains(context.Background(), nil, nil, func(c *chain) bool {
 		for v := c.at(w.rev); v != nil; v = v.prev.Load() {
-			if v.main() > compacted {
+			if v.mod > compacted {
 				hashVersion(h, v)
 				continue
 			}
@@ -80,7 +80,7 @@ func hashVersion(h hash.Hash32, v *Version) {
 	var buf [8 * 8]byte
 	b := buf[:0]
 	for _, x := range []int64{
-		v.main(), int64(v.sub), v.GetCreateRevision(), v.GetVersion(), v.GetTTLLease(),
+		v.mod, int64(v.sub), v.GetCreateRevision(), v.GetVersion(), v.GetTTLLease(),
 		int64(len(v.GetKey())), int64(len(v.GetValue())),
 	} {
 		b = binary.BigEndian.AppendUint64(b, uint64(x))

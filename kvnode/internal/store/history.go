@@ -33,11 +33,11 @@ func (st *state) writes(from int64, limit int, visit func(Write) bool) (next int
 	more := true
 	var last int64
 	st.history.scan(from, rev, func(v *Version) bool {
-		if v.main() != last && (!more || limit <= 0) {
-			next = v.main()
+		if v.mod != last && (!more || limit <= 0) {
+			next = v.mod
 			return false
 		}
-		last = v.main()
+		last = v.mod
 		limit--
 		more = visit(st.write(v)) && more
 		return true
@@ -53,7 +53,7 @@ func (st *state) write(v *Version) Write {
 	w := Write{KV: v, Deleted: v.tombstone()}
 	prev := v.prev.Load().live()
 	// It may still be there, or may be gone any moment.
-	if prev != nil && st.compacted.Load() < v.main() {
+	if prev != nil && st.compacted.Load() < v.mod {
 		w.Prev = prev
 	}
 	return w
@@ -108,8 +108,8 @@ func (h *history) scan(from, to int64, visit func(*Version) bool) {
 	for _, p := range pages[firstPage(pages, from):] {
 		for _, v := range p.list() {
 			switch {
-			case v.main() < from:
-			case v.main() > to || !visit(v):
+			case v.mod < from:
+			case v.mod > to || !visit(v):
 				return
 			}
 		}
@@ -123,17 +123,17 @@ func (h *history) size(from, to int64) int {
 		return 0
 	}
 	pages := *h.pages.Load()
-	return place(pages, to+1) - place(pages, from)
+	return position(pages, to+1) - position(pages, from)
 }
 
 // place returns where the first version of revision rev or later is, or would be.
-func place(pages []*page, rev int64) int {
+func position(pages []*page, rev int64) int {
 	i := firstPage(pages, rev)
 	if i == len(pages) {
 		return i * pageSize
 	}
 	list := pages[i].list()
-	return i*pageSize + sort.Search(len(list), func(n int) bool { return list[n].main() >= rev })
+	return i*pageSize + sort.Search(len(list), func(n int) bool { return list[n].mod >= rev })
 }
 
 // firstPage returns the place of the first page that may hold revision from. An empty page,
@@ -141,19 +141,19 @@ func place(pages []*page, rev int64) int {
 func firstPage(pages []*page, from int64) int {
 	return sort.Search(len(pages), func(i int) bool {
 		list := pages[i].list()
-		return len(list) == 0 || list[len(list)-1].main() >= from
+		return len(list) == 0 || list[len(list)-1].mod >= from
 	})
 }
 
 // forget drops what is below revision rev. Pages are not emptied, since somebody
 // may be reading them: the first that is kept is replaced.
-func (h *history) forget(rev int64) {
+func (h *history) truncate(rev int64) {
 	pages := *h.pages.Load()
 	kept := slices.Clone(pages[firstPage(pages, rev):])
 	if len(kept) > 0 {
 		p := &page{}
 		for _, v := range kept[0].list() {
-			if v.main() >= rev {
+			if v.mod >= rev {
 				n := p.n.Load()
 				p.versions[n] = v
 				p.n.Store(n + 1)

@@ -65,7 +65,7 @@ func (x *index) remove(c *chain) {
 
 // note is told of all versions of a revision, in order, once the history has them and
 // before the revision is published: a count may then be taken back to the one before.
-func (x *index) note(rev int64, versions ...*Version) {
+func (x *index) updateDead(rev int64, versions ...*Version) {
 	locked := false
 	for _, v := range versions {
 		if v.tombstone() == (v.prev.Load().live() == nil) {

@@ -35,9 +35,9 @@ func loadImage(img Image) (*state, Checkpoint, error) {
 	if err := m.restore(st); err != nil {
 		return nil, Checkpoint{}, err
 	}
-	l := loader{st: st, meta: &m, order: newOrderer(st.index)}
+	l := loader{st: st, meta: &m, tree: newTreeBuilder(st.index)}
 	err = img.Records(l.add)
-	l.order.finish()
+	l.tree.finish()
 	if err != nil {
 		return nil, Checkpoint{}, err
 	}
@@ -47,7 +47,7 @@ func loadImage(img Image) (*state, Checkpoint, error) {
 	// What had been compacted but not freed when the checkpoint was made. Nobody has the state yet,
 	// so it takes no lock; the records go with the cuts of the first checkpoint.
 	for st.trim(trimStep) {
-		st.cutIfLarge(cutBytes)
+		st.sealIfLarge(commitBytes)
 	}
 	return st, c, nil
 }
@@ -55,10 +55,10 @@ func loadImage(img Image) (*state, Checkpoint, error) {
 // loader adds records to a state that nobody sees yet, so it takes no lock, and in which
 // order it fills the state does not matter.
 type loader struct {
-	st    *state
-	meta  *meta
-	order *orderer // has the chains, and st.index.ordered, until it is finished
-	last  *Version // the newest one added: records come in the order of revisions
+	st   *state
+	meta *meta
+	tree *treeBuilder // has the chains, and st.index.ordered, until it is finished
+	last *Version     // the newest one added: records come in the order of revisions
 	// records and sum are what the meta record must have said.
 	records int64
 	sum     uint64
@@ -74,11 +74,11 @@ func (l *loader) add(key, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if v.main() > l.meta.Revision {
-		return fmt.Errorf("%w: record of revision %d above the newest, %d", ErrDamaged, v.main(), l.meta.Revision)
+	if v.mod > l.meta.Revision {
+		return fmt.Errorf("%w: record of revision %d above the newest, %d", ErrDamaged, v.mod, l.meta.Revision)
 	}
-	if l.last != nil && (v.main() < l.last.main() || v.main() == l.last.main() && v.sub <= l.last.sub) {
-		return fmt.Errorf("%w: record of revision %d.%d after %d.%d", ErrDamaged, v.main(), v.sub, l.last.main(), l.last.sub)
+	if l.last != nil && (v.mod < l.last.mod || v.mod == l.last.mod && v.sub <= l.last.sub) {
+		return fmt.Errorf("%w: record of revision %d.%d after %d.%d", ErrDamaged, v.mod, v.sub, l.last.mod, l.last.sub)
 	}
 	l.last = v
 	l.records++
@@ -87,7 +87,7 @@ func (l *loader) add(key, value []byte) error {
 	if c == nil {
 		c = newChain(name)
 		l.st.index.byKey.add(c)
-		l.order.add(c)
+		l.tree.add(c)
 		if v.tombstone() {
 			l.st.index.dead.Set(c) // note has no version before to tell that by
 		}
@@ -96,20 +96,20 @@ func (l *loader) add(key, value []byte) error {
 	prev := c.head.Load()
 	v.prev.Store(prev)
 	c.head.Store(v)
-	l.st.leases.move(prev.live(), v)
+	l.st.leases.reattach(prev.live(), v)
 	l.st.garbage.add(v)
-	l.st.index.note(v.main(), v)
+	l.st.index.updateDead(v.mod, v)
 	// Watches and History begin at the compacted revision at the earliest.
-	if v.main() >= l.meta.Compacted {
+	if v.mod >= l.meta.Compacted {
 		l.st.history.add(v)
 	}
 	return nil
 }
 
-// orderer gives chains their places in the ordered tree, on a processor of its own: for a
+// treeBuilder gives chains their places in the ordered tree, on a processor of its own: for a
 // million keys in no order that takes as long as all else that a load does. The tree is its
 // alone until finish returns; nobody sees the index yet, so it takes no lock.
-type orderer struct {
+type treeBuilder struct {
 	index *index
 	batch []*chain // not handed over yet
 	queue chan []*chain
@@ -117,20 +117,20 @@ type orderer struct {
 }
 
 const (
-	// orderBatch is how many chains are handed over at once. Fewer: handing over costs more
+	// treeBatch is how many chains are handed over at once. Fewer: handing over costs more
 	// than their places.
-	orderBatch = 1024
-	// orderAhead is how many batches may wait, some 100 KiB.
-	orderAhead = 16
+	treeBatch = 1024
+	// treeQueue is how many batches may wait, some 100 KiB.
+	treeQueue = 16
 )
 
-func newOrderer(x *index) *orderer {
-	o := &orderer{index: x, queue: make(chan []*chain, orderAhead), done: make(chan struct{})}
+func newTreeBuilder(x *index) *treeBuilder {
+	o := &treeBuilder{index: x, queue: make(chan []*chain, treeQueue), done: make(chan struct{})}
 	go o.run()
 	return o
 }
 
-func (o *orderer) run() {
+func (o *treeBuilder) run() {
 	defer close(o.done)
 	for batch := range o.queue {
 		for _, c := range batch {
@@ -140,15 +140,15 @@ func (o *orderer) run() {
 }
 
 // add is told of each chain once.
-func (o *orderer) add(c *chain) {
-	if o.batch = append(o.batch, c); len(o.batch) == orderBatch {
+func (o *treeBuilder) add(c *chain) {
+	if o.batch = append(o.batch, c); len(o.batch) == treeBatch {
 		o.queue <- o.batch
-		o.batch = make([]*chain, 0, orderBatch)
+		o.batch = make([]*chain, 0, treeBatch)
 	}
 }
 
 // finish returns when all chains have their places.
-func (o *orderer) finish() {
+func (o *treeBuilder) finish() {
 	o.queue <- o.batch
 	close(o.queue)
 	<-o.done

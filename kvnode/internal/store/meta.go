@@ -38,7 +38,7 @@ type alarm struct {
 }
 
 // capture takes what the state has now, but for ConfState, Records and Sum: all of it as of one
-// index, since nothing is applied meanwhile (cutNow).
+// index, since nothing is applied meanwhile (seal).
 func (st *state) capture() meta {
 	m := meta{
 		Format: st.format.Load(), Index: st.applied.Load(), Term: st.term,
@@ -66,7 +66,7 @@ func (m *meta) restore(st *state) error {
 	st.revision.Store(m.Revision)
 	st.compacted.Store(m.Compacted)
 	st.applied.Store(m.Index)
-	st.cutIndex, st.cutRevision = m.Index, m.Revision
+	st.sealedIndex, st.sealedRevision = m.Index, m.Revision
 	members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}
 	for _, one := range m.Members {
 		members.ByID[one.ID] = one

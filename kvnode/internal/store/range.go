@@ -14,12 +14,12 @@ import (
 // overtaken is how often a read of the newest revision begins anew because a
 // compaction passed it. One compaction after another, each during one read,
 // is needed to get there.
-const overtaken = 16
+const maxRetries = 16
 
 // Range answers a range request as of one revision. The error is a
 // rpctypes.ErrGRPC… value, or ctx's.
 func (s *Store) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	return again(s, r.GetRevision() <= 0, func(w view) (*pb.RangeResponse, error) { return w.rangeKeys(ctx, r) })
+	return retryCompacted(s, r.GetRevision() <= 0, func(w view) (*pb.RangeResponse, error) { return w.rangeKeys(ctx, r) })
 }
 
 // Txn answers a transaction that writes nothing, whatever its compares give, as
@@ -29,17 +29,17 @@ func (s *Store) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, err
 	if txnWrites(r) {
 		return nil, rpctypes.ErrGRPCNotCapable
 	}
-	return again(s, true, func(w view) (*pb.TxnResponse, error) {
+	return retryCompacted(s, true, func(w view) (*pb.TxnResponse, error) {
 		return (&writer{st: w.st, base: w.rev}).txnContext(ctx, r)
 	})
 }
 
 // again reads at the newest revision, and once more for as long as compactions
 // overtake it, if newest is set: else the revision asked for is gone for good.
-func again[T any](s *Store, newest bool, read func(view) (T, error)) (T, error) {
+func retryCompacted[T any](s *Store, newest bool, read func(view) (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		out, err := read(s.state.Load().view())
-		if err != rpctypes.ErrGRPCCompacted || !newest || n == overtaken { //nolint:errorlint // statuses compare by text otherwise
+		if err != rpctypes.ErrGRPCCompacted || !newest || n == maxRetries { //nolint:errorlint // statuses compare by text otherwise
 			return out, err
 		}
 	}

@@ -29,16 +29,16 @@ type recordID struct {
 	sub  uint32
 }
 
-func recordOf(v *Version) recordID { return recordID{v.main(), v.sub} }
+func recordOf(v *Version) recordID { return recordID{v.mod, v.sub} }
 
 func (p recordID) key(in *slab) []byte {
-	key := binary.BigEndian.AppendUint64(in.room(recordKeySize), uint64(p.main))
+	key := binary.BigEndian.AppendUint64(in.alloc(recordKeySize), uint64(p.main))
 	return binary.BigEndian.AppendUint64(key, uint64(p.sub))
 }
 
 func recordValue(in *slab, key []byte, v *Version) []byte {
 	const numbers = 6 + 6*binary.MaxVarintLen64 // tags, lengths and revisions
-	buf := in.room(recordHead + numbers + len(v.GetKey()) + int(v.size))[:recordHead]
+	buf := in.alloc(recordHead + numbers + len(v.GetKey()) + int(v.size))[:recordHead]
 	buf[4] = recordTombstone
 	if !v.tombstone() {
 		buf[4] = recordLive
@@ -102,8 +102,8 @@ func decodeRecord(key, value []byte) (v *Version, name []byte, err error) {
 	if v.tombstone() {
 		kind = recordTombstone
 	}
-	if value[4] != kind || v.main() != main || uint64(v.sub) != sub || main <= 0 {
-		return nil, nil, fmt.Errorf("%w: record of revision %d.%d holds kind %d, revision %d and version %d", ErrDamaged, main, sub, value[4], v.main(), v.GetVersion())
+	if value[4] != kind || v.mod != main || uint64(v.sub) != sub || main <= 0 {
+		return nil, nil, fmt.Errorf("%w: record of revision %d.%d holds kind %d, revision %d and version %d", ErrDamaged, main, sub, value[4], v.mod, v.GetVersion())
 	}
 	return v, f.key, nil
 }
@@ -202,14 +202,14 @@ type slab struct {
 	used   int // chunks that are full
 }
 
-// chunkSize divides cutBytes, so that a commit of one cut wastes little.
-const chunkSize = cutBytes / 4
+// chunkSize divides commitBytes, so that a commit of one cut wastes little.
+const chunkSize = commitBytes / 4
 
 // slabs are those that no commit uses. The collector takes them, so a store at rest has none.
 var slabs = sync.Pool{New: func() any { return new(slab) }}
 
-// takeSlab returns an empty slab.
-func takeSlab() *slab {
+// getSlab returns an empty slab.
+func getSlab() *slab {
 	s, _ := slabs.Get().(*slab)
 	return s
 }
@@ -224,7 +224,7 @@ func (s *slab) release() {
 }
 
 // room returns an empty slice for n bytes. What is in them is what an earlier commit has left.
-func (s *slab) room(n int) []byte {
+func (s *slab) alloc(n int) []byte {
 	if n > chunkSize/4 {
 		return make([]byte, 0, n) // it would waste what is left of a chunk
 	}

@@ -96,7 +96,7 @@ func TestSlabHandsOutRoomOnce(t *testing.T) {
 			if n%1000 == 0 {
 				size = 2 * chunkSize
 			}
-			room := s.room(size)
+			room := s.alloc(size)
 			if len(room) != 0 || cap(room) != size {
 				t.Fatalf("room(%d) has length %d and capacity %d, want 0 and %[1]d", size, len(room), cap(room))
 			}
@@ -133,10 +133,10 @@ func (l *late) Update(fn func(tx Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
 	}
-	other := takeSlab()
+	other := getSlab()
 	defer other.release()
 	for range 100 {
-		room := other.room(1000)[:1000]
+		room := other.alloc(1000)[:1000]
 		for i := range room {
 			room[i] = 0xff
 		}
@@ -171,7 +171,7 @@ func (emptyImage) Close() error                                { return nil }
 // Records stay as they are until the backend has written them.
 func TestRecordsLastUntilTheCommit(t *testing.T) {
 	b := &late{t: t}
-	c := &cut{conf: &raftpb.ConfState{}}
+	c := &increment{conf: &raftpb.ConfState{}}
 	for i := range 100 {
 		v := &Version{of: newChain([]byte("key")), mod: int64(i + 2), create: 2, number: int64(i + 1)}
 		v.setValue(make([]byte, 100))
@@ -183,7 +183,7 @@ func TestRecordsLastUntilTheCommit(t *testing.T) {
 	}
 	st := s.state.Load()
 	for range 2 {
-		st.cuts = append(st.cuts, c)
+		st.increments = append(st.increments, c)
 		if err := s.commit(st, c); err != nil {
 			t.Fatal(err)
 		}

@@ -70,7 +70,7 @@ func imageCheckpoint(img Image) (Checkpoint, error) {
 // is. If installing it fails, the store takes no more checkpoints: either state
 // may be found by the next Open.
 func (s *Store) Restore(path string) error {
-	s.saving.take()
+	s.saving.acquire()
 	defer s.saving.release()
 	if s.closed() {
 		return ErrClosed
@@ -116,7 +116,7 @@ func (s *Store) install(path string) (st *state, c Checkpoint, err error) {
 // on; it waits for a checkpoint under way until ctx ends. A snapshot that is
 // open keeps the old file until it is closed.
 func (s *Store) Defragment(ctx context.Context) error {
-	if err := s.saving.takeContext(ctx); err != nil {
+	if err := s.saving.acquireContext(ctx); err != nil {
 		return fmt.Errorf("store: defragment: %w", err)
 	}
 	defer s.saving.release()

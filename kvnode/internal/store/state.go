@@ -46,17 +46,17 @@ type state struct {
 	term uint64
 	conf *raftpb.ConfState // replaced, never changed
 	// changes is the memory of a writer's list, kept for the next command.
-	changes []*Version
+	scratch []*Version
 	// unsaved is how the state differs from the newest cut, and cuts how that differs
 	// from what is durable.
-	unsaved unsaved
-	cuts    []*cut
-	// cutIndex and cutRevision are those of the newest cut, or of the checkpoint with which
+	unsaved    unsaved
+	increments []*increment
+	// sealedIndex and sealedRevision are those of the newest cut, or of the checkpoint with which
 	// the state began: versions up to that revision are durable, or will be, or, after a
 	// commit that failed, may be.
-	cutIndex    uint64
-	cutRevision int64
-	garbage     garbage
+	sealedIndex    uint64
+	sealedRevision int64
+	garbage        garbage
 
 	// growth is what the next checkpoint will add, see Store.Unsaved.
 	growth atomic.Int64

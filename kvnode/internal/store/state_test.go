@@ -107,7 +107,7 @@ func TestHistoryForgetsWithinAPage(t *testing.T) {
 	for rev := range int64(10) {
 		h.add(&Version{mod: rev + 1})
 	}
-	h.forget(8)
+	h.truncate(8)
 	if n := (*h.pages.Load())[0].n.Load(); n != 3 {
 		t.Errorf("%d versions are left, want 3", n)
 	}

@@ -23,9 +23,9 @@ type Store struct {
 	events   func(revision int64, writes []Write)
 	restored func(revision int64)
 	// ttlEvents may be nil.
-	ttlEvents func(TTLLease)
-	log       *slog.Logger
-	cutBytes  int64
+	ttlEvents   func(TTLLease)
+	log         *slog.Logger
+	commitBytes int64
 
 	// state is what readers see. Restore replaces it.
 	state atomic.Pointer[state]
@@ -69,7 +69,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: open: %w", err)
 	}
-	s := &Store{backend: cfg.Backend, events: cfg.Events, restored: cfg.Restored, ttlEvents: cfg.TTLEvents, log: log, cutBytes: cmp.Or(cfg.CutBytes, cutBytes), saving: newSemaphore()}
+	s := &Store{backend: cfg.Backend, events: cfg.Events, restored: cfg.Restored, ttlEvents: cfg.TTLEvents, log: log, commitBytes: cmp.Or(cfg.CommitBytes, commitBytes), saving: newSemaphore()}
 	s.state.Store(st)
 	s.durable.Store(&at)
 	return s, nil
@@ -145,7 +145,7 @@ func (s *Store) Close() error {
 	if closed {
 		return nil
 	}
-	s.saving.take()
+	s.saving.acquire()
 	defer s.saving.release()
 	return s.backend.Close()
 }
@@ -174,8 +174,8 @@ type Config struct {
 	// anything but the TTL methods of the store. A Restore gives no events.
 	// Optional.
 	TTLEvents func(l TTLLease)
-	// CutBytes is how much one commit of a checkpoint writes, about. Default: 4 MiB.
-	CutBytes int64
+	// CommitBytes is how much one commit of a checkpoint writes, about. Default: 4 MiB.
+	CommitBytes int64
 	// Logger receives a line for each restore and defragmentation. Default: none.
 	Logger *slog.Logger
 }
@@ -255,9 +255,9 @@ type semaphore chan struct{}
 
 func newSemaphore() semaphore { return make(semaphore, 1) }
 
-func (m semaphore) take() { m <- struct{}{} }
+func (m semaphore) acquire() { m <- struct{}{} }
 
-func (m semaphore) takeContext(ctx context.Context) error {
+func (m semaphore) acquireContext(ctx context.Context) error {
 	select {
 	case m <- struct{}{}:
 		return nil

@@ -15,12 +15,12 @@ import (
 // It is made of parts that grow one by one: who writes waits for a part only, some tenths of
 // a millisecond for a million keys.
 type table struct {
-	seed  maphash.Seed // immutable
-	parts [1 << partBits]part
+	seed   maphash.Seed // immutable
+	shards [1 << shardBits]shard
 }
 
 const (
-	partBits = 10
+	shardBits = 10
 	// slots is how many chains a bucket has room for: what fits a cache line with their tags.
 	slots = 7
 	// grownAt is how many of the slots, of each bucket on average, are in use when a part
@@ -29,12 +29,12 @@ const (
 )
 
 // part is a table of its own for the keys whose hashes begin alike.
-type part struct {
+type shard struct {
 	buckets atomic.Pointer[[]bucket] // a power of two of them; replaced when they are too few
 	// The writer's: how many chains there are, and how many buckets that a look-up has to go
 	// on from. Removals leave these as they are, so a part in which keys come and go is
 	// made anew now and then.
-	n, passed int
+	n, overflowed int
 }
 
 // bucket is a cache line. A chain that finds no room in it is in one of the next.
@@ -46,21 +46,21 @@ type bucket struct {
 }
 
 const (
-	tagOnes = 0x0001_0101_0101_0101
-	passed  = 1 << 56
+	tagOnes     = 0x0001_0101_0101_0101
+	overflowBit = 1 << 56
 )
 
 func newTable() *table { return &table{seed: maphash.MakeSeed()} }
 
 // hash returns which part, which bucket of it, before it is cut to their number, and which
 // tag a key has. A tag is not 0.
-func (t *table) hash(key []byte) (p *part, home, tag uint64) {
+func (t *table) hash(key []byte) (p *shard, home, tag uint64) {
 	h := maphash.Bytes(t.seed, key)
 	at, home, tag := split(h)
-	return &t.parts[at], home, tag
+	return &t.shards[at], home, tag
 }
 
-func split(h uint64) (part, home, tag uint64) { return h >> (64 - partBits), h >> 8, h&0xff | 1 }
+func split(h uint64) (part, home, tag uint64) { return h >> (64 - shardBits), h >> 8, h&0xff | 1 }
 
 // matches has the lowest bit of each byte set whose tag is tag. It may have further ones
 // above the first: who uses it compares keys.
@@ -76,7 +76,7 @@ func matches(tags, tag uint64) uint64 {
 // instructions it has, the more of them a processor has under way at once.
 func (t *table) find(key []byte) *chain {
 	part, home, tag := split(maphash.Bytes(t.seed, key))
-	list := t.parts[part].buckets.Load()
+	list := t.shards[part].buckets.Load()
 	if list == nil {
 		return nil
 	}
@@ -101,7 +101,7 @@ func search(buckets []bucket, key []byte, at, tag uint64) *chain {
 				return c
 			}
 		}
-		if tags&passed == 0 {
+		if tags&overflowBit == 0 {
 			return nil
 		}
 		at++
@@ -116,7 +116,7 @@ func (t *table) add(c *chain) {
 	if list := p.buckets.Load(); list != nil {
 		buckets = *list
 	}
-	if p.n >= grownAt*len(buckets) || p.passed > len(buckets)/2 {
+	if p.n >= grownAt*len(buckets) || p.overflowed > len(buckets)/2 {
 		buckets = t.grow(p, buckets)
 	}
 	p.insert(buckets, c, home, tag)
@@ -125,7 +125,7 @@ func (t *table) add(c *chain) {
 
 // grow makes the buckets of a part anew, twice as many unless hardly half of that is in
 // use. Readers see them once they have everything.
-func (t *table) grow(p *part, old []bucket) []bucket {
+func (t *table) grow(p *shard, old []bucket) []bucket {
 	size := max(len(old), 1)
 	if 2*p.n >= grownAt*size {
 		size *= 2
@@ -136,9 +136,9 @@ func (t *table) grow(p *part, old []bucket) []bucket {
 }
 
 // refill returns so many buckets with the chains of old, which readers still see.
-func (t *table) refill(p *part, old []bucket, size int) []bucket {
+func (t *table) refill(p *shard, old []bucket, size int) []bucket {
 	buckets := make([]bucket, size)
-	p.passed = 0
+	p.overflowed = 0
 	for i := range old {
 		for s := range slots {
 			if c := old[i].chains[s].Load(); c != nil {
@@ -151,7 +151,7 @@ func (t *table) refill(p *part, old []bucket, size int) []bucket {
 }
 
 // insert puts a chain into the first bucket from its own on that has room, which there is.
-func (p *part) insert(buckets []bucket, c *chain, at, tag uint64) {
+func (p *shard) insert(buckets []bucket, c *chain, at, tag uint64) {
 	for ; ; at++ {
 		b := &buckets[at&uint64(len(buckets)-1)]
 		tags := b.tags.Load()
@@ -162,9 +162,9 @@ func (p *part) insert(buckets []bucket, c *chain, at, tag uint64) {
 				return
 			}
 		}
-		if tags&passed == 0 {
-			p.passed++
-			b.tags.Store(tags | passed)
+		if tags&overflowBit == 0 {
+			p.overflowed++
+			b.tags.Store(tags | overflowBit)
 		}
 	}
 }

@@ -41,8 +41,8 @@ func TestTableIsAMap(t *testing.T) {
 		}
 		checkTable(t, x, want, n)
 		total := 0
-		for i := range x.parts {
-			total += x.parts[i].n
+		for i := range x.shards {
+			total += x.shards[i].n
 		}
 		if total != len(want) {
 			t.Fatalf("the table counts %d chains, want %d", total, len(want))
@@ -53,7 +53,7 @@ func TestTableIsAMap(t *testing.T) {
 // Keys that come and go leave no trail that a look-up has to follow.
 func TestTableForgetsWhatPassed(t *testing.T) {
 	x := newTable()
-	p := &x.parts[0]
+	p := &x.shards[0]
 	var chains []*chain // of one part
 	for i := 0; len(chains) < 500; i++ {
 		c := newChain(fmt.Append(nil, i))
@@ -68,7 +68,7 @@ func TestTableForgetsWhatPassed(t *testing.T) {
 		if i >= kept {
 			x.remove(chains[(i-kept)%len(chains)])
 		}
-		if p.passed > len(*p.buckets.Load())/2 { // the next one has it made anew
+		if p.overflowed > len(*p.buckets.Load())/2 { // the next one has it made anew
 			trails++
 		}
 	}

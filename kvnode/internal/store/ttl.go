@@ -135,7 +135,7 @@ func (x *leases) remove(id int64) []string {
 
 // move makes the key of v follow it from the TTL lease of prev, the live version
 // before, if there is one.
-func (x *leases) move(prev, v *Version) {
+func (x *leases) reattach(prev, v *Version) {
 	from, to := prev.GetTTLLease(), v.lease // 0 for a tombstone
 	if from == to {
 		return
@@ -155,7 +155,7 @@ func (x *leases) move(prev, v *Version) {
 
 // grant makes a TTL lease. Its ID was picked, and a TTL that is too short was
 // lengthened, before the request was proposed.
-func (s *Store) grant(st *state, index uint64, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+func (s *Store) grantLease(st *state, index uint64, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
 	switch {
 	case r.GetID() == 0:
 		return nil, rpctypes.ErrGRPCLeaseNotFound
@@ -174,9 +174,9 @@ func (s *Store) grant(st *state, index uint64, r *pb.LeaseGrantRequest) (*pb.Lea
 }
 
 // revoke ends a TTL lease and deletes its keys, in one revision.
-func (s *Store) revoke(st *state, c *Command) (proto.Message, error) {
+func (s *Store) revokeLease(st *state, c *Command) (proto.Message, error) {
 	r := c.Request.GetLeaseRevoke()
-	if l, ok := s.TTLLease(r.GetID()); !ok || !c.means(0, l) {
+	if l, ok := s.TTLLease(r.GetID()); !ok || !c.matchesLease(0, l) {
 		return nil, rpctypes.ErrGRPCLeaseNotFound
 	}
 	// The TTL lease goes first: nobody finds it once its keys are seen to be gone.
@@ -197,10 +197,10 @@ func (s *Store) revoke(st *state, c *Command) (proto.Message, error) {
 // remember notes how much time is left of TTL leases. Those that have gone meanwhile
 // are skipped. What is left is at most the TTL, whatever a leader has counted: the next leader
 // begins with it, and the TTL lease would last longer than was granted.
-func (s *Store) remember(st *state, c *Command) *pb.LeaseCheckpointResponse {
+func (s *Store) checkpointLeases(st *state, c *Command) *pb.LeaseCheckpointResponse {
 	for i, left := range c.Request.GetLeaseCheckpoint().GetCheckpoints() {
 		l, ok := s.TTLLease(left.GetID())
-		if !ok || !c.means(i, l) {
+		if !ok || !c.matchesLease(i, l) {
 			continue
 		}
 		l.Remaining = min(max(left.GetRemaining_TTL(), 0), l.TTL)

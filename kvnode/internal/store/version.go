@@ -108,8 +108,6 @@ func (v *Version) Fill(kv *mvccpb.KeyValue) {
 
 func (v *Version) String() string { return v.Message().String() }
 
-func (v *Version) main() int64 { return v.mod }
-
 func (v *Version) tombstone() bool { return v.number == 0 }
 
 // first reports whether there was no such key before.
@@ -164,7 +162,7 @@ func newChain(key []byte) *chain {
 // read of an old revision costs a step for each write of the key since.
 func (c *chain) at(rev int64) *Version {
 	v := c.head.Load()
-	for v != nil && v.main() > rev {
+	for v != nil && v.mod > rev {
 		v = v.prev.Load()
 	}
 	return v

@@ -15,17 +15,17 @@ import (
 // is published, so they can be taken back. It lives within one Apply, under the apply lock:
 // neither another writer nor the trimmer changes a chain meanwhile.
 type writer struct {
-	st      *state
-	base    int64      // the revision before
-	changes []*Version // in order; the place is the sub-revision. All have mod base+1
-	ops     Ops
-	head    *pb.ResponseHeader // the newest that was asked for
+	st         *state
+	base       int64      // the revision before
+	changes    []*Version // in order; the place is the sub-revision. All have mod base+1
+	ops        Ops
+	lastHeader *pb.ResponseHeader
 }
 
 // write carries out op and publishes what it wrote, or takes it back if op
 // fails. Nothing written means no new revision.
 func write[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (Resp, error), req Req) (proto.Message, error) {
-	w := &writer{st: st, base: st.revision.Load(), changes: st.changes[:0]}
+	w := &writer{st: st, base: st.revision.Load(), changes: st.scratch[:0]}
 	resp, err := op(w, req)
 	switch {
 	case err != nil:
@@ -37,7 +37,7 @@ func write[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (
 	s.ops.add(&w.ops)
 	// The list is used again, and must not keep versions that a compaction frees.
 	clear(w.changes)
-	st.changes = w.changes[:0]
+	st.scratch = w.changes[:0]
 	return resp, nil
 }
 
@@ -52,11 +52,11 @@ func (s *Store) publish(st *state, w *writer) {
 	for _, v := range w.changes {
 		st.garbage.add(v)
 		st.history.add(v)
-		st.leases.move(v.prev.Load().live(), v)
+		st.leases.reattach(v.prev.Load().live(), v)
 		st.unsaved.bytes += v.cost()
 		st.growth.Add(v.cost())
 	}
-	st.index.note(w.base+1, w.changes...)
+	st.index.updateDead(w.base+1, w.changes...)
 	st.revision.Store(w.base + 1)
 	if s.events != nil {
 		s.events(w.base+1, writes(w.changes))
@@ -105,10 +105,10 @@ func (w *writer) view() view { return view{w.st, w.revision()} }
 // header is that of an operation. All of a transaction share it, but for those before its first
 // write, so nobody may change one that is not the outermost's.
 func (w *writer) header() *pb.ResponseHeader {
-	if rev := w.revision(); w.head.GetRevision() != rev || w.head == nil {
-		w.head = &pb.ResponseHeader{Revision: rev}
+	if rev := w.revision(); w.lastHeader.GetRevision() != rev || w.lastHeader == nil {
+		w.lastHeader = &pb.ResponseHeader{Revision: rev}
 	}
-	return w.head
+	return w.lastHeader
 }
 
 // prepend makes v the newest version of its key; a v whose number is 0 is a tombstone. All of v

@@ -20,18 +20,18 @@ import (
 type Engine struct {
 	cfg   Config // immutable
 	stats counters
-	// complain limits what is logged of TTL leases, of which there may be thousands.
-	complain rate.Sometimes
+	// logLimit limits what is logged of TTL leases, of which there may be thousands.
+	logLimit rate.Sometimes
 
 	// reign is nil while this member does not lead.
-	reign atomic.Pointer[reign]
+	current atomic.Pointer[leadership]
 }
 
 // New returns an Engine. It does nothing before Run.
 func New(cfg Config) *Engine {
 	cfg = cfg.WithDefaults()
 	cfg.Logger = cfg.Logger.With("component", "ttl")
-	return &Engine{cfg: cfg, complain: rate.Sometimes{First: 10, Interval: 10 * time.Second}}
+	return &Engine{cfg: cfg, logLimit: rate.Sometimes{First: 10, Interval: 10 * time.Second}}
 }
 
 // Run counts time whenever this member leads, until stop is closed. When it
@@ -53,19 +53,19 @@ func (e *Engine) Run(stop <-chan struct{}) {
 // lead returns when the reign is over.
 func (e *Engine) lead(term uint64, over, stop <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := newReign(ctx, e, term)
+	r := newLeadership(ctx, e, term)
 	// From here on r hears of changes; what was there before is adopted.
-	e.reign.Store(r)
+	e.current.Store(r)
 	r.workers.Go(func() {
 		select {
 		case <-over:
 		case <-stop:
 		}
 		// Everything stops at once, whatever it waits for.
-		e.reign.Store(nil)
+		e.current.Store(nil)
 		cancel()
 	})
-	if !r.caughtUp() {
+	if !r.waitApplied() {
 		r.workers.Wait()
 		return
 	}
@@ -85,7 +85,7 @@ func (e *Engine) lead(term uint64, over, stop <-chan struct{}) {
 // Changed tells the engine that l was granted, or, with a TTL of 0, is gone. The
 // store calls it, in the order of the log, once it is so.
 func (e *Engine) Changed(l store.TTLLease) {
-	if r := e.reign.Load(); r != nil {
+	if r := e.current.Load(); r != nil {
 		r.changed(l)
 	}
 }
@@ -207,7 +207,7 @@ func (e *Engine) Stats() Stats {
 	s := Stats{
 		Renewals: e.stats.renewals.Load(), Expirations: e.stats.expirations.Load(), Checkpoints: e.stats.checkpoints.Load(),
 	}
-	if r := e.reign.Load(); r != nil {
+	if r := e.current.Load(); r != nil {
 		r.mu.Lock()
 		s.Leading, s.Active, s.Revoking = true, len(r.mu.leases), len(r.slots)
 		r.mu.Unlock()

@@ -300,9 +300,9 @@ func TestTheLongestTTL(t *testing.T) {
 	for _, reigned := range []time.Duration{0, 20 * 365 * 24 * time.Hour} {
 		inRig(t, nil, func(t *testing.T, r *rig) {
 			r.lead(1)
-			now := r.engine.reign.Load()
+			now := r.engine.current.Load()
 			now.mu.Lock()
-			now.mu.now += served(reigned)
+			now.mu.now += servedTime(reigned)
 			now.mu.Unlock()
 			r.grant(1, store.MaxTTL)
 			time.Sleep(sec)

@@ -72,7 +72,7 @@ type lockedStore struct {
 }
 
 func (s *lockedStore) TTLLease(id int64) (store.TTLLease, bool) {
-	if r := s.rig.engine.reign.Load(); r != nil && r.mu.TryLock() {
+	if r := s.rig.engine.current.Load(); r != nil && r.mu.TryLock() {
 		r.mu.Unlock()
 		s.free++
 	}
@@ -274,7 +274,7 @@ func TestTheQueueForgets(t *testing.T) {
 		}
 		time.Sleep(150 * time.Millisecond)
 		synctest.Wait()
-		if n := len(r.engine.reign.Load().due); n > 1024 {
+		if n := len(r.engine.current.Load().due); n > 1024 {
 			t.Errorf("%d in the queue, want few more than the 10 that there are", n)
 		}
 	})

@@ -16,15 +16,15 @@ import (
 // revoke proposes to revoke e until it is gone or the reign is over. Whether a
 // proposal that failed takes effect is not known, so e cannot be renewed any more
 // once there was one. A TTL lease that was granted under its ID meanwhile is another.
-func (r *reign) revoke(e *entry) {
-	for proposed := false; r.counts(e); {
+func (r *leadership) revoke(e *entry) {
+	for proposed := false; r.isCurrent(e); {
 		if r.holds() {
 			proposed = true
 			if r.revokeOnce(e) {
 				return
 			}
 		} else if !proposed {
-			r.spare(e)
+			r.abandonRevocation(e)
 			return
 		}
 		pause := time.NewTimer(retryPause)
@@ -38,15 +38,15 @@ func (r *reign) revoke(e *entry) {
 }
 
 // revokeOnce reports whether e is gone, or can no longer be revoked.
-func (r *reign) revokeOnce(e *entry) (over bool) {
+func (r *leadership) revokeOnce(e *entry) (over bool) {
 	var grants []uint64
-	if r.names() {
+	if r.namesGrants() {
 		grants = []uint64{e.Grant}
 	}
 	// Not before that: holds may have waited, and whatever was granted without a number
 	// is known once the format has numbers. So an e that still counts is the only one
 	// of its ID that has none.
-	if !r.counts(e) {
+	if !r.isCurrent(e) {
 		return true
 	}
 	req := &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: e.ID}}
@@ -64,7 +64,7 @@ func (r *reign) revokeOnce(e *entry) (over bool) {
 		// was gone or another's; or another leads, and the reign ends.
 		return true
 	}
-	r.complain.Do(func() {
+	r.logLimit.Do(func() {
 		r.cfg.Logger.Warn("a TTL lease could not be revoked", "ttl_lease", fmt.Sprintf("%x", uint64(e.ID)), "error", errors.Join(err, res.Err))
 	})
 	return false
@@ -72,10 +72,10 @@ func (r *reign) revokeOnce(e *entry) (over bool) {
 
 // names reports whether what is proposed says which grants it means. Members that are
 // older than that would not know such a command.
-func (r *reign) names() bool { return r.cfg.Store.Format() >= store.FormatGrants }
+func (r *leadership) namesGrants() bool { return r.cfg.Store.Format() >= store.FormatGrants }
 
 // spare takes e back: it turned out that nothing may be proposed.
-func (r *reign) spare(e *entry) {
+func (r *leadership) abandonRevocation(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.leases[e.ID] != e {
@@ -83,12 +83,12 @@ func (r *reign) spare(e *entry) {
 	}
 	close(e.revoking)
 	e.revoking = nil
-	r.mu.fresh = append(r.mu.fresh, e)
+	r.mu.unqueued = append(r.mu.unqueued, e)
 }
 
 // checkpoint writes what is left of long TTL leases to the log where that is due,
 // up to maxBatch of them at a time.
-func (r *reign) checkpoint() {
+func (r *leadership) checkpoint() {
 	if r.cfg.Checkpoint <= 0 {
 		return
 	}
@@ -98,13 +98,13 @@ func (r *reign) checkpoint() {
 	}
 	r.workers.Go(func() {
 		// Whether it failed or not, the log may hold it.
-		if err := r.remember(batch); err != nil && r.ctx.Err() == nil {
-			r.complain.Do(func() {
+		if err := r.proposeCheckpoint(batch); err != nil && r.ctx.Err() == nil {
+			r.logLimit.Do(func() {
 				r.cfg.Logger.Warn("no checkpoint of TTL leases", "count", len(batch), "error", err)
 			})
 		}
 		for _, c := range batch {
-			r.savedAs(c.entry, true)
+			r.checkpointDone(c.entry, true)
 		}
 	})
 }
@@ -117,24 +117,24 @@ type remaining struct {
 
 // dueCheckpoints marks the TTL leases that it returns as being saved. By their IDs
 // alone a checkpoint might mean others by then, and shorten their lives.
-func (r *reign) dueCheckpoints() (batch []remaining) {
-	every := served(r.cfg.Checkpoint)
+func (r *leadership) dueCheckpoints() (batch []remaining) {
+	every := servedTime(r.cfg.Checkpoint)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.now < r.mu.nextSave || !r.names() {
+	if r.mu.now < r.mu.nextCheckpoint || !r.namesGrants() {
 		return nil
 	}
 	// It costs a look at each, so it is done now and then.
-	r.mu.nextSave = r.mu.now + every/10
+	r.mu.nextCheckpoint = r.mu.now + every/10
 	for _, e := range r.mu.leases {
 		left := e.deadline - r.mu.now
-		if e.saving != nil || e.revoking != nil || r.mu.now < e.save || seconds(e.TTL) <= every || left <= 0 {
+		if e.checkpointing != nil || e.revoking != nil || r.mu.now < e.checkpointAt || seconds(e.TTL) <= every || left <= 0 {
 			continue
 		}
-		e.saving = make(chan struct{})
+		e.checkpointing = make(chan struct{})
 		batch = append(batch, remaining{e, int64((time.Duration(left) + time.Second - 1) / time.Second)})
 		if len(batch) == maxBatch {
-			r.mu.nextSave = r.mu.now // there may be more
+			r.mu.nextCheckpoint = r.mu.now // there may be more
 			break
 		}
 	}
@@ -143,30 +143,30 @@ func (r *reign) dueCheckpoints() (batch []remaining) {
 }
 
 // takeBack has the log forget what is left of a TTL lease that was renewed.
-func (r *reign) takeBack(e *entry) error {
-	err := r.remember([]remaining{{entry: e}})
-	r.savedAs(e, err != nil)
+func (r *leadership) resetCheckpoint(e *entry) error {
+	err := r.proposeCheckpoint([]remaining{{entry: e}})
+	r.checkpointDone(e, err != nil)
 	return err
 }
 
-func (r *reign) savedAs(e *entry, saved bool) {
+func (r *leadership) checkpointDone(e *entry, saved bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.leases[e.ID] != e {
 		return // gone, and closed
 	}
-	e.saved = saved
-	e.save = r.mu.now + served(r.cfg.Checkpoint)
-	close(e.saving)
-	e.saving = nil
+	e.checkpointed = saved
+	e.checkpointAt = r.mu.now + servedTime(r.cfg.Checkpoint)
+	close(e.checkpointing)
+	e.checkpointing = nil
 }
 
 // remember has the log hold what is left. Without names it must be all of it: for
 // whatever has the IDs that is no loss.
-func (r *reign) remember(batch []remaining) error {
+func (r *leadership) proposeCheckpoint(batch []remaining) error {
 	req := &pb.LeaseCheckpointRequest{}
 	var grants []uint64
-	named := r.names()
+	named := r.namesGrants()
 	for _, c := range batch {
 		if named {
 			grants = append(grants, c.Grant)
@@ -175,7 +175,7 @@ func (r *reign) remember(batch []remaining) error {
 	}
 	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, &pb.InternalRaftRequest{LeaseCheckpoint: req}, grants)
 	if errors.Is(res.Err, store.ErrNoGrant) && !named {
-		return r.remember(batch) // the format was raised before it: now there are names
+		return r.proposeCheckpoint(batch) // the format was raised before it: now there are names
 	}
 	err = errors.Join(err, res.Err)
 	if err == nil {

@@ -125,7 +125,7 @@ func TestWhatIsSparedMayLive(t *testing.T) {
 		r.lead(1)
 		r.grant(1, 2)
 		synctest.Wait()
-		reign := r.engine.reign.Load()
+		reign := r.engine.current.Load()
 		time.Sleep(1990 * time.Millisecond)
 		reign.mu.Lock()
 		e := reign.mu.leases[1]

@@ -14,7 +14,7 @@ import (
 // rpctypes.ErrGRPCLeaseNotFound if there is no such TTL lease, and with what
 // Confirm returns.
 func (e *Engine) Renew(ctx context.Context, id int64) (int64, error) {
-	r := e.reign.Load()
+	r := e.current.Load()
 	if r == nil {
 		return 0, ErrNotLeader
 	}
@@ -25,12 +25,12 @@ func (e *Engine) Renew(ctx context.Context, id int64) (int64, error) {
 		}
 		k := r.renew(id)
 		switch {
-		case !r.lasts():
+		case !r.isLeading():
 			return 0, ErrNotLeader
 		case k.ttl == 0:
 			return 0, rpctypes.ErrGRPCLeaseNotFound
-		case k.takeBack != nil:
-			if err := r.takeBack(k.takeBack); err != nil {
+		case k.reset != nil:
+			if err := r.resetCheckpoint(k.reset); err != nil {
 				return 0, err
 			}
 			continue
@@ -55,15 +55,15 @@ type renewal struct {
 	wait <-chan struct{}
 	// takeBack is not nil if the log may hold less than the TTL: the caller must
 	// have that taken back first.
-	takeBack *entry
+	reset *entry
 }
 
 // renew moves the deadline of the TTL lease with that ID.
-func (r *reign) renew(id int64) renewal {
+func (r *leadership) renew(id int64) renewal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// The store knows what there is; the reign, what time is left.
-	e, l := r.seeLocked(id)
+	e, l := r.lookupLocked(id)
 	if e == nil {
 		return renewal{}
 	}
@@ -72,13 +72,13 @@ func (r *reign) renew(id int64) renewal {
 	}
 	now := r.nowLocked()
 	e.deadline = max(e.deadline, now.after(l.TTL))
-	e.save = now + served(r.cfg.Checkpoint)
+	e.checkpointAt = now + servedTime(r.cfg.Checkpoint)
 	switch {
-	case e.saving != nil:
-		return renewal{ttl: l.TTL, wait: e.saving}
-	case e.saved || l.Remaining > 0: // by this leader, or by one before
-		e.saving = make(chan struct{})
-		return renewal{ttl: l.TTL, takeBack: e}
+	case e.checkpointing != nil:
+		return renewal{ttl: l.TTL, wait: e.checkpointing}
+	case e.checkpointed || l.Remaining > 0: // by this leader, or by one before
+		e.checkpointing = make(chan struct{})
+		return renewal{ttl: l.TTL, reset: e}
 	}
 	return renewal{ttl: l.TTL}
 }
@@ -93,7 +93,7 @@ type Left struct {
 
 // TimeLeft returns what is left of a TTL lease. It fails as Renew does.
 func (e *Engine) TimeLeft(ctx context.Context, id int64) (Left, error) {
-	r := e.reign.Load()
+	r := e.current.Load()
 	if r == nil {
 		return Left{}, ErrNotLeader
 	}
@@ -102,7 +102,7 @@ func (e *Engine) TimeLeft(ctx context.Context, id int64) (Left, error) {
 	}
 	left := r.left(id)
 	switch {
-	case !r.lasts():
+	case !r.isLeading():
 		return Left{}, ErrNotLeader
 	case left.TTL == 0:
 		return Left{}, rpctypes.ErrGRPCLeaseNotFound
@@ -110,13 +110,13 @@ func (e *Engine) TimeLeft(ctx context.Context, id int64) (Left, error) {
 	return left, nil
 }
 
-func (r *reign) left(id int64) Left {
+func (r *leadership) left(id int64) Left {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e, l := r.seeLocked(id)
+	e, l := r.lookupLocked(id)
 	if e == nil || e.revoking != nil {
 		return Left{TTLLease: l}
 	}
 	// As of the last tick or now, whichever makes it shorter.
-	return Left{TTLLease: l, Time: time.Duration(max(max(e.deadline, r.mu.floor)-r.nowLocked(), 0))}
+	return Left{TTLLease: l, Time: time.Duration(max(max(e.deadline, r.mu.graceEnd)-r.nowLocked(), 0))}
 }

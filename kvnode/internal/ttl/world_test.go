@@ -332,7 +332,7 @@ func (m *member) keepAlive() {
 // read lets clients in where the engine reads the store, if it does so without the
 // lock under which it hears of changes: with it, they come later.
 func (m *member) read(races string) {
-	if r := m.engine.reign.Load(); r == nil || r.mu.TryLock() {
+	if r := m.engine.current.Load(); r == nil || r.mu.TryLock() {
 		if r != nil {
 			r.mu.Unlock()
 		}

@@ -126,7 +126,7 @@ func NewMachine(cfg Config) func(id uint64, conf *raftpb.ConfState) leasetest.Ma
 }
 
 func (m *Machine) open() (err error) {
-	if m.store, err = store.Open(store.Config{Backend: m.disk, Events: m.events, CutBytes: m.cfg.commitBytes()}); err != nil {
+	if m.store, err = store.Open(store.Config{Backend: m.disk, Events: m.events, CommitBytes: m.cfg.commitBytes()}); err != nil {
 		return err
 	}
 	m.cfg.Cleanup(func() { must(m.store.Close()) })

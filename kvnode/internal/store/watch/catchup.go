@@ -19,7 +19,7 @@ func (s *Stream) catchUp() {
 		one := event{write: w}
 		s.behind.match(w.KV.GetKey(), func(to *watcher) {
 			if to.queued == 0 {
-				touched = one.give(to, touched)
+				touched = one.addTo(to, touched)
 				events++
 				largest = max(largest, to.size)
 			}
@@ -34,7 +34,7 @@ func (s *Stream) catchUp() {
 		return
 	}
 	for _, w := range touched {
-		w.active = true
+		w.notified = true
 		found, _ := w.takeBatch()
 		s.ready = append(s.ready, Response{ID: w.ID, Revision: next - 1, Events: found, Fragment: w.Fragment})
 	}

@@ -25,7 +25,7 @@ type Hub struct {
 	stopped sync.WaitGroup
 	once    sync.Once
 
-	room room // for watchers
+	memory memoryLimit
 	// open is how many there are. While it is 0, events are not kept.
 	open atomic.Int64
 
@@ -47,7 +47,7 @@ type Hub struct {
 // Start comes once the store is open.
 func New() *Hub {
 	h := &Hub{wake: make(chan struct{}, 1), stop: make(chan struct{})}
-	h.room.most = maxBytes
+	h.memory.limit = maxWatcherBytes
 	h.inbox.maxEvents, h.inbox.maxBytes = inboxEvents, inboxBytes
 	h.mu.synced = newIndex()
 	h.mu.waiting = map[*Stream]struct{}{}
@@ -74,7 +74,7 @@ func (h *Hub) Publish(number int64, writes []store.Write) {
 	// A watcher that is created after this begins with a newer revision, or with
 	// the history: see Stream.Watch.
 	if h.open.Load() == 0 {
-		h.inbox.miss(number)
+		h.inbox.skip(number)
 	} else {
 		h.inbox.put(number, writes)
 	}
@@ -85,7 +85,7 @@ func (h *Hub) Publish(number int64, writes []store.Write) {
 
 // Missed is store.Config.Restored.
 func (h *Hub) Missed(number int64) {
-	h.inbox.miss(number)
+	h.inbox.skip(number)
 	signal(h.wake)
 }
 
@@ -114,18 +114,18 @@ func (h *Hub) run() {
 func (h *Hub) drain(spare []revision) []revision {
 	taken := h.inbox.take(spare)
 	for i := range taken {
-		h.pass(&taken[i])
+		h.handle(&taken[i])
 	}
 	clear(taken)
 	return taken
 }
 
 // pass gives a revision to those who watch.
-func (h *Hub) pass(r *revision) {
+func (h *Hub) handle(r *revision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if r.number >= h.mu.next {
-		if r.missed {
+		if r.skipped {
 			h.resyncLocked(r.number)
 		} else {
 			// A store skips no revision without a word; if it did, the history
@@ -166,7 +166,7 @@ func (h *Hub) deliverLocked(r *revision) {
 	touched := h.mu.touched[:0]
 	for _, write := range r.writes {
 		one := event{write: write}
-		h.mu.synced.match(write.KV.GetKey(), func(w *watcher) { touched = one.give(w, touched) })
+		h.mu.synced.match(write.KV.GetKey(), func(w *watcher) { touched = one.addTo(w, touched) })
 	}
 	for _, w := range touched {
 		events, size := w.takeBatch()
@@ -207,9 +207,9 @@ type inbox struct {
 // revision is the events of one, or word that all up to it have to be fetched
 // from the history.
 type revision struct {
-	number int64
-	writes []store.Write
-	missed bool
+	number  int64
+	writes  []store.Write
+	skipped bool
 }
 
 // put adds the events of a revision.
@@ -221,7 +221,7 @@ func (b *inbox) put(number int64, writes []store.Write) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mu.events+len(writes) > b.maxEvents || b.mu.bytes+size > b.maxBytes {
-		b.missLocked(number)
+		b.skipLocked(number)
 		return
 	}
 	b.mu.revisions = append(b.mu.revisions, revision{number: number, writes: writes})
@@ -230,18 +230,18 @@ func (b *inbox) put(number int64, writes []store.Write) {
 }
 
 // miss notes that the events up to a revision are not given.
-func (b *inbox) miss(number int64) {
+func (b *inbox) skip(number int64) {
 	b.mu.Lock()
-	b.missLocked(number)
+	b.skipLocked(number)
 	b.mu.Unlock()
 }
 
-func (b *inbox) missLocked(number int64) {
-	if n := len(b.mu.revisions); n > 0 && b.mu.revisions[n-1].missed {
+func (b *inbox) skipLocked(number int64) {
+	if n := len(b.mu.revisions); n > 0 && b.mu.revisions[n-1].skipped {
 		b.mu.revisions[n-1].number = number
 		return
 	}
-	b.mu.revisions = append(b.mu.revisions, revision{number: number, missed: true})
+	b.mu.revisions = append(b.mu.revisions, revision{number: number, skipped: true})
 }
 
 // take returns what is there, and keeps spare for what comes.

@@ -23,7 +23,7 @@ type index struct {
 type bucket struct {
 	watchers []*watcher
 	span     span
-	place    int // in index.list
+	pos      int // in index.list
 }
 
 type span struct{ from, end string } // no end: all from from on
@@ -71,11 +71,11 @@ func (x *index) add(w *watcher) {
 	default:
 		w.home = bucketOf(x.spans, w.span())
 		if len(w.home.watchers) == 0 {
-			w.home.span, w.home.place = w.span(), len(x.list)
+			w.home.span, w.home.pos = w.span(), len(x.list)
 			x.list = append(x.list, w.home)
 		}
 	}
-	w.place = len(w.home.watchers)
+	w.pos = len(w.home.watchers)
 	w.home.watchers = append(w.home.watchers, w)
 	x.size++
 }
@@ -92,8 +92,8 @@ func bucketOf[K comparable](m map[K]*bucket, key K) *bucket {
 func (x *index) remove(w *watcher) {
 	b := w.home
 	last := len(b.watchers) - 1
-	b.watchers[w.place] = b.watchers[last]
-	b.watchers[w.place].place = w.place
+	b.watchers[w.pos] = b.watchers[last]
+	b.watchers[w.pos].pos = w.pos
 	b.watchers[last] = nil
 	b.watchers = b.watchers[:last]
 	w.home = nil
@@ -110,8 +110,8 @@ func (x *index) remove(w *watcher) {
 	default:
 		delete(x.spans, b.span)
 		last := len(x.list) - 1
-		x.list[b.place] = x.list[last]
-		x.list[b.place].place = b.place
+		x.list[b.pos] = x.list[last]
+		x.list[b.pos].pos = b.pos
 		x.list[last] = nil
 		x.list = x.list[:last]
 	}

@@ -65,7 +65,7 @@ type queue struct {
 		bytes  int
 		// room is for one event for each watcher, so that one revision that all of
 		// them get does not exceed the queue.
-		room int
+		extra int
 		// demoted are watchers whose items were refused, or whose events the hub
 		// has not got.
 		demoted []*watcher
@@ -77,7 +77,7 @@ func (s *Stream) push(x item) bool {
 	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.mu.events+len(x.events) > s.limits.QueueEvents+q.mu.room || q.mu.bytes+x.size > s.limits.QueueBytes {
+	if q.mu.events+len(x.events) > s.limits.QueueEvents+q.mu.extra || q.mu.bytes+x.size > s.limits.QueueBytes {
 		return false
 	}
 	s.appendLocked(x)
@@ -172,7 +172,7 @@ func (s *Stream) drop(w *watcher) {
 	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.room--
+	q.mu.extra--
 	if w.queued > 0 {
 		kept := q.mu.items[:0]
 		for _, x := range q.mu.items[q.mu.head:] {

@@ -279,12 +279,12 @@ func TestAGapIsFilledFromTheHistory(t *testing.T) {
 func TestWatchersTakeSoMuchMemoryAtMost(t *testing.T) {
 	r := testRig(t)
 	one := Request{Key: []byte("key"), End: []byte("kez")}
-	r.hub.room.most = 4 * one.bytes()
+	r.hub.memory.limit = 4 * one.bytes()
 	first, second := r.hub.NewStream(Limits{}), r.hub.NewStream(Limits{})
 	watch := func(s *Stream, want bool) int64 {
 		t.Helper()
 		id, _, err := s.Watch(one)
-		if full, ok := errors.AsType[*FullError](err); ok == want || ok && (full.Most != r.hub.room.most || full.Bytes != one.bytes()) {
+		if full, ok := errors.AsType[*FullError](err); ok == want || ok && (full.Most != r.hub.memory.limit || full.Bytes != one.bytes()) {
 			t.Fatalf("Watch() = %v, want room for it: %v", err, want)
 		}
 		return id
@@ -315,7 +315,7 @@ func TestWatchersTakeSoMuchMemoryAtMost(t *testing.T) {
 	watch(first, false)
 	first.Close()
 	first.Close()
-	if got := r.hub.room.taken.Load(); got != 0 {
+	if got := r.hub.memory.used.Load(); got != 0 {
 		t.Errorf("%d bytes are taken when all streams are closed, want 0", got)
 	}
 	if text := (&FullError{1, 2, 3}).Error(); !strings.Contains(text, "ResourceExhausted") || !strings.Contains(text, "2 of 3 bytes") {

@@ -31,18 +31,18 @@ type Stream struct {
 	// The rest is the caller's goroutine's.
 
 	watchers map[int64]*watcher
-	auto     int64 // the ID to try next
+	nextID   int64 // the ID to try next
 	behind   *index
 	// ready are responses to watchers that were behind. They come before what is
 	// in the queue for the same watchers.
 	ready []Response
 	// scan says that it is the history's turn to give news, else the queue's.
-	scan bool
+	historyTurn bool
 	// added is how many watchers there have been.
 	added int
 	// asked is the revision that the store had when progress was asked for last,
 	// 0 if that is answered.
-	asked int64
+	progressAt int64
 }
 
 // NewStream returns a stream without watchers.
@@ -67,7 +67,7 @@ func (s *Stream) Watch(r Request) (id, revision int64, err error) {
 	h.open.Add(1)
 	revision = h.history.Revision()
 	if r.ID, err = s.newID(&r); err == nil {
-		err = h.room.take(&r)
+		err = h.memory.reserve(&r)
 	}
 	if err != nil {
 		h.open.Add(-1)
@@ -80,15 +80,15 @@ func (s *Stream) Watch(r Request) (id, revision int64, err error) {
 	s.watchers[w.ID] = w
 	s.added++
 	s.queue.mu.Lock()
-	s.queue.mu.room++
+	s.queue.mu.extra++
 	s.queue.mu.Unlock()
-	s.place(w, revision)
+	s.assign(w, revision)
 	return w.ID, revision, nil
 }
 
 // place lets the hub serve a new watcher, or the history if it is to get what
 // the hub has passed by, or may pass by without a look at it.
-func (s *Stream) place(w *watcher, revision int64) {
+func (s *Stream) assign(w *watcher, revision int64) {
 	h := s.hub
 	h.mu.Lock()
 	synced := w.next > revision && w.next >= h.mu.next
@@ -119,11 +119,11 @@ func (s *Stream) newID(r *Request) (id int64, err error) {
 		}
 		return r.ID, nil
 	}
-	for s.watchers[s.auto] != nil {
-		s.auto++
+	for s.watchers[s.nextID] != nil {
+		s.nextID++
 	}
-	s.auto++
-	return s.auto - 1, nil
+	s.nextID++
+	return s.nextID - 1, nil
 }
 
 // Len returns the number of watchers.
@@ -164,7 +164,7 @@ func (s *Stream) remove(w *watcher) {
 		s.behind.remove(w)
 	}
 	h.open.Add(-1)
-	h.room.give(&w.Request)
+	h.memory.release(&w.Request)
 }
 
 // Close removes all watchers.
@@ -172,7 +172,7 @@ func (s *Stream) Close() {
 	h := s.hub
 	h.mu.Lock()
 	for _, w := range s.watchers {
-		h.room.give(&w.Request)
+		h.memory.release(&w.Request)
 		if w.synced {
 			h.mu.synced.remove(w)
 			w.synced = false
@@ -187,7 +187,7 @@ func (s *Stream) Close() {
 	h.open.Add(-int64(len(s.watchers)))
 	clear(s.watchers)
 	s.queue = queue{}
-	s.behind, s.ready, s.asked = newIndex(), nil, 0
+	s.behind, s.ready, s.progressAt = newIndex(), nil, 0
 }
 
 // Ready is sent something whenever Next may have news again after it had none.
@@ -212,8 +212,8 @@ func (s *Stream) next() (r Response, ok bool) {
 	}
 	// Queue and history take turns, so that neither keeps the other waiting.
 	for range 2 {
-		s.scan = !s.scan
-		if s.scan {
+		s.historyTurn = !s.historyTurn
+		if s.historyTurn {
 			s.catchUp()
 			if len(s.ready) > 0 {
 				return s.popReady(), true
@@ -248,8 +248,8 @@ func (x *item) response() Response {
 	if x.w == nil {
 		return Response{ID: All, Revision: x.revision}
 	}
-	x.w.active = x.w.active || len(x.events) > 0
-	x.w.told = x.w.told && len(x.events) > 0
+	x.w.notified = x.w.notified || len(x.events) > 0
+	x.w.progressQueued = x.w.progressQueued && len(x.events) > 0
 	return Response{ID: x.w.ID, Revision: x.revision, Events: x.events, Fragment: x.w.Fragment}
 }
 
@@ -258,22 +258,22 @@ func (x *item) response() Response {
 // none if there is no watcher, or if one is to start at a newer revision: it has
 // nothing to tell. Requests that wait are answered together.
 func (s *Stream) RequestProgress() {
-	s.asked = s.hub.history.Revision()
+	s.progressAt = s.hub.history.Revision()
 	signal(s.wake)
 }
 
 // answerProgress puts the answer into the queue if it is due. What comes before
 // it there has been found for revisions up to it.
 func (s *Stream) answerProgress() {
-	if s.asked == 0 || s.behind.size > 0 {
+	if s.progressAt == 0 || s.behind.size > 0 {
 		return
 	}
 	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range s.watchers {
-		if w.Start > s.asked {
-			s.asked = 0
+		if w.Start > s.progressAt {
+			s.progressAt = 0
 			return
 		}
 		if !w.synced {
@@ -282,11 +282,11 @@ func (s *Stream) answerProgress() {
 	}
 	switch {
 	case len(s.watchers) == 0:
-		s.asked = 0
-	case h.mu.next <= s.asked:
+		s.progressAt = 0
+	case h.mu.next <= s.progressAt:
 		h.mu.waiting[s] = struct{}{}
 	default:
-		s.asked = 0
+		s.progressAt = 0
 		s.force(item{revision: h.mu.next - 1, added: s.added})
 	}
 }
@@ -297,7 +297,7 @@ func (s *Stream) outdated(x *item) bool {
 	if x.w != nil || x.added == s.added {
 		return false
 	}
-	s.asked = max(s.asked, x.revision)
+	s.progressAt = max(s.progressAt, x.revision)
 	return true
 }
 
@@ -313,10 +313,10 @@ func (s *Stream) Tick() {
 		}
 		// One that starts later has next beyond what there is, up to its start.
 		revision := max(h.mu.next, w.next) - 1
-		if !w.active && !w.told && w.synced && w.Start <= revision {
+		if !w.notified && !w.progressQueued && w.synced && w.Start <= revision {
 			s.force(item{w: w, revision: revision})
-			w.told = true
+			w.progressQueued = true
 		}
-		w.active = false
+		w.notified = false
 	}
 }

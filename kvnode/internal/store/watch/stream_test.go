@@ -180,8 +180,8 @@ func TestACancelledWatcherGetsNothingMore(t *testing.T) {
 	r.put("a", "last")
 	r.pass()
 	wantText(t, "after all were cancelled", drain(s))
-	if q := &s.queue; q.mu.events != 0 || q.mu.bytes != 0 || q.mu.room != 0 || s.behind.size != 0 {
-		t.Errorf("queue holds %d events, %d bytes, room for %d watchers; %d are behind", q.mu.events, q.mu.bytes, q.mu.room, s.behind.size)
+	if q := &s.queue; q.mu.events != 0 || q.mu.bytes != 0 || q.mu.extra != 0 || s.behind.size != 0 {
+		t.Errorf("queue holds %d events, %d bytes, room for %d watchers; %d are behind", q.mu.events, q.mu.bytes, q.mu.extra, s.behind.size)
 	}
 }
 
@@ -313,7 +313,7 @@ func TestProgressIsNotToldToThoseThatCameLater(t *testing.T) {
 			t.Fatalf("Next() = %v, %v, want an event", got, ok)
 		}
 		r.watch(s, from(key("a"), 1))
-		s.scan = turn == "the queue's"
+		s.historyTurn = turn == "the queue's"
 		wantText(t, "a watcher was added, and it is the turn of "+turn, drain(s), "1@5: a=0/2 a=1/3 a=2/4", "-1@5:")
 	}
 }

@@ -59,8 +59,8 @@ type watcher struct {
 	next   int64
 	synced bool
 	// home and place say where it is in the index that it is in.
-	home  *bucket
-	place int
+	home *bucket
+	pos  int
 	// batch collects events while an index is being matched.
 	batch []*mvccpb.Event
 	size  int
@@ -73,7 +73,7 @@ type watcher struct {
 
 	// active says that it was sent something since the last tick, told that its progress is
 	// in the queue: however slow its client, there is one at a time.
-	active, told bool
+	notified, progressQueued bool
 }
 
 // wants reports whether the watcher asked for events of the kind.
@@ -106,21 +106,21 @@ func (e *event) size(w *watcher) int {
 
 // give adds the event to the batch of w, and w to touched if it is the first
 // there, provided that w wants it.
-func (e *event) give(w *watcher, touched []*watcher) []*watcher {
+func (e *event) addTo(w *watcher, touched []*watcher) []*watcher {
 	if e.write.KV.GetModRevision() < w.next || !w.wants(e.write.Deleted) {
 		return touched
 	}
 	w.size += e.size(w)
 	if len(w.batch) == 0 {
-		w.batch = e.of(w)
+		w.batch = e.eventsFor(w)
 		return append(touched, w)
 	}
-	w.batch = append(w.batch, e.of(w)...)
+	w.batch = append(w.batch, e.eventsFor(w)...)
 	return touched
 }
 
 // of returns the event as w wants it.
-func (e *event) of(w *watcher) []*mvccpb.Event {
+func (e *event) eventsFor(w *watcher) []*mvccpb.Event {
 	if w.PrevKV && e.write.Prev != nil {
 		if e.prev == nil {
 			e.prev = e.list(e.write.Prev.Message())
@@ -148,7 +148,7 @@ const (
 	// maxBytes is what all watchers of a member may take, about: two million small ones.
 	// More: clients that do nothing but watch take a member's memory. Less: honest ones
 	// are refused.
-	maxBytes = 1 << 30
+	maxWatcherBytes = 1 << 30
 	// watcherBytes is what a watcher takes besides its keys, with its places in an index.
 	watcherBytes = 512
 )
@@ -166,21 +166,21 @@ func (e *FullError) Error() string {
 }
 
 // room is the memory of all watchers.
-type room struct {
-	most  int64 // immutable
-	taken atomic.Int64
+type memoryLimit struct {
+	limit int64 // immutable
+	used  atomic.Int64
 }
 
 // bytes is what a watcher takes: an index has its keys once more.
 func (r *Request) bytes() int64 { return watcherBytes + 2*int64(len(r.Key)+len(r.End)) }
 
-func (m *room) take(r *Request) error {
+func (m *memoryLimit) reserve(r *Request) error {
 	bytes := r.bytes()
-	if all := m.taken.Add(bytes); all > m.most {
-		m.taken.Add(-bytes)
-		return &FullError{Bytes: bytes, Taken: all - bytes, Most: m.most}
+	if all := m.used.Add(bytes); all > m.limit {
+		m.used.Add(-bytes)
+		return &FullError{Bytes: bytes, Taken: all - bytes, Most: m.limit}
 	}
 	return nil
 }
 
-func (m *room) give(r *Request) { m.taken.Add(-r.bytes()) }
+func (m *memoryLimit) release(r *Request) { m.used.Add(-r.bytes()) }

@@ -15,10 +15,10 @@ import (
 // served is how long a reign could have answered keep-alives. It stands still
 // while there is no telling whether this member still leads, so it must not be
 // compared with a clock, nor with that of another reign.
-type served time.Duration
+type servedTime time.Duration
 
 // reign is the time in which this member leads in one term.
-type reign struct {
+type leadership struct {
 	*Engine                 // immutable, as all of this block
 	ctx     context.Context // ends with the reign
 	term    uint64
@@ -27,20 +27,20 @@ type reign struct {
 
 	// The goroutine of the ticks only:
 
-	held  bool         // whether the leader lease held at the last tick
-	heard core.Instant // of the last tick at which it did
-	due   queue
+	held     bool         // whether the leader lease held at the last tick
+	lastHeld core.Instant // of the last tick at which it did
+	due      queue
 
 	mu struct {
 		sync.Mutex
-		now  served
+		now  servedTime
 		last core.Instant // of the last tick
 		// floor is before which nothing is revoked.
-		floor  served
-		leases map[int64]*entry
-		fresh  []*entry // not in due yet
+		graceEnd servedTime
+		leases   map[int64]*entry
+		unqueued []*entry // not in due yet
 		// nextSave is when to look for checkpoints that are due.
-		nextSave served
+		nextCheckpoint servedTime
 	}
 }
 
@@ -49,46 +49,46 @@ type reign struct {
 type entry struct {
 	store.TTLLease // immutable; Remaining is of the beginning
 	// deadline never decreases.
-	deadline served
+	deadline servedTime
 	// at is where the entry is in the queue: never after its deadline. The
 	// goroutine of the ticks only.
-	at served
+	queuedAt servedTime
 	// revoking is not nil once its end is being proposed, and closed when it is
 	// gone, or when it turns out that nothing was proposed after all.
 	revoking chan struct{}
 	// saving is not nil while what is left of it is being written to the log, and
 	// closed then.
-	saving chan struct{}
+	checkpointing chan struct{}
 	// saved says that the log may hold less than its TTL.
-	saved bool
+	checkpointed bool
 	// save is when that is due next.
-	save served
+	checkpointAt servedTime
 }
 
-func newReign(ctx context.Context, e *Engine, term uint64) *reign {
-	r := &reign{Engine: e, ctx: ctx, term: term, slots: make(chan struct{}, maxRevoking)}
+func newLeadership(ctx context.Context, e *Engine, term uint64) *leadership {
+	r := &leadership{Engine: e, ctx: ctx, term: term, slots: make(chan struct{}, maxRevoking)}
 	r.mu.leases = make(map[int64]*entry)
 	return r
 }
 
 // seconds is for TTLs, of which the longest is little less than a Duration can
 // say.
-func seconds(n int64) served {
-	return served(time.Duration(min(n, store.MaxTTL)) * time.Second)
+func seconds(n int64) servedTime {
+	return servedTime(time.Duration(min(n, store.MaxTTL)) * time.Second)
 }
 
 // after returns the time n seconds after s, or the end of time if that is later.
-func (s served) after(n int64) served {
+func (s servedTime) after(n int64) servedTime {
 	if then := s + seconds(n); then >= s {
 		return then
 	}
 	return math.MaxInt64 // more than a Duration can say
 }
 
-// caughtUp returns once the store has applied what the leaders before have
+// waitApplied returns once the store has applied what the leaders before have
 // committed, and false if the reign ends first. Until then a TTL lease may have
 // more time than the store says: a keep-alive took a checkpoint back.
-func (r *reign) caughtUp() bool {
+func (r *leadership) waitApplied() bool {
 	for r.cfg.Member.Confirm(r.ctx, r.term) != nil {
 		select {
 		case <-r.ctx.Done():
@@ -102,19 +102,19 @@ func (r *reign) caughtUp() bool {
 }
 
 // adopt begins to count the time of all TTL leases that there are.
-func (r *reign) adopt() {
+func (r *leadership) adopt() {
 	for _, l := range r.cfg.Store.TTLLeases() {
 		r.mu.Lock()
-		r.seeLocked(l.ID) // it may be gone by now
+		r.lookupLocked(l.ID) // it may be gone by now
 		r.mu.Unlock()
 	}
 }
 
-// seeLocked returns the TTL lease with that ID as the store has it now, and what is
+// lookupLocked returns the TTL lease with that ID as the store has it now, and what is
 // counted of it; nil if there is none. The store is read under mu, for it changes
 // before Changed is called: whatever is adopted here and goes is dropped by a call
 // that is yet to come. What was read before mu was taken may be gone for good.
-func (r *reign) seeLocked(id int64) (*entry, store.TTLLease) {
+func (r *leadership) lookupLocked(id int64) (*entry, store.TTLLease) {
 	l, ok := r.cfg.Store.TTLLease(id)
 	if !ok {
 		return nil, store.TTLLease{}
@@ -126,17 +126,17 @@ func (r *reign) seeLocked(id int64) (*entry, store.TTLLease) {
 	return e, l
 }
 
-func (r *reign) adoptLocked(l store.TTLLease) *entry {
+func (r *leadership) adoptLocked(l store.TTLLease) *entry {
 	now := r.nowLocked()
-	e := &entry{TTLLease: l, deadline: now.after(l.Left()), saved: l.Remaining > 0, save: now + served(r.cfg.Checkpoint)}
+	e := &entry{TTLLease: l, deadline: now.after(l.Left()), checkpointed: l.Remaining > 0, checkpointAt: now + servedTime(r.cfg.Checkpoint)}
 	r.mu.leases[l.ID] = e
-	r.mu.fresh = append(r.mu.fresh, e)
+	r.mu.unqueued = append(r.mu.unqueued, e)
 	return e
 }
 
 // changed drops what was counted under the ID of l, whichever grant that was of, and
 // begins with l unless it is gone.
-func (r *reign) changed(l store.TTLLease) {
+func (r *leadership) changed(l store.TTLLease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.mu.leases[l.ID]; e != nil {
@@ -147,9 +147,9 @@ func (r *reign) changed(l store.TTLLease) {
 	}
 }
 
-func (r *reign) dropLocked(e *entry) {
+func (r *leadership) dropLocked(e *entry) {
 	delete(r.mu.leases, e.ID)
-	for _, waited := range []chan struct{}{e.revoking, e.saving} {
+	for _, waited := range []chan struct{}{e.revoking, e.checkpointing} {
 		if waited != nil {
 			close(waited)
 		}
@@ -158,7 +158,7 @@ func (r *reign) dropLocked(e *entry) {
 
 // counts reports whether e is what is counted under its ID: it is neither gone nor
 // replaced.
-func (r *reign) counts(e *entry) bool {
+func (r *leadership) isCurrent(e *entry) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.leases[e.ID] == e
@@ -166,11 +166,13 @@ func (r *reign) counts(e *entry) bool {
 
 // nowLocked returns the latest that it may be: until the next tick nobody knows
 // whether the time since the last one will count.
-func (r *reign) nowLocked() served { return r.mu.now + served(r.sinceTick(r.cfg.Clock.Now())) }
+func (r *leadership) nowLocked() servedTime {
+	return r.mu.now + servedTime(r.sinceTick(r.cfg.Clock.Now()))
+}
 
 // sinceTick returns the time since the last tick, as much of it as may count: up to the
 // next tick MaxGap, and as much again while that one waits for a quorum.
-func (r *reign) sinceTick(now core.Instant) time.Duration {
+func (r *leadership) sinceTick(now core.Instant) time.Duration {
 	if r.mu.last == 0 || now == 0 {
 		return 0
 	}
@@ -178,7 +180,7 @@ func (r *reign) sinceTick(now core.Instant) time.Duration {
 }
 
 // tick lets the time pass that counts, and sees to what is due.
-func (r *reign) tick() {
+func (r *leadership) tick() {
 	// The clock is read before the question whether the leader lease holds: if it
 	// does, it did at that reading, and a pause in between is seen at the next.
 	now := r.cfg.Clock.Now()
@@ -198,7 +200,7 @@ func (r *reign) tick() {
 }
 
 // advance counts the time since the last tick if it was served.
-func (r *reign) advance(now core.Instant, holds bool) {
+func (r *leadership) advance(now core.Instant, holds bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	gap := now.Sub(r.mu.last)
@@ -206,19 +208,19 @@ func (r *reign) advance(now core.Instant, holds bool) {
 	r.mu.last = now
 	switch {
 	case holds && r.held && !first && now != 0 && gap >= 0 && gap <= r.cfg.MaxGap:
-		r.mu.now += served(gap)
-	case holds && (now.Sub(r.heard) > r.cfg.MaxGap || r.mu.now >= r.mu.floor):
+		r.mu.now += servedTime(gap)
+	case holds && (now.Sub(r.lastHeld) > r.cfg.MaxGap || r.mu.now >= r.mu.graceEnd):
 		// Service begins, or goes on after an interruption. A short one does not
 		// prolong the grace of the one before: were there one after another, nothing
 		// would ever end.
-		r.mu.floor = r.mu.now + served(r.cfg.Grace)
+		r.mu.graceEnd = r.mu.now + servedTime(r.cfg.Grace)
 	}
 	if r.held = holds; holds {
-		r.heard = now
+		r.lastHeld = now
 	}
 }
 
-func (r *reign) idle() bool {
+func (r *leadership) idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.mu.leases) == 0
@@ -226,18 +228,18 @@ func (r *reign) idle() bool {
 
 // lasts reports whether this member leads in the reign's term as far as it knows. It
 // knows better before it applies what a later leader has replicated.
-func (r *reign) lasts() bool {
+func (r *leadership) isLeading() bool {
 	term, _ := r.cfg.Member.Reign()
 	return term == r.term
 }
 
 // holds reports whether this member still leads in the reign's term.
-func (r *reign) holds() bool {
+func (r *leadership) holds() bool {
 	switch r.cfg.Member.Standing() {
 	case core.Valid:
 		// The term is asked for last: it did not change before the leader lease was found
 		// to hold.
-		return r.lasts()
+		return r.isLeading()
 	case core.Disabled, core.ClockFault, core.Expired, core.Margin:
 		// There may never be a leader lease, as where answers take longer than it lasts, but
 		// there is a leader.
@@ -251,24 +253,24 @@ func (r *reign) holds() bool {
 
 // expired takes those whose time is over out of the queue, as many as may be
 // revoked now, and marks them.
-func (r *reign) expired() (out []*entry) {
+func (r *leadership) expired() (out []*entry) {
 	quota := min(int(float64(r.cfg.Rate)*r.cfg.Interval.Seconds())+1, cap(r.slots)-len(r.slots))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range r.mu.fresh {
-		e.at = e.deadline
+	for _, e := range r.mu.unqueued {
+		e.queuedAt = e.deadline
 		heap.Push(&r.due, e)
 	}
-	r.mu.fresh = nil
+	r.mu.unqueued = nil
 	r.sweepLocked()
-	for len(r.due) > 0 && r.due[0].at <= r.mu.now && len(out) < quota {
+	for len(r.due) > 0 && r.due[0].queuedAt <= r.mu.now && len(out) < quota {
 		e := r.due[0]
-		end := max(e.deadline, r.mu.floor)
+		end := max(e.deadline, r.mu.graceEnd)
 		switch {
 		case r.mu.leases[e.ID] != e:
 			heap.Pop(&r.due) // gone
 		case end > r.mu.now:
-			e.at = end // renewed since, or spared
+			e.queuedAt = end // renewed since, or spared
 			heap.Fix(&r.due, 0)
 		default:
 			heap.Pop(&r.due)
@@ -281,7 +283,7 @@ func (r *reign) expired() (out []*entry) {
 
 // sweepLocked takes those that are gone out of the queue once they are most of
 // it: their time may not be over for years.
-func (r *reign) sweepLocked() {
+func (r *leadership) sweepLocked() {
 	if len(r.due) < 1024 || len(r.due) < 2*len(r.mu.leases) {
 		return
 	}
@@ -293,7 +295,7 @@ func (r *reign) sweepLocked() {
 type queue []*entry
 
 func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].at < q[j].at }
+func (q queue) Less(i, j int) bool { return q[i].queuedAt < q[j].queuedAt }
 func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
 
 // Push implements heap.Interface.
