@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A record is one version. Its key is main and sub revision, 8 bytes each, so
-// that the order of keys is the order of writes. Its value is a CRC-32C over key
-// and rest, a byte that says what it is, and a KeyValue.
+// A record holds one version. Its key is the main and sub revision, 8 bytes each, so records are in
+// the order of writes. Its value is a CRC-32C of key and rest, one byte for the kind, and a
+// KeyValue message.
 const (
 	recordKeySize = 16
 	recordHead    = 5
@@ -23,7 +23,7 @@ const (
 	recordLive      = 1
 )
 
-// recordID says which version a record is: its revision, and the number in it.
+// recordID is the revision of a version, which is the key of its record.
 type recordID struct {
 	main int64
 	sub  uint32
@@ -48,7 +48,7 @@ func recordValue(in *slab, key []byte, v *Version) []byte {
 	return buf
 }
 
-// appendMessage appends what proto.Marshal makes of v.Message, in a fraction of the time.
+// appendMessage appends the same bytes as proto.Marshal of v.Message, in a fraction of the time.
 func appendMessage(to []byte, v *Version) []byte {
 	bytes := func(field protowire.Number, b []byte) {
 		if len(b) > 0 {
@@ -69,22 +69,22 @@ func appendMessage(to []byte, v *Version) []byte {
 	return to
 }
 
-// recordCost is what a record takes besides the bytes of key and value: its own
-// key and head, the numbers of a KeyValue, and its place in a page of bbolt.
+// recordCost is the approximate size of a record without key and value: its own key and header, the
+// numbers of the KeyValue, and its element in a bbolt page.
 const recordCost = 80
 
-// cost estimates what v takes in a checkpoint.
+// cost estimates the size of v in a checkpoint.
 func (v *Version) cost() int64 {
 	return recordCost + int64(len(v.GetKey())+int(v.size))
 }
 
-// recordSum computes the sum of a record, whatever value begins with.
+// recordSum returns the checksum of a record. It ignores the checksum in value.
 func recordSum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value[4:])
 }
 
-// decodeRecord is the reverse. The version keeps a copy of its value; it has no chain yet, but
-// a name, which is part of the record.
+// decodeRecord is the reverse of recordID.key and recordValue. The version gets a copy of the
+// value, and no chain yet. name is its key, which shares memory with the record.
 func decodeRecord(key, value []byte) (v *Version, name []byte, err error) {
 	if err := checkRecord(key, value); err != nil {
 		return nil, nil, err
@@ -108,7 +108,7 @@ func decodeRecord(key, value []byte) (v *Version, name []byte, err error) {
 	return v, f.key, nil
 }
 
-// checkRecord finds damage without decoding.
+// checkRecord verifies size and checksum.
 func checkRecord(key, value []byte) error {
 	if len(key) != recordKeySize || len(value) < recordHead {
 		return fmt.Errorf("%w: record of %d + %d bytes, want %d + at least %d", ErrDamaged, len(key), len(value), recordKeySize, recordHead)
@@ -119,15 +119,15 @@ func checkRecord(key, value []byte) error {
 	return nil
 }
 
-// recordFields are those of a KeyValue in a record. Key and value are part of what they were decoded of.
+// recordFields are the fields of the KeyValue in a record. key and value share memory with it.
 type recordFields struct {
 	key, value                  []byte
 	create, mod, version, lease int64
 }
 
-// decode decodes what appendMessage writes: each field at most once, in ascending order. It
-// reports false of anything else, which unmarshal is for. A start reads millions of these, and
-// with proto.Unmarshal a third of its time.
+// decode decodes the output of appendMessage: ascending fields, each at most once. It returns false
+// for other encodings, which unmarshal handles. A start decodes millions of records, and
+// proto.Unmarshal would take a third of its time.
 func (f *recordFields) decode(b []byte) bool {
 	for last := protowire.Number(0); len(b) > 0; {
 		number, typ, n := protowire.ConsumeTag(b)
@@ -143,7 +143,7 @@ func (f *recordFields) decode(b []byte) bool {
 	return true
 }
 
-// field decodes one field and returns how long it is, -1 if it is not as it should be.
+// field decodes one field and returns its length, or -1 if it is invalid.
 func (f *recordFields) field(number protowire.Number, typ protowire.Type, b []byte) int {
 	if to := f.bytes(number); to != nil && typ == protowire.BytesType {
 		v, n := protowire.ConsumeBytes(b)
@@ -184,7 +184,7 @@ func (f *recordFields) number(number protowire.Number) *int64 {
 	}
 }
 
-// unmarshal decodes any KeyValue.
+// unmarshal decodes any encoding of a KeyValue.
 func (f *recordFields) unmarshal(b []byte) error {
 	var kv mvccpb.KeyValue
 	if err := proto.Unmarshal(b, &kv); err != nil {
@@ -194,18 +194,17 @@ func (f *recordFields) unmarshal(b []byte) error {
 	return nil
 }
 
-// slab is memory for the records of one commit, which the next commit uses again. Without
-// it a sixth of what a load allocates would be records that live for one commit, and the
-// collector would come sooner by as much.
+// slab is the memory for the records of one commit. Later commits reuse it. Without it, a sixth of
+// all bytes allocated under load would be records that live for one commit.
 type slab struct {
 	chunks [][]byte
-	used   int // chunks that are full
+	used   int // full chunks
 }
 
-// chunkSize divides commitBytes, so that a commit of one cut wastes little.
+// chunkSize divides commitBytes, so a commit wastes little memory.
 const chunkSize = commitBytes / 4
 
-// slabs are those that no commit uses. The collector takes them, so a store at rest has none.
+// slabs holds unused slabs. The garbage collector drops them, so an idle store has none.
 var slabs = sync.Pool{New: func() any { return new(slab) }}
 
 // getSlab returns an empty slab.
@@ -214,7 +213,7 @@ func getSlab() *slab {
 	return s
 }
 
-// release gives the slab back. Nobody may use what room has returned any more.
+// release returns the slab to the pool. Memory from alloc must not be used any more.
 func (s *slab) release() {
 	s.used = 0
 	for i := range s.chunks {
@@ -223,10 +222,10 @@ func (s *slab) release() {
 	slabs.Put(s)
 }
 
-// room returns an empty slice for n bytes. What is in them is what an earlier commit has left.
+// alloc returns an empty slice with capacity n. Its memory is not zeroed.
 func (s *slab) alloc(n int) []byte {
 	if n > chunkSize/4 {
-		return make([]byte, 0, n) // it would waste what is left of a chunk
+		return make([]byte, 0, n) // it would waste the rest of a chunk
 	}
 	if s.used < len(s.chunks) && cap(s.chunks[s.used])-len(s.chunks[s.used]) < n {
 		s.used++

@@ -3,15 +3,16 @@ package store
 import (
 	"context"
 	"fmt"
+	"io"
 )
 
-// Snapshot is a consistent copy of a checkpoint, for as long as it is open.
+// Snapshot is a consistent copy of a checkpoint. It stays readable until it is closed.
 type Snapshot interface {
 	Checkpoint() Checkpoint
-	// Size is what WriteTo writes.
+	// Size returns the number of bytes that WriteTo writes.
 	Size() int64
 	// WriteTo writes a file for Restore.
-	WriteTo(w Writer) (int64, error)
+	WriteTo(w io.Writer) (int64, error)
 	Close() error
 }
 
@@ -22,11 +23,11 @@ type snapshot struct {
 
 func (s *snapshot) Checkpoint() Checkpoint { return s.at }
 
-// OpenSnapshot opens the newest checkpoint for reading. Checkpoints, writes and
-// reads go on meanwhile. It must be closed: as long as it is open, the database
-// cannot use the space again that it gives up.
+// OpenSnapshot opens the newest checkpoint for reading. Checkpoints, writes and reads continue
+// meanwhile. While the snapshot is open, the database cannot reuse space that it has freed, so it
+// must be closed.
 func (s *Store) OpenSnapshot() (Snapshot, error) {
-	// Not ordered by s.saving: a checkpoint under way must not hold it up.
+	// Without s.saving, so that a running checkpoint does not delay it.
 	if s.closed() {
 		return nil, ErrClosed
 	}
@@ -36,14 +37,14 @@ func (s *Store) OpenSnapshot() (Snapshot, error) {
 	}
 	c, err := imageCheckpoint(img)
 	if err != nil {
-		_ = img.Close() // The other error says more.
+		_ = img.Close() // the other error says more
 		return nil, fmt.Errorf("store: open snapshot: %w", err)
 	}
 	return &snapshot{img, c}, nil
 }
 
-// ReadCheckpoint returns what a snapshot is of. It reads its description only:
-// Restore finds damage in the rest. It returns ErrNoCheckpoint if it is of nothing.
+// ReadCheckpoint returns the checkpoint of a snapshot from its meta value. It does not look at the
+// records. It returns ErrNoCheckpoint for an empty snapshot.
 func ReadCheckpoint(img Image) (Checkpoint, error) {
 	c, err := imageCheckpoint(img)
 	if err == nil && c.Index == 0 {
@@ -60,15 +61,13 @@ func imageCheckpoint(img Image) (Checkpoint, error) {
 	return m.checkpoint()
 }
 
-// Restore replaces everything by the snapshot in the file path, which it
-// consumes. It returns when that is durable; until then, and if it fails,
-// readers see the old state. It is called by the goroutine that applies, and
-// waits for a checkpoint under way. The file must be on the file system of the
-// database.
+// Restore replaces the whole state by the snapshot file path, and consumes the file. It returns
+// when the new state is durable; until then, and if it fails, readers see the old state. The
+// applying goroutine calls it. It waits for a running checkpoint. The file must be on the
+// database's file system.
 //
-// A snapshot that is damaged, or is no snapshot, is refused and left where it
-// is. If installing it fails, the store takes no more checkpoints: either state
-// may be found by the next Open.
+// Restore refuses a damaged file, and leaves it. If the installation fails, the store makes no more
+// checkpoints, because the next Open may find either state.
 func (s *Store) Restore(path string) error {
 	s.saving.acquire()
 	defer s.saving.release()
@@ -79,8 +78,8 @@ func (s *Store) Restore(path string) error {
 	if err != nil {
 		return fmt.Errorf("store: restore %s: %w", path, err)
 	}
-	// It is on disk. A crash before Install left the old state and the file, one behind it leaves
-	// the new state. Under mu, as the trimmer works on the state that it finds there.
+	// The new state is durable. mu is held because a goroutine may be freeing versions of the
+	// old state.
 	s.mu.Lock()
 	s.durable.Store(&c)
 	s.state.Store(st)
@@ -112,9 +111,8 @@ func (s *Store) install(path string) (st *state, c Checkpoint, err error) {
 	return st, c, staged.Install()
 }
 
-// Defragment gives unused space of the durable state back. Reads and Apply go
-// on; it waits for a checkpoint under way until ctx ends. A snapshot that is
-// open keeps the old file until it is closed.
+// Defragment releases unused space of the database. Reads and Apply continue. It waits for a
+// running checkpoint until ctx ends. An open snapshot keeps the old file until it is closed.
 func (s *Store) Defragment(ctx context.Context) error {
 	if err := s.saving.acquireContext(ctx); err != nil {
 		return fmt.Errorf("store: defragment: %w", err)
@@ -132,17 +130,16 @@ func (s *Store) Defragment(ctx context.Context) error {
 	return nil
 }
 
-// Summary describes the snapshot in a file.
+// Summary describes a snapshot file.
 type Summary struct {
 	Checkpoint
-	// Hash is HashKV's of the newest revision.
+	// Hash is HashKV of the newest revision.
 	Hash Hash
-	// Keys is the number of keys at the newest revision, Versions that of all
-	// versions that are kept, tombstones included, and TTLLeases that of TTL leases.
+	// Keys counts the keys at the newest revision, Versions all versions including tombstones.
 	Keys, Versions, TTLLeases int
 }
 
-// Inspect reads all of a snapshot. It returns ErrNoCheckpoint if it is of nothing.
+// Inspect reads and checks a whole snapshot. It returns ErrNoCheckpoint for an empty one.
 func Inspect(img Image) (Summary, error) {
 	st, c, err := loadImage(img)
 	if err != nil {
