@@ -1,20 +1,14 @@
-// Package autocompact compacts the history of a store by itself, in the two modes of etcd's
+// Package autocompact compacts the history of a store automatically, in the two modes of etcd's
 // auto-compaction.
 //
-// # What it promises
+// Every member runs it and records revisions, so a new leader has them at once. Only the leader
+// proposes compactions, fenced with its term, so a deposed leader compacts nothing. The member's
+// clock only needs to measure durations roughly.
 //
-// Every member runs it and remembers revisions, and only the one that leads
-// proposes: fenced by its term, so that a member that has been deposed meanwhile
-// compacts nothing. A new leader has the memory already. Nothing younger than the
-// policy says is compacted, by this member's clock, which needs to be right about
-// durations only roughly: compaction frees room and decides nothing else.
-//
-// # How often
-//
-// By revisions: every five minutes. By time: a revision is noted each tenth of the
-// period, or of an hour if that is less; once a whole period has been seen, it
-// compacts every period, or every hour if that is less, to what was the newest
-// revision a period and one note before.
+// In revision mode it compacts every five minutes. In periodic mode it records a revision each
+// tenth of the period, or each tenth of an hour for longer periods. After one full period it
+// compacts every period, at most once an hour, to the revision that was the newest one period and
+// one recording before.
 package autocompact
 
 import (
@@ -31,15 +25,15 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// Member is the member that compacts.
+// Member is the part of a member that Run uses.
 type Member interface {
 	// LeadingTerm returns the term in which the member leads, 0 if it does not.
 	LeadingTerm() uint64
-	// ProposeFenced replicates r unless another leader comes first.
+	// ProposeFenced replicates r. The store drops it in any other term.
 	ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest) (store.Result, error)
 }
 
-// Revisions is a store.
+// Revisions is the part of *store.Store that Run uses.
 type Revisions interface {
 	// Revision returns the newest revision.
 	Revision() int64
@@ -50,12 +44,11 @@ type Config struct {
 	Policy    Policy
 	Member    Member
 	Revisions Revisions
-	// Logger receives a line for each compaction. Default: none.
+	// Logger gets a line for each compaction. Default: none.
 	Logger *slog.Logger
 }
 
-// Run compacts until ctx ends. It returns at once if the policy is to keep
-// everything.
+// Run compacts until ctx ends. It returns at once if the policy is not enabled.
 func Run(ctx context.Context, cfg Config) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -69,7 +62,7 @@ func Run(ctx context.Context, cfg Config) {
 	}
 }
 
-// revisionInterval is how often revisions are counted.
+// revisionInterval is the time between two compactions in revision mode.
 const revisionInterval = 5 * time.Minute
 
 func (c *Config) runByRevision(ctx context.Context) {
@@ -85,10 +78,10 @@ func (c *Config) runByRevision(ctx context.Context) {
 	}
 }
 
-// maxInterval bounds the time between two compactions of a long period.
+// maxInterval is the longest time between two compactions in periodic mode.
 const maxInterval = time.Hour
 
-// samples is how many revisions are noted in an interval.
+// samples is how many revisions are recorded per interval.
 const samples = 10
 
 func (c *Config) runPeriodic(ctx context.Context) {
@@ -96,7 +89,7 @@ func (c *Config) runPeriodic(ctx context.Context) {
 	apart := interval / samples
 	seen := window{size: int(c.Policy.Period/apart) + 1}
 	var done int64
-	last, wait := time.Now(), c.Policy.Period // at first until a whole period was seen
+	last, wait := time.Now(), c.Policy.Period // the first compaction comes after a full period
 	for {
 		seen.add(c.Revisions.Revision())
 		if sleep(ctx, apart) != nil {
@@ -112,8 +105,8 @@ func (c *Config) runPeriodic(ctx context.Context) {
 	}
 }
 
-// compact reports whether the history up to rev is compacted now. A member that
-// does not lead compacts nothing.
+// compact reports whether the history up to rev is compacted. It does nothing if the member does
+// not lead.
 func (c *Config) compact(ctx context.Context, rev int64) bool {
 	term := c.Member.LeadingTerm()
 	if term == 0 {
@@ -128,14 +121,14 @@ func (c *Config) compact(ctx context.Context, rev int64) bool {
 		c.Logger.Info("compacted", "revision", rev)
 		return true
 	case errors.Is(err, rpctypes.ErrGRPCCompacted):
-		return true // by somebody else
+		return true // by a client
 	case ctx.Err() == nil:
-		c.Logger.Warn("not compacted", "revision", rev, "error", err)
+		c.Logger.Warn("cannot compact", "revision", rev, "error", err)
 	}
 	return false
 }
 
-// sleep returns nil after d, or ctx's cause as soon as ctx ends.
+// sleep returns nil after d, or the cause of ctx when ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -147,28 +140,26 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Modes of Parse, etcd's own.
+// The modes of Parse, named as in etcd.
 const (
 	Periodic = "periodic"
 	Revision = "revision"
 )
 
-// Policy says how much history compaction leaves. At most one field is set; with
-// neither nothing is compacted.
+// Policy says how much history a compaction keeps. At most one field is set. Without one, nothing
+// is compacted.
 type Policy struct {
-	// Period is for how long a revision can be read after it was replaced.
+	// Period is how long a revision stays readable after it was replaced.
 	Period time.Duration
-	// Revisions is how many revisions before the newest can be read.
+	// Revisions is how many revisions before the newest one stay readable.
 	Revisions int64
 }
 
-// minPeriod keeps the tenth of a period, which is how often revisions are looked
-// at, a time that means something.
+// minPeriod keeps the recording interval, a tenth of the period, above the resolution of timers.
 const minPeriod = 10 * time.Millisecond
 
-// Parse understands retention as etcd does: in mode revision a number of revisions,
-// in mode periodic a duration with its unit, or a number of hours. 0 means no
-// compaction.
+// Parse parses a retention as etcd does: a number of revisions in revision mode; a duration, or a
+// number of hours, in periodic mode. 0 disables compaction.
 func Parse(mode, retention string) (Policy, error) {
 	n, err := strconv.ParseInt(retention, 10, 64)
 	isNumber := err == nil && n >= 0
@@ -196,7 +187,7 @@ func Parse(mode, retention string) (Policy, error) {
 	return Policy{Period: d}, nil
 }
 
-// Enabled reports whether anything is ever compacted.
+// Enabled reports whether anything is compacted.
 func (p Policy) Enabled() bool { return p != Policy{} }
 
 // window holds the last size numbers.
@@ -206,7 +197,7 @@ type window struct {
 	first int
 }
 
-// add forgets the oldest number once the window is full.
+// add adds a number, and drops the oldest one if the window is full.
 func (w *window) add(n int64) {
 	if len(w.all) < w.size {
 		w.all = append(w.all, n)

@@ -1,22 +1,21 @@
-// Package hashcheck finds members whose stores are not what the log has made of
-// the others': hashes of equal revisions that differ.
+// Package hashcheck compares the hashes of members' stores at equal revisions and reports members
+// that differ.
 //
-// # What it promises
+// # Guarantees
 //
-// Members that have applied the same log are never said to differ: hashes are
-// compared only if they are of the same revision and after the same compaction,
-// both of which say all that a hash depends on, and a difference is believed when
-// it shows twice. A member that does not answer, is of a version whose hash says nothing,
-// or is compacted meanwhile, is left out, with the reason.
+// Members that applied the same log are never reported as different. Hashes are compared only for
+// the same revision and the same compaction, which determine what a hash covers, and a difference
+// counts only if a second comparison confirms it. A member that does not answer, or that compacts
+// during the comparison, is reported as unknown, with the reason.
 //
-// Whose data is right is for the majority to say. Where no more than half of all
-// members agree, nobody knows, and nobody is named.
+// The majority decides which data is right. If no more than half of all members agree, no member is
+// reported as corrupt.
 //
-// # What it relies on
+// # Requirements
 //
-// All versions hash alike (store.Hash), apart from 0, which earlier ones had for an
-// empty store. A change of what is hashed gives members a way to say so first,
-// or clusters of two versions raise the alarm.
+// All versions compute the same hash (store.Hash), except that earlier ones returned 0 for an empty
+// store. A version that hashes differently needs a way for members to say so first, or mixed
+// clusters raise the CORRUPT alarm.
 package hashcheck
 
 import (
@@ -33,35 +32,34 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// Report is what a comparison of all members has found.
+// Report is the result of a comparison of all members.
 type Report struct {
-	// Members is how many there are.
+	// Members is the number of members.
 	Members int
-	// Camps are those who agree with each other, the largest first.
+	// Camps are groups of members with equal data, the largest first.
 	Camps [][]*Member
-	// Differences are why there is more than one camp.
+	// Differences explain why there is more than one group.
 	Differences []*Difference
-	// Unknown are those who are in no camp, and why.
+	// Unknown lists the members in no group.
 	Unknown []Unknown
 }
 
-// Unknown is a member that could not be compared.
+// Unknown is a member that could not be compared, and the reason.
 type Unknown struct {
 	Member *Member
 	Err    error
 }
 
-// Limits bound how long a comparison of all members takes.
+// Limits bound the time of a comparison of all members.
 type Limits struct {
-	// Each is how long two members may take. A member that takes longer is in no camp.
+	// Each is the limit for one pair of members. A member that takes longer is unknown.
 	Each time.Duration
-	// Rest is how long the others may take once most members agree.
+	// Rest is the limit for the remaining members after a majority agrees.
 	Rest time.Duration
 }
 
-// Judge compares all members with the first of them, then those that differ with the
-// first of those, and so on. They are asked at once: nobody who is silent hides
-// another one.
+// Judge compares all members with the first one, then those that differ with the first of them, and
+// so on. Comparisons run concurrently, so a silent member does not hide another one.
 func Judge(ctx context.Context, members []*Member, l Limits) *Report {
 	r := &Report{Members: len(members)}
 	for left := members; len(left) > 0; {
@@ -71,7 +69,7 @@ func Judge(ctx context.Context, members []*Member, l Limits) *Report {
 	return r
 }
 
-// round makes the camp of the first of those left, and returns who differs from it.
+// round builds the group of the first member and returns the members that differ from it.
 func (r *Report) round(ctx context.Context, left []*Member, l Limits) (differ []*Member) {
 	camp := left[:1:1]
 	differences, errs := r.ask(ctx, left[0], left[1:], l)
@@ -116,7 +114,7 @@ func (r *Report) ask(ctx context.Context, one *Member, others []*Member, l Limit
 	return differences, errs
 }
 
-// Right returns the camp of more than half of all members, nil if there is none.
+// Right returns the group with more than half of all members, nil if there is none.
 func (r *Report) Right() []*Member {
 	if len(r.Camps) > 0 && len(r.Camps[0]) > r.Members/2 {
 		return r.Camps[0]
@@ -124,8 +122,8 @@ func (r *Report) Right() []*Member {
 	return nil
 }
 
-// Corrupt returns the members that differ from those who are right, nil if all
-// agree or nobody knows.
+// Corrupt returns the members that differ from the majority. It is nil if all agree or there is no
+// majority.
 func (r *Report) Corrupt() []*Member {
 	if r.Right() == nil {
 		return nil
@@ -133,8 +131,8 @@ func (r *Report) Corrupt() []*Member {
 	return slices.Concat(r.Camps[1:]...)
 }
 
-// Pending reports whether a later comparison may find out more: a member has yet to catch up,
-// has not had the time to answer, or had too many requests.
+// Pending reports whether a later comparison may find more: a member has yet to catch up, did not
+// answer in time, or was overloaded.
 func (r *Report) Pending() bool {
 	return slices.ContainsFunc(r.Unknown, func(u Unknown) bool {
 		code := status.Code(u.Err)
@@ -142,11 +140,11 @@ func (r *Report) Pending() bool {
 	})
 }
 
-// Member is one of those to compare.
+// Member is a member to compare.
 type Member struct {
 	ID   uint64
 	Name string
-	// Hash hashes the member's keys as of a revision, 0 meaning its newest.
+	// Hash returns the hash of the member's keys at a revision, 0 meaning its newest.
 	Hash func(ctx context.Context, revision int64) (store.Hash, error)
 }
 
@@ -154,17 +152,17 @@ type Member struct {
 func (m *Member) String() string { return fmt.Sprintf("%s (%x)", m.Name, m.ID) }
 
 var (
-	// ErrBehind means that two members have no revision and compaction in common
-	// yet. A later comparison may find one.
+	// ErrBehind means that two members have no common revision with the same compaction. A
+	// later comparison may find one.
 	ErrBehind = errors.New("hashcheck: no common revision yet")
-	// errUnknown means that a hash says nothing.
-	errUnknown = errors.New("hashcheck: it is of a version whose hash of an empty store is 0")
+	// errUnknown means that a hash of 0 cannot be compared.
+	errUnknown = errors.New("hashcheck: the hash is 0: the member runs an older version, and its store is empty")
 )
 
-// Difference is two members that hold different data.
+// Difference is a pair of members with different data.
 type Difference struct {
 	A, B *Member
-	// HashA and HashB are of the same revision and after the same compaction.
+	// HashA and HashB have the same revision and compaction.
 	HashA, HashB store.Hash
 }
 
@@ -174,15 +172,14 @@ func (d *Difference) String() string {
 		d.HashA.HashRevision, d.HashA.CompactRevision, d.A, d.HashA.Hash, d.B, d.HashB.Hash)
 }
 
-// tries bounds how often hashes are taken anew because a compaction came between
-// them. Members compact within milliseconds of each other.
+// tries is how often hashes are taken again because of a compaction in between. Members compact
+// within milliseconds of each other.
 const tries = 3
 
-// compare compares two members at the newest revision that both have, and returns
-// nil if they agree.
+// compare compares two members at the newest revision that both have. It returns nil if they agree.
 func compare(ctx context.Context, a, b *Member) (*Difference, error) {
 	var first *Difference
-	for range 2 { // a difference that does not last is none
+	for range 2 { // a difference must be confirmed
 		d, err := compareOnce(ctx, a, b)
 		if d == nil || err != nil {
 			return nil, err
@@ -214,8 +211,7 @@ func compareOnce(ctx context.Context, a, b *Member) (*Difference, error) {
 	return nil, err
 }
 
-// common returns the hashes of both members as of the older of their newest
-// revisions.
+// common returns the hashes of both members at the older of their newest revisions.
 func common(ctx context.Context, a, b *Member) (ha, hb store.Hash, err error) {
 	if hb, err = b.hash(ctx, 0); err != nil {
 		return ha, hb, err
@@ -239,7 +235,7 @@ func (m *Member) hash(ctx context.Context, revision int64) (store.Hash, error) {
 	return h, err
 }
 
-// is reports whether err is an error of etcd's, which has come by gRPC or not.
+// is reports whether err is an error of etcd, whether or not it came through gRPC.
 func is(err, want error) bool {
 	return err != nil && status.Convert(err).Message() == status.Convert(want).Message()
 }

@@ -122,7 +122,7 @@ func decodeMeta(data []byte) (meta, error) {
 		return meta{}, fmt.Errorf("%w: meta: %w", ErrDamaged, err)
 	}
 	if v.Format < FormatFirst || v.Format > FormatNewest {
-		return meta{}, fmt.Errorf("%w: it is %d, this version reads %d to %d", ErrFormat, v.Format, FormatFirst, FormatNewest)
+		return meta{}, fmt.Errorf("%w: it is %d, and this version reads %d to %d (use the version that wrote it)", ErrFormat, v.Format, FormatFirst, FormatNewest)
 	}
 	var m meta
 	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&m); err != nil {

@@ -54,7 +54,7 @@ type Store struct {
 // closes it. If Open fails, the caller keeps the backend.
 func Open(cfg Config) (*Store, error) {
 	if cfg.Backend == nil {
-		return nil, fmt.Errorf("store: invalid config: backend is missing")
+		return nil, fmt.Errorf("store: invalid config: Backend is required")
 	}
 	log := cfg.Logger
 	if log == nil {
@@ -178,17 +178,17 @@ type Config struct {
 var (
 	// ErrFenced means that the entry's term differs from the term that the command was fenced
 	// with: another leader took over before the command was replicated.
-	ErrFenced = status.Error(codes.Aborted, "kvnode: command is of another term")
+	ErrFenced = status.Error(codes.Aborted, "kvnode: command was fenced for another term: the leader has changed")
 	// ErrUnimplemented means that the request is of a kind that this version does not know.
 	ErrUnimplemented = status.Error(codes.Unimplemented, "kvnode: request is not implemented")
 	// ErrMalformed means that the entry's data is not a command.
 	ErrMalformed = status.Error(codes.Internal, "kvnode: malformed command")
 	// ErrInstance means that the member is registered with another data directory, so this
 	// directory lacks votes and entries that the member acknowledged.
-	ErrInstance = status.Error(codes.FailedPrecondition, "kvnode: member has another data directory")
+	ErrInstance = status.Error(codes.FailedPrecondition, "kvnode: member is registered with another data directory")
 	// ErrNoGrant means that a fenced LeaseRevoke or LeaseCheckpoint does not name the
 	// generations of its leases. The proposing leader did not know the cluster version yet.
-	ErrNoGrant = status.Error(codes.Aborted, "kvnode: command names no grant of a TTL lease")
+	ErrNoGrant = status.Error(codes.Aborted, "kvnode: command names no generation of a TTL lease")
 	// ErrStale means that the entry is applied already: its index is not above Applied.
 	ErrStale = status.Error(codes.AlreadyExists, "kvnode: entry is applied already")
 )

@@ -263,7 +263,7 @@ func decodeLease(key, value []byte) (TTLLease, error) {
 	if len(rest) > 0 {
 		x, n := binary.Uvarint(rest)
 		if n <= 0 || x == 0 {
-			return TTLLease{}, fmt.Errorf("%w: record of TTL lease %x names no grant", ErrDamaged, uint64(l.ID))
+			return TTLLease{}, fmt.Errorf("%w: record of TTL lease %x has an invalid generation", ErrDamaged, uint64(l.ID))
 		}
 		l.Grant, rest = x, rest[n:]
 	}
@@ -315,7 +315,7 @@ func (l *loader) addLease(key, value []byte) error {
 		return err
 	}
 	if one.Grant > l.meta.Index {
-		return fmt.Errorf("%w: record of TTL lease %x names a grant of index %d above the newest, %d", ErrDamaged, uint64(one.ID), one.Grant, l.meta.Index)
+		return fmt.Errorf("%w: record of TTL lease %x has generation %d, above the newest index, %d", ErrDamaged, uint64(one.ID), one.Grant, l.meta.Index)
 	}
 	l.records++
 	l.sum += uint64(binary.BigEndian.Uint32(value))

@@ -15,15 +15,15 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Engine counts time while its member leads. Renew and TimeLeft may be called by
-// any goroutine, Changed by the one that applies.
+// Engine counts time while its member leads. Renew and TimeLeft are safe for concurrent use. The
+// applying goroutine calls Changed.
 type Engine struct {
 	cfg   Config // immutable
 	stats counters
-	// logLimit limits what is logged of TTL leases, of which there may be thousands.
+	// logLimit limits log lines about single TTL leases, of which there may be thousands.
 	logLimit rate.Sometimes
 
-	// reign is nil while this member does not lead.
+	// current is nil while this member does not lead.
 	current atomic.Pointer[leadership]
 }
 
@@ -34,8 +34,8 @@ func New(cfg Config) *Engine {
 	return &Engine{cfg: cfg, logLimit: rate.Sometimes{First: 10, Interval: 10 * time.Second}}
 }
 
-// Run counts time whenever this member leads, until stop is closed. When it
-// returns nothing of it is left running.
+// Run counts time while this member leads, until stop is closed. When it returns, all goroutines of
+// the engine have ended.
 func (e *Engine) Run(stop <-chan struct{}) {
 	for {
 		term, over := e.cfg.Member.Reign()
@@ -50,18 +50,18 @@ func (e *Engine) Run(stop <-chan struct{}) {
 	}
 }
 
-// lead returns when the reign is over.
+// lead returns when the member no longer leads in term.
 func (e *Engine) lead(term uint64, over, stop <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := newLeadership(ctx, e, term)
-	// From here on r hears of changes; what was there before is adopted.
+	// Before adopt, so no change is missed.
 	e.current.Store(r)
 	r.workers.Go(func() {
 		select {
 		case <-over:
 		case <-stop:
 		}
-		// Everything stops at once, whatever it waits for.
+		// Ends all waits and proposals of this term.
 		e.current.Store(nil)
 		cancel()
 	})
@@ -82,42 +82,41 @@ func (e *Engine) lead(term uint64, over, stop <-chan struct{}) {
 	r.workers.Wait()
 }
 
-// Changed tells the engine that l was granted, or, with a TTL of 0, is gone. The
-// store calls it, in the order of the log, once it is so.
+// Changed implements store.Config.TTLEvents. The store calls it in the order of the log, after each
+// change.
 func (e *Engine) Changed(l store.TTLLease) {
 	if r := e.current.Load(); r != nil {
 		r.changed(l)
 	}
 }
 
-// ErrNotLeader means that this member does not lead, or ceased to.
+// ErrNotLeader means that this member does not lead, or has lost leadership during the call.
 var ErrNotLeader = errors.New("ttl: not the leader")
 
-// Member is what an Engine needs of the member it runs on.
+// Member is the part of a member that an Engine uses.
 type Member interface {
-	// Reign returns the term in which this member leads, 0 if it does not, and a
-	// channel that is closed when that is over.
+	// Reign returns the term in which this member leads, 0 if it does not, and a channel that
+	// is closed when that changes.
 	Reign() (term uint64, over <-chan struct{})
-	// Standing says whether the leader lease holds now, and if not, why. It does
-	// not wait.
+	// Standing returns the status of the leader lease. It does not block.
 	Standing() core.Status
-	// Confirm returns nil once it is certain that this member led in term at some
-	// moment during the call, and the store has applied what was committed by then.
+	// Confirm returns nil if this member led in term at some moment during the call, and the
+	// store has applied what was committed by then.
 	Confirm(ctx context.Context, term uint64) error
-	// ProposeFenced replicates r, and has it dropped in any term but this one. The TTL
-	// leases in it are those of the grants (store.Command), in its order; nil: whichever
-	// have the IDs.
+	// ProposeFenced replicates r. The store drops it in any other term. grants names the
+	// generations of the TTL leases in r (store.Command.Grants), in its order. Nil: any lease
+	// with the ID.
 	ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error)
 }
 
-// Store is what an Engine needs of the store.
+// Store is the part of *store.Store that an Engine uses.
 type Store interface {
-	// TTLLease is called under a lock that Engine.Changed takes: it must not wait for
-	// who applies.
+	// TTLLease is called under a lock that Changed takes, so it must not wait for the applying
+	// goroutine.
 	TTLLease(id int64) (store.TTLLease, bool)
 	TTLLeases() []store.TTLLease
-	// Format is the cluster's. It never sinks, and what was granted before it rose has
-	// been told to Engine.Changed before it is seen here.
+	// Format returns the cluster's format. It never decreases. Changed has been called for all
+	// leases that were granted before the format rose.
 	Format() int64
 }
 
@@ -125,32 +124,31 @@ type Store interface {
 type Config struct {
 	Member Member
 	Store  Store
-	// Clock is the leader lease's, which counts time in which the machine sleeps.
-	// While it cannot be read nothing expires.
+	// Clock is the clock of the leader lease, which counts time in which the machine sleeps.
+	// While it cannot be read, nothing expires.
 	Clock clock.Clock
-	// Interval is the time between ticks. Default: 100 ms. Longer: TTL leases are
-	// revoked later.
+	// Interval is the time between ticks. It delays revocations. Default: 100 ms.
 	Interval time.Duration
-	// MaxGap is how far apart two ticks may come and count. Default: 500 ms.
-	// Longer: a pause as long costs clients that much of a TTL. Shorter: a busy
-	// machine counts no time at all.
+	// MaxGap is the longest time between two ticks that counts. A client loses that much of its
+	// TTL in a pause of that length. If MaxGap is too short, a busy machine counts no time at
+	// all. Default: 500 ms.
 	MaxGap time.Duration
-	// Grace is the served time after an interruption in which nothing is revoked.
-	// Default: 1.5 s. Shorter: clients whose leader has died lose TTL leases that they would
-	// have renewed. Longer: those of dead clients outlive each change of leaders.
+	// Grace is the served time after an interruption in which nothing is revoked. If it is too
+	// short, clients lose leases that they would have renewed after a change of the leader. It
+	// extends the leases of dead clients after each change. Default: 1.5 s.
 	Grace time.Duration
-	// Rate bounds the revocations per second. Default: 1,000, as in etcd. More:
-	// a crowd that expires at once holds up writes.
+	// Rate limits the revocations per second, so that many expiring leases do not delay writes.
+	// Default: 1,000, as in etcd.
 	Rate int
-	// Checkpoint is how often what is left of a TTL lease longer than that is
-	// written to the log, so that a new leader need not begin anew. Default: never,
-	// as in etcd. It waits for store.FormatGrants.
+	// Checkpoint is the interval at which the remaining time of longer TTL leases is written to
+	// the log, so that a new leader continues from it. It needs store.FormatGrants. Default:
+	// never, as in etcd.
 	Checkpoint time.Duration
-	// Logger receives a line for revocations that fail. Default: none.
+	// Logger gets a line for failed proposals. Default: none.
 	Logger *slog.Logger
 }
 
-// WithDefaults returns a copy of c with every unset optional field filled in.
+// WithDefaults returns a copy of c with defaults for all optional fields that are not set.
 func (c Config) WithDefaults() Config {
 	orDefault(&c.Interval, 100*time.Millisecond)
 	orDefault(&c.MaxGap, 500*time.Millisecond)
@@ -169,40 +167,38 @@ func orDefault[T int | time.Duration](v *T, d T) {
 }
 
 const (
-	// maxRevoking bounds the revocations under way.
+	// maxRevoking limits concurrent revocations.
 	maxRevoking = 128
-	// retryPause is between two tries to revoke, as in etcd.
+	// retryPause is the time between two attempts to revoke a lease, as in etcd.
 	retryPause = 3 * time.Second
-	// maxBatch bounds the TTL leases of one checkpoint, as in etcd.
+	// maxBatch limits the TTL leases of one lease checkpoint, as in etcd.
 	maxBatch = 1000
-	// minTTLHalves is how many halves of an election timeout a TTL must last.
+	// minTTLHalves is the shortest TTL in halves of the election timeout.
 	minTTLHalves = 3
 )
 
-// MinTTL returns the shortest TTL in seconds that makes sense with an election
-// timeout of that many ticks, as etcd computes it: one that a change of the
-// leader may outlast is of no use.
+// MinTTL returns the shortest useful TTL in seconds for an election timeout of that many ticks, as
+// in etcd. A shorter TTL could expire during a change of the leader.
 func MinTTL(electionTicks int, tick time.Duration) int64 {
 	shortest := time.Duration(minTTLHalves*electionTicks/2) * tick
 	return int64((shortest + time.Second - 1) / time.Second)
 }
 
-// Stats counts since the start. Only a member that leads counts.
+// Stats counts since the start. Only a leader counts.
 type Stats struct {
-	// Leading says whether this member counts time now.
+	// Leading reports whether this member counts time now.
 	Leading bool
-	// Active is the number of TTL leases whose time it counts, Revoking of those
-	// the number whose time is over.
+	// Active is the number of TTL leases that it counts, and Revoking the number of expired
+	// ones among them.
 	Active, Revoking int
-	// Renewals are keep-alives that were answered, Expirations revocations for want
-	// of them, and Checkpoints the times that what is left of a TTL lease was
-	// written to the log.
+	// Renewals counts answered keep-alives, Expirations revocations of expired leases, and
+	// Checkpoints the remaining times written to the log.
 	Renewals, Expirations, Checkpoints uint64
 }
 
 type counters struct{ renewals, expirations, checkpoints atomic.Uint64 }
 
-// Stats returns the figures as of now.
+// Stats returns the current numbers.
 func (e *Engine) Stats() Stats {
 	s := Stats{
 		Renewals: e.stats.renewals.Load(), Expirations: e.stats.expirations.Load(), Checkpoints: e.stats.checkpoints.Load(),

@@ -12,56 +12,56 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// served is how long a reign could have answered keep-alives. It stands still
-// while there is no telling whether this member still leads, so it must not be
-// compared with a clock, nor with that of another reign.
+// servedTime is the time in which a leader could have answered keep-alives, since its leadership
+// began. It stops while it is unknown whether this member leads. It must not be compared with a
+// clock, or with the servedTime of another leadership.
 type servedTime time.Duration
 
-// reign is the time in which this member leads in one term.
+// leadership counts the time of TTL leases while this member leads in one term.
 type leadership struct {
-	*Engine                 // immutable, as all of this block
-	ctx     context.Context // ends with the reign
+	*Engine                 // immutable, like all fields of this block
+	ctx     context.Context // ends with the leadership
 	term    uint64
-	slots   chan struct{} // taken by revocations under way
+	slots   chan struct{} // one for each concurrent revocation
 	workers sync.WaitGroup
 
-	// The goroutine of the ticks only:
+	// For the goroutine of the ticks only:
 
-	held     bool         // whether the leader lease held at the last tick
-	lastHeld core.Instant // of the last tick at which it did
+	held     bool         // the leader lease held at the last tick
+	lastHeld core.Instant // of the last tick at which it held
 	due      queue
 
 	mu struct {
 		sync.Mutex
 		now  servedTime
 		last core.Instant // of the last tick
-		// floor is before which nothing is revoked.
+		// graceEnd is when the grace period ends. Before it nothing is revoked.
 		graceEnd servedTime
 		leases   map[int64]*entry
 		unqueued []*entry // not in due yet
-		// nextSave is when to look for checkpoints that are due.
+		// nextCheckpoint is when to look for due lease checkpoints.
 		nextCheckpoint servedTime
 	}
 }
 
-// entry is a TTL lease as the leader sees it. Its fields are under the reign's mu
-// unless it says otherwise.
+// entry is a TTL lease with the time that the leader counts for it. Its fields are guarded by the
+// leadership's mu, unless they say otherwise.
 type entry struct {
-	store.TTLLease // immutable; Remaining is of the beginning
+	store.TTLLease // immutable; Remaining is as of adoption
 	// deadline never decreases.
 	deadline servedTime
-	// at is where the entry is in the queue: never after its deadline. The
+	// queuedAt is the entry's position in the queue, never after its deadline. For the
 	// goroutine of the ticks only.
 	queuedAt servedTime
-	// revoking is not nil once its end is being proposed, and closed when it is
-	// gone, or when it turns out that nothing was proposed after all.
+	// revoking is not nil once a revocation is being proposed. It is closed when the lease is
+	// gone, or when nothing was proposed after all.
 	revoking chan struct{}
-	// saving is not nil while what is left of it is being written to the log, and
-	// closed then.
+	// checkpointing is not nil while the lease's remaining time is being written to the log,
+	// and closed afterwards.
 	checkpointing chan struct{}
-	// saved says that the log may hold less than its TTL.
+	// checkpointed is set if the log may hold less than the full TTL.
 	checkpointed bool
-	// save is when that is due next.
+	// checkpointAt is when the next lease checkpoint is due.
 	checkpointAt servedTime
 }
 
@@ -71,13 +71,12 @@ func newLeadership(ctx context.Context, e *Engine, term uint64) *leadership {
 	return r
 }
 
-// seconds is for TTLs, of which the longest is little less than a Duration can
-// say.
+// seconds converts a TTL. The longest TTL is slightly less than the longest Duration.
 func seconds(n int64) servedTime {
 	return servedTime(time.Duration(min(n, store.MaxTTL)) * time.Second)
 }
 
-// after returns the time n seconds after s, or the end of time if that is later.
+// after returns the time n seconds after s, or the highest time if that overflows.
 func (s servedTime) after(n int64) servedTime {
 	if then := s + seconds(n); then >= s {
 		return then
@@ -85,9 +84,9 @@ func (s servedTime) after(n int64) servedTime {
 	return math.MaxInt64 // more than a Duration can say
 }
 
-// waitApplied returns once the store has applied what the leaders before have
-// committed, and false if the reign ends first. Until then a TTL lease may have
-// more time than the store says: a keep-alive took a checkpoint back.
+// waitApplied waits until the store has applied everything that earlier leaders committed. It
+// returns false if the leadership ends first. Before that, the store may hold a lease checkpoint
+// that an earlier leader has reset.
 func (r *leadership) waitApplied() bool {
 	for r.cfg.Member.Confirm(r.ctx, r.term) != nil {
 		select {
@@ -101,7 +100,7 @@ func (r *leadership) waitApplied() bool {
 	return true
 }
 
-// adopt begins to count the time of all TTL leases that there are.
+// adopt starts counting the time of all existing TTL leases.
 func (r *leadership) adopt() {
 	for _, l := range r.cfg.Store.TTLLeases() {
 		r.mu.Lock()
@@ -110,10 +109,10 @@ func (r *leadership) adopt() {
 	}
 }
 
-// lookupLocked returns the TTL lease with that ID as the store has it now, and what is
-// counted of it; nil if there is none. The store is read under mu, for it changes
-// before Changed is called: whatever is adopted here and goes is dropped by a call
-// that is yet to come. What was read before mu was taken may be gone for good.
+// lookupLocked returns the TTL lease with that ID as the store has it, and its entry, which it
+// creates if necessary; nil if there is no such lease. The store is read under mu, because the
+// store changes before it calls Changed. So if the lease ends after it was read here, a later call
+// of Changed removes the entry.
 func (r *leadership) lookupLocked(id int64) (*entry, store.TTLLease) {
 	l, ok := r.cfg.Store.TTLLease(id)
 	if !ok {
@@ -134,8 +133,8 @@ func (r *leadership) adoptLocked(l store.TTLLease) *entry {
 	return e
 }
 
-// changed drops what was counted under the ID of l, whichever grant that was of, and
-// begins with l unless it is gone.
+// changed drops the entry for the ID of l, whatever its generation, and adds a new one unless the
+// lease is gone.
 func (r *leadership) changed(l store.TTLLease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,22 +155,21 @@ func (r *leadership) dropLocked(e *entry) {
 	}
 }
 
-// counts reports whether e is what is counted under its ID: it is neither gone nor
-// replaced.
+// isCurrent reports whether e is the entry for its ID: the lease is neither gone nor granted again.
 func (r *leadership) isCurrent(e *entry) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.leases[e.ID] == e
 }
 
-// nowLocked returns the latest that it may be: until the next tick nobody knows
-// whether the time since the last one will count.
+// nowLocked returns the latest possible servedTime. The next tick decides whether the time since
+// the last one counts.
 func (r *leadership) nowLocked() servedTime {
 	return r.mu.now + servedTime(r.sinceTick(r.cfg.Clock.Now()))
 }
 
-// sinceTick returns the time since the last tick, as much of it as may count: up to the
-// next tick MaxGap, and as much again while that one waits for a quorum.
+// sinceTick returns the time since the last tick that may count: up to MaxGap until the next tick,
+// and as much again while that tick waits for a quorum.
 func (r *leadership) sinceTick(now core.Instant) time.Duration {
 	if r.mu.last == 0 || now == 0 {
 		return 0
@@ -179,10 +177,10 @@ func (r *leadership) sinceTick(now core.Instant) time.Duration {
 	return min(max(now.Sub(r.mu.last), 0), 2*r.cfg.MaxGap)
 }
 
-// tick lets the time pass that counts, and sees to what is due.
+// tick advances the time and starts what is due.
 func (r *leadership) tick() {
-	// The clock is read before the question whether the leader lease holds: if it
-	// does, it did at that reading, and a pause in between is seen at the next.
+	// The clock is read before the leader lease is checked. If the lease holds, it held at that
+	// reading, and the next tick sees a pause in between.
 	now := r.cfg.Clock.Now()
 	holds := r.idle() || r.holds()
 	r.advance(now, holds)
@@ -190,7 +188,7 @@ func (r *leadership) tick() {
 		return
 	}
 	for _, e := range r.expired() {
-		r.slots <- struct{}{} // there is room: expired has looked
+		r.slots <- struct{}{} // does not block: expired has checked
 		r.workers.Go(func() {
 			defer func() { <-r.slots }()
 			r.revoke(e)
@@ -199,7 +197,7 @@ func (r *leadership) tick() {
 	r.checkpoint()
 }
 
-// advance counts the time since the last tick if it was served.
+// advance adds the time since the last tick if it was served.
 func (r *leadership) advance(now core.Instant, holds bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,9 +208,9 @@ func (r *leadership) advance(now core.Instant, holds bool) {
 	case holds && r.held && !first && now != 0 && gap >= 0 && gap <= r.cfg.MaxGap:
 		r.mu.now += servedTime(gap)
 	case holds && (now.Sub(r.lastHeld) > r.cfg.MaxGap || r.mu.now >= r.mu.graceEnd):
-		// Service begins, or goes on after an interruption. A short one does not
-		// prolong the grace of the one before: were there one after another, nothing
-		// would ever end.
+		// The leader starts to serve, or serves again after an interruption. A short
+		// interruption does not extend the current grace period, or repeated ones would
+		// keep all leases alive.
 		r.mu.graceEnd = r.mu.now + servedTime(r.cfg.Grace)
 	}
 	if r.held = holds; holds {
@@ -226,23 +224,22 @@ func (r *leadership) idle() bool {
 	return len(r.mu.leases) == 0
 }
 
-// lasts reports whether this member leads in the reign's term as far as it knows. It
-// knows better before it applies what a later leader has replicated.
+// isLeading reports whether this member leads in the term as far as it knows. It learns of a later
+// leader before it applies that leader's entries.
 func (r *leadership) isLeading() bool {
 	term, _ := r.cfg.Member.Reign()
 	return term == r.term
 }
 
-// holds reports whether this member still leads in the reign's term.
+// holds reports whether this member certainly leads in the term.
 func (r *leadership) holds() bool {
 	switch r.cfg.Member.Standing() {
 	case core.Valid:
-		// The term is asked for last: it did not change before the leader lease was found
-		// to hold.
+		// The term is read last: it had not changed when the leader lease was found valid.
 		return r.isLeading()
 	case core.Disabled, core.ClockFault, core.Expired, core.Margin:
-		// There may never be a leader lease, as where answers take longer than it lasts, but
-		// there is a leader.
+		// A leader may never hold a leader lease, for instance if answers take longer than
+		// the lease lasts.
 		ctx, cancel := context.WithTimeout(r.ctx, r.cfg.MaxGap)
 		defer cancel()
 		return r.cfg.Member.Confirm(ctx, r.term) == nil
@@ -251,8 +248,8 @@ func (r *leadership) holds() bool {
 	}
 }
 
-// expired takes those whose time is over out of the queue, as many as may be
-// revoked now, and marks them.
+// expired removes expired entries from the queue, up to the rate limit, and marks them as being
+// revoked.
 func (r *leadership) expired() (out []*entry) {
 	quota := min(int(float64(r.cfg.Rate)*r.cfg.Interval.Seconds())+1, cap(r.slots)-len(r.slots))
 	r.mu.Lock()
@@ -270,7 +267,7 @@ func (r *leadership) expired() (out []*entry) {
 		case r.mu.leases[e.ID] != e:
 			heap.Pop(&r.due) // gone
 		case end > r.mu.now:
-			e.queuedAt = end // renewed since, or spared
+			e.queuedAt = end // renewed since, or within the grace period
 			heap.Fix(&r.due, 0)
 		default:
 			heap.Pop(&r.due)
@@ -281,8 +278,8 @@ func (r *leadership) expired() (out []*entry) {
 	return out
 }
 
-// sweepLocked takes those that are gone out of the queue once they are most of
-// it: their time may not be over for years.
+// sweepLocked removes entries of ended leases from the queue once they are the majority. Their
+// deadlines may be years away.
 func (r *leadership) sweepLocked() {
 	if len(r.due) < 1024 || len(r.due) < 2*len(r.mu.leases) {
 		return
@@ -291,7 +288,7 @@ func (r *leadership) sweepLocked() {
 	heap.Init(&r.due)
 }
 
-// queue is a heap of entries by at.
+// queue is a heap of entries by queuedAt.
 type queue []*entry
 
 func (q queue) Len() int           { return len(q) }

@@ -13,9 +13,9 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// revoke proposes to revoke e until it is gone or the reign is over. Whether a
-// proposal that failed takes effect is not known, so e cannot be renewed any more
-// once there was one. A TTL lease that was granted under its ID meanwhile is another.
+// revoke proposes to revoke e until it is gone or the leadership ends. A proposal that failed may
+// still take effect, so e cannot be renewed after the first one. A lease that was granted again
+// under the ID is a new lease.
 func (r *leadership) revoke(e *entry) {
 	for proposed := false; r.isCurrent(e); {
 		if r.holds() {
@@ -43,9 +43,9 @@ func (r *leadership) revokeOnce(e *entry) (over bool) {
 	if r.namesGrants() {
 		grants = []uint64{e.Grant}
 	}
-	// Not before that: holds may have waited, and whatever was granted without a number
-	// is known once the format has numbers. So an e that still counts is the only one
-	// of its ID that has none.
+	// After namesGrants: holds may have waited, and all leases without a generation are known
+	// once the format has generations. So a current e is the only lease with its ID and no
+	// generation.
 	if !r.isCurrent(e) {
 		return true
 	}
@@ -58,36 +58,36 @@ func (r *leadership) revokeOnce(e *entry) (over bool) {
 		r.stats.expirations.Add(1)
 		return true
 	case errors.Is(res.Err, store.ErrNoGrant) && grants == nil:
-		return r.revokeOnce(e) // the format was raised before it: now there are names
+		return r.revokeOnce(e) // the format was raised before it: retry with generations
 	case errors.Is(res.Err, rpctypes.ErrGRPCLeaseNotFound), errors.Is(res.Err, store.ErrFenced):
-		// Nobody waits for e any more: changed has dropped it, for the store knew that it
-		// was gone or another's; or another leads, and the reign ends.
+		// No keep-alive waits for e: changed has dropped it because the lease is gone or
+		// granted again, or another member leads and the leadership ends.
 		return true
 	}
 	r.logLimit.Do(func() {
-		r.cfg.Logger.Warn("a TTL lease could not be revoked", "ttl_lease", fmt.Sprintf("%x", uint64(e.ID)), "error", errors.Join(err, res.Err))
+		r.cfg.Logger.Warn("cannot revoke a TTL lease", "ttl_lease", fmt.Sprintf("%x", uint64(e.ID)), "error", errors.Join(err, res.Err))
 	})
 	return false
 }
 
-// names reports whether what is proposed says which grants it means. Members that are
-// older than that would not know such a command.
+// namesGrants reports whether proposals name generations. Members of older versions do not know
+// such commands.
 func (r *leadership) namesGrants() bool { return r.cfg.Store.Format() >= store.FormatGrants }
 
-// spare takes e back: it turned out that nothing may be proposed.
+// abandonRevocation makes e renewable again, since nothing was proposed.
 func (r *leadership) abandonRevocation(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.leases[e.ID] != e {
-		return // gone, and closed
+		return // gone, and its channels are closed
 	}
 	close(e.revoking)
 	e.revoking = nil
 	r.mu.unqueued = append(r.mu.unqueued, e)
 }
 
-// checkpoint writes what is left of long TTL leases to the log where that is due,
-// up to maxBatch of them at a time.
+// checkpoint writes the remaining time of long TTL leases to the log when it is due, up to maxBatch
+// leases at a time.
 func (r *leadership) checkpoint() {
 	if r.cfg.Checkpoint <= 0 {
 		return
@@ -97,10 +97,10 @@ func (r *leadership) checkpoint() {
 		return
 	}
 	r.workers.Go(func() {
-		// Whether it failed or not, the log may hold it.
+		// Even if it failed, the log may hold it.
 		if err := r.proposeCheckpoint(batch); err != nil && r.ctx.Err() == nil {
 			r.logLimit.Do(func() {
-				r.cfg.Logger.Warn("no checkpoint of TTL leases", "count", len(batch), "error", err)
+				r.cfg.Logger.Warn("cannot checkpoint TTL leases", "count", len(batch), "error", err)
 			})
 		}
 		for _, c := range batch {
@@ -109,14 +109,14 @@ func (r *leadership) checkpoint() {
 	})
 }
 
-// remaining is what is left of a TTL lease in seconds, 0 meaning all.
+// remaining is the remaining time of a TTL lease in seconds, 0 meaning the full TTL.
 type remaining struct {
 	*entry
 	left int64
 }
 
-// dueCheckpoints marks the TTL leases that it returns as being saved. By their IDs
-// alone a checkpoint might mean others by then, and shorten their lives.
+// dueCheckpoints returns the TTL leases to checkpoint and marks them. It needs generations: with
+// IDs alone, the checkpoint could apply to a lease that is granted later, and shorten its life.
 func (r *leadership) dueCheckpoints() (batch []remaining) {
 	every := servedTime(r.cfg.Checkpoint)
 	r.mu.Lock()
@@ -124,7 +124,7 @@ func (r *leadership) dueCheckpoints() (batch []remaining) {
 	if r.mu.now < r.mu.nextCheckpoint || !r.namesGrants() {
 		return nil
 	}
-	// It costs a look at each, so it is done now and then.
+	// The loop visits all leases, so it does not run at each tick.
 	r.mu.nextCheckpoint = r.mu.now + every/10
 	for _, e := range r.mu.leases {
 		left := e.deadline - r.mu.now
@@ -142,7 +142,7 @@ func (r *leadership) dueCheckpoints() (batch []remaining) {
 	return batch
 }
 
-// takeBack has the log forget what is left of a TTL lease that was renewed.
+// resetCheckpoint resets the remaining time of a renewed TTL lease in the log.
 func (r *leadership) resetCheckpoint(e *entry) error {
 	err := r.proposeCheckpoint([]remaining{{entry: e}})
 	r.checkpointDone(e, err != nil)
@@ -153,7 +153,7 @@ func (r *leadership) checkpointDone(e *entry, saved bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.leases[e.ID] != e {
-		return // gone, and closed
+		return // gone, and its channels are closed
 	}
 	e.checkpointed = saved
 	e.checkpointAt = r.mu.now + servedTime(r.cfg.Checkpoint)
@@ -161,8 +161,8 @@ func (r *leadership) checkpointDone(e *entry, saved bool) {
 	e.checkpointing = nil
 }
 
-// remember has the log hold what is left. Without names it must be all of it: for
-// whatever has the IDs that is no loss.
+// proposeCheckpoint writes remaining times to the log. Without generations all of them must be 0:
+// the full TTL harms no lease.
 func (r *leadership) proposeCheckpoint(batch []remaining) error {
 	req := &pb.LeaseCheckpointRequest{}
 	var grants []uint64
@@ -175,7 +175,7 @@ func (r *leadership) proposeCheckpoint(batch []remaining) error {
 	}
 	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, &pb.InternalRaftRequest{LeaseCheckpoint: req}, grants)
 	if errors.Is(res.Err, store.ErrNoGrant) && !named {
-		return r.proposeCheckpoint(batch) // the format was raised before it: now there are names
+		return r.proposeCheckpoint(batch) // the format was raised before it: retry with generations
 	}
 	err = errors.Join(err, res.Err)
 	if err == nil {

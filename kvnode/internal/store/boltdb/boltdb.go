@@ -38,7 +38,7 @@ type file struct {
 	// backend's mu.
 	refs int
 	// size is as of the last commit. Each write of the store asks for it, and bbolt's own
-	// number needs a transaction, whose locks a commit holds.
+	// number needs a transaction, which waits for locks that a commit holds.
 	size atomic.Pointer[size]
 }
 
@@ -71,7 +71,7 @@ func (f *file) measure() {
 func Open(path string) (store.Backend, error) {
 	for _, left := range []string{newName(path), defragName(path)} {
 		if err := os.Remove(left); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("store: remove what is left of %s: %w", left, err)
+			return nil, fmt.Errorf("store: remove leftover file %s: %w", left, err)
 		}
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
@@ -149,7 +149,7 @@ func (b *backend) replace(db *bbolt.DB) error {
 func (b *backend) fail(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.failed = fmt.Errorf("the database was being replaced: %w", err)
+	b.mu.failed = fmt.Errorf("an earlier replacement of the database failed (restart the member): %w", err)
 	return err
 }
 
@@ -210,7 +210,7 @@ func (b *backend) Close() error {
 }
 
 // Settle implements store.Backend: it makes the data that bbolt shows durable. A process that ended
-// between bbolt's write and its sync, or whose sync failed, leaves the newest meta page in memory
+// between bbolt's write and its sync, or with a failed sync, leaves the newest meta page in memory
 // only. A process that ended during a replacement may leave the file's name in memory only.
 //
 // It must not run during a commit. Readers may continue, because no byte that they see changes.

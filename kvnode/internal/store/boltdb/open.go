@@ -55,7 +55,7 @@ func openDB(path string, readOnly bool) (db *bbolt.DB, err error) {
 	})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("another process has had it open for %v", lockTimeout)
+		return nil, fmt.Errorf("another process has held its lock for %v", lockTimeout)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch):
 		return nil, fmt.Errorf("%w: %w", store.ErrForeign, err)
 	case errors.Is(err, bolterrors.ErrChecksum):
@@ -117,7 +117,7 @@ func checkFormat(tx *bbolt.Tx, path string) error {
 		return store.ErrForeign
 	}
 	if got := string(meta.Get(formatKey)); got != strconv.Itoa(layout) {
-		return fmt.Errorf("%w: it is %q, this version reads %d", store.ErrFormat, got, layout)
+		return fmt.Errorf("%w: it is %q, and this version reads %d (use the version that wrote it)", store.ErrFormat, got, layout)
 	}
 	return nil
 }

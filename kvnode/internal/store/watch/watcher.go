@@ -158,7 +158,7 @@ type FullError struct {
 
 // Error implements error. Clients see only the text.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("kvnode: a watch of %d bytes finds no room (ResourceExhausted): all others of this member take %d of %d bytes", e.Bytes, e.Taken, e.Most)
+	return fmt.Sprintf("kvnode: watch of %d bytes rejected (ResourceExhausted): the other watches of this member use %d of %d bytes; cancel some of them", e.Bytes, e.Taken, e.Most)
 }
 
 // memoryLimit limits the memory of all watchers.
