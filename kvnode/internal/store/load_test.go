@@ -66,12 +66,7 @@ func TestCrashAtEveryStepOfARestore(t *testing.T) {
 		checkpoint(t, s)
 		old, oldIndex := hashOf(t, s), s.Applied()
 		snap := saveSnapshot(t, leader.Store, t.TempDir())
-		disk.Fail(func(op storetest.Op) error {
-			if op == c.op {
-				return errDisk
-			}
-			return nil
-		})
+		disk.Fail(failing(c.op))
 		if err := s.Restore(snap); !errors.Is(err, errDisk) {
 			t.Errorf("Restore() failing at %s = %v, want %v", c.op, err, errDisk)
 		}

@@ -211,14 +211,6 @@ func TestSettleGoesUnseen(t *testing.T) {
 	shut(t, again)
 }
 
-// failSync makes the sync of a commit fail, which leaves the commit in memory.
-func failSync(op storetest.Op) error {
-	if op == storetest.OpSync {
-		return errDisk
-	}
-	return nil
-}
-
 // A checkpoint that a store begins with outlasts a power failure, or the log would
 // go on where the state does not.
 func TestOpenSettlesWhatItReads(t *testing.T) {
@@ -227,7 +219,7 @@ func TestOpenSettlesWhatItReads(t *testing.T) {
 	r.put("a", "1")
 	checkpoint(t, r.Store)
 	r.put("a", "2")
-	disk.Fail(failSync)
+	disk.Fail(failing(storetest.OpSync))
 	if _, err := r.Checkpoint(nil); !errors.Is(err, errDisk) {
 		t.Fatalf("Checkpoint() = %v, want %v", err, errDisk)
 	}
@@ -244,20 +236,6 @@ func TestOpenSettlesWhatItReads(t *testing.T) {
 	}
 }
 
-// TestOpenFailsIfItCannotSettle: what cannot be made durable is not used.
-func TestOpenFailsIfItCannotSettle(t *testing.T) {
-	disk := storetest.NewDisk()
-	disk.Fail(func(op storetest.Op) error {
-		if op == storetest.OpSettle {
-			return errDisk
-		}
-		return nil
-	})
-	if _, err := store.Open(store.Config{Backend: disk.Open()}); !errors.Is(err, errDisk) {
-		t.Errorf("Open() = %v, want %v", err, errDisk)
-	}
-}
-
 // A checkpoint after one whose sync has failed begins with what is in memory, and
 // writes over what is durable: that is made durable first. If it cannot be,
 // nothing is written.
@@ -266,7 +244,7 @@ func TestCheckpointSettlesWhatAFailedOneLeft(t *testing.T) {
 	r := &replica{t: t, Store: openStore(t, disk.Open())}
 	r.put("a", "1")
 	checkpoint(t, r.Store)
-	disk.Fail(failSync)
+	disk.Fail(failing(storetest.OpSync))
 	for range 3 {
 		r.put("a", "more")
 		if _, err := r.Checkpoint(nil); !errors.Is(err, errDisk) {

@@ -106,22 +106,6 @@ func wantEvents(t *testing.T, s *Stream, id int64, atLeast int) {
 	}
 }
 
-// A hub that does not keep up leaves what exceeds its inbox to the history.
-func TestAnInboxThatOverflowsLosesNothing(t *testing.T) {
-	r := testRig(t)
-	r.hub.inbox.maxEvents = 10
-	s := r.hub.NewStream(Limits{})
-	r.watch(s, prefix("a"))
-	r.puts("a", 100)
-	if n := len(r.hub.inbox.mu.revisions); n != 11 {
-		t.Errorf("inbox has %d revisions, want 10 and word of the rest", n)
-	}
-	r.pass()
-	r.puts("a", 3)
-	r.pass()
-	wantAll(t, drain(s), 2, 104)
-}
-
 // While nobody watches, events are not kept; who comes then misses none.
 func TestAHubWithoutWatchersKeepsNothing(t *testing.T) {
 	r := testRig(t)

@@ -89,24 +89,6 @@ func TestStartRevisionIsWhereAWatcherBegins(t *testing.T) {
 	}
 }
 
-// A watcher that starts in the future gets nothing before, however it is served.
-func TestAWatcherWaitsForItsStart(t *testing.T) {
-	for _, lost := range []bool{false, true} {
-		r := testRig(t)
-		if lost {
-			r.hub.inbox.maxEvents = 0
-		}
-		s := r.hub.NewStream(Limits{})
-		r.watch(s, from(key("a"), 4))
-		s.RequestProgress()
-		for range 4 {
-			r.put("a", "v")
-			r.pass()
-		}
-		wantText(t, fmt.Sprint("events lost: ", lost), drain(s), "0@5: a=v/4 a=v/5")
-	}
-}
-
 func TestIDsAreOfTheClientsChoiceOrTheStreams(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
