@@ -14,7 +14,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// history gives a, b and c these versions and nothing else:
+// history returns a replica with these versions:
 //
 //	revision 2  a=1      revision 3  b=1       revision 4  a=2
 //	revision 5  c=0      revision 6  b deleted
@@ -29,7 +29,7 @@ func history(t *testing.T) *replica {
 	return r
 }
 
-// short writes the pairs of resp as key=value@mod, and what else it says.
+// short formats the pairs of resp as key=value@mod, with count and more.
 func short(resp *pb.RangeResponse, err error) string {
 	if err != nil {
 		return rpctypes.ErrorDesc(err)
@@ -145,7 +145,7 @@ func TestWritesThatAreRefused(t *testing.T) {
 			if kv, _ := r.Get([]byte("new")); kv != nil {
 				t.Errorf("Get(new) = %v after a refusal, want nothing", kv)
 			}
-			r.put("a", "3") // goes on as if nothing had been
+			r.put("a", "3") // the refusal has changed nothing
 			if kv, _ := r.Get([]byte("a")); kv.GetVersion() != 3 || kv.GetModRevision() != 7 || kv.GetCreateRevision() != 2 {
 				t.Errorf("Get(a) = %v, want version 3 of revision 7", kv)
 			}
@@ -157,7 +157,7 @@ func TestWhatMakesARevision(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		req  *pb.InternalRaftRequest
-		want int64 // revision afterwards
+		want int64 // afterwards
 	}{
 		{"put", put("a", "2"), 7},
 		{"delete of a key", del("a", ""), 7},
@@ -183,15 +183,16 @@ func TestWhatMakesARevision(t *testing.T) {
 	}
 }
 
-// TestTxnReadsItsOwnWrites also shows what etcd puts into headers: the revision
-// in those of operations, nothing in that of a nested transaction.
+// Operations see earlier writes of their transaction. As in etcd, headers of operations have a
+// revision, and headers of nested transactions are empty.
 func TestTxnReadsItsOwnWrites(t *testing.T) {
 	r := history(t)
 	got := r.must(txn(&pb.TxnRequest{Success: []*pb.RequestOp{
 		opRange("a", ""),
 		opPut("a", "3"),
 		opRange("a", ""),
-		// The compare sees the state before the transaction, its range what was written.
+		// The comparison sees the state before the transaction, and the deletion what the
+		// transaction wrote.
 		opTxn(&pb.TxnRequest{
 			Compare: []*pb.Compare{{Key: []byte("a"), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{Value: []byte("2")}}},
 			Success: []*pb.RequestOp{opDelete("a", "z")},
@@ -224,7 +225,8 @@ func TestCompareOnKeysThatAreMissing(t *testing.T) {
 			pb.Compare_EQUAL: true, pb.Compare_NOT_EQUAL: false, pb.Compare_GREATER: false, pb.Compare_LESS: false,
 		} {
 			c := &pb.Compare{Key: []byte("missing"), Target: pb.Compare_CompareTarget(target), Result: result}
-			// They compare as zero, but a value that is not there equals none.
+			// A missing key compares as zero, except that a missing value equals no
+			// value.
 			want = want && c.GetTarget() != pb.Compare_VALUE
 			resp, err := r.Txn(t.Context(), &pb.TxnRequest{Compare: []*pb.Compare{c}})
 			if err != nil || resp.GetSucceeded() != want {
@@ -306,8 +308,7 @@ func (r *replica) first(key string) proto.Message {
 	return resp.GetKvs()[0]
 }
 
-// What is counted is what etcd counts: operations that were carried out, and as
-// transactions what has two of them or more.
+// Ops counts executed operations as etcd does, and entries with two or more as transactions.
 func TestOpsAreCounted(t *testing.T) {
 	r := newReplica(t)
 	put := &pb.PutRequest{Key: []byte("k"), Value: []byte("value"), Lease: 7}

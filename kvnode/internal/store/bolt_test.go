@@ -16,8 +16,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
-// goodDB makes a database of some pages, and returns its bytes without the room
-// that bbolt leaves at the end.
+// goodDB makes a database of several pages, and returns its bytes without the space that bbolt
+// reserves at the end.
 func goodDB(t *testing.T) (path string, data []byte) {
 	t.Helper()
 	path = dbPath(t)
@@ -36,7 +36,7 @@ func goodDB(t *testing.T) (path string, data []byte) {
 	return path, data
 }
 
-// openBytes opens data as a database, and loads it.
+// openBytes opens data as a database and loads it.
 func openBytes(t *testing.T, path string, data []byte) (*store.Store, error) {
 	t.Helper()
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -108,8 +108,7 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestDamageIsRefusedOrHarmless flips bits all over a database. What opens must
-// hold what was written.
+// Any flipped bit in a database is detected or harmless.
 func TestDamageIsRefusedOrHarmless(t *testing.T) {
 	path, good := goodDB(t)
 	s, err := openBytes(t, path, good)
@@ -128,8 +127,7 @@ func TestDamageIsRefusedOrHarmless(t *testing.T) {
 			refused++
 			continue
 		}
-		// An older checkpoint is what damage to the newest meta page leaves, and
-		// nothing worse.
+		// A damaged newest meta page leads to the checkpoint before it.
 		if got := hashOf(t, s); got != want && s.Applied() != 0 {
 			t.Errorf("a bit flipped at %d: HashKV = %+v, want %+v or a refusal", at, got, want)
 		}
@@ -141,7 +139,7 @@ func TestDamageIsRefusedOrHarmless(t *testing.T) {
 	}
 }
 
-// TestRestoreRefusesDamage leaves the old state in place, and the file.
+// A refused snapshot leaves the state and the file as they are.
 func TestRestoreRefusesDamage(t *testing.T) {
 	_, good := goodDB(t)
 	path := dbPath(t)
@@ -177,8 +175,7 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestSnapshotStaysWhileTheStoreGoesOn keeps one open through checkpoints, a
-// defragmentation and a restore, and reads it then.
+// A snapshot stays readable during checkpoints, a defragmentation and a restore.
 func TestSnapshotStaysWhileTheStoreGoesOn(t *testing.T) {
 	path := dbPath(t)
 	r := &replica{t: t, Store: openBolt(t, path)}
@@ -217,7 +214,7 @@ func TestSnapshotStaysWhileTheStoreGoesOn(t *testing.T) {
 	if got := hashOf(t, follower); got != want {
 		t.Errorf("HashKV of a follower = %+v, want %+v", got, want)
 	}
-	// What was restored is durable, and goes on from there.
+	// The restored state is durable and accepts further entries.
 	replay(r.Store, r.log)
 	last := hashOf(t, r.Store)
 	checkpoint(t, r.Store)
@@ -228,7 +225,7 @@ func TestSnapshotStaysWhileTheStoreGoesOn(t *testing.T) {
 	}
 }
 
-// written writes snap into a file and closes it.
+// written writes snap to a file and closes it.
 func written(t *testing.T, snap store.Snapshot) (file string) {
 	t.Helper()
 	var buf bytes.Buffer
@@ -267,8 +264,7 @@ func TestOneProcessAtATime(t *testing.T) {
 	shut(t, openBolt(t, path))
 }
 
-// TestWhatACrashLeavesBesideADatabaseIsRemoved stands for a crash while a
-// database is made or defragmented.
+// Open removes temporary files of a creation or a defragmentation that crashed.
 func TestWhatACrashLeavesBesideADatabaseIsRemoved(t *testing.T) {
 	path := dbPath(t)
 	for _, left := range []string{path + ".new", path + ".defrag"} {
@@ -340,8 +336,8 @@ func TestDefragmentGivesSpaceBack(t *testing.T) {
 	}
 }
 
-// What a defragmentation that failed has left is in nobody's way: it would take the
-// room that the next one needs.
+// A failed defragmentation leaves no file behind, which would use the space that the next one
+// needs.
 func TestDefragmentLeavesNothingBehind(t *testing.T) {
 	path := dbPath(t)
 	r := &replica{t: t, Store: openBolt(t, path)}
@@ -359,7 +355,7 @@ func TestDefragmentLeavesNothingBehind(t *testing.T) {
 	if err := r.Defragment(t.Context()); err != nil {
 		t.Fatalf("Defragment() beside what another has left = %v", err)
 	}
-	// A directory in the place of the file is as good as any failure.
+	// A directory with the file's name makes the rename fail.
 	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
 		t.Fatal(err)
 	}

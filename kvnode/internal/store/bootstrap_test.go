@@ -20,8 +20,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
-// snapshotOfOldCluster has keys at revisions 2 to 4, a lease, an alarm and a
-// member of the old cluster.
+// snapshotOfOldCluster returns a snapshot with keys at revisions 2 to 4, a lease, an alarm and a
+// member.
 func snapshotOfOldCluster(t *testing.T) (old *replica, path string) {
 	t.Helper()
 	old = &replica{t: t, Store: openBolt(t, dbPath(t))}
@@ -44,7 +44,7 @@ func newCluster() store.NewCluster {
 	}
 }
 
-// Another cluster begins with the keys of the old one and none of its members.
+// A new cluster starts with the keys of the old one and without its members.
 func TestBootstrapKeepsKeysAndForgetsMembers(t *testing.T) {
 	old, path := snapshotOfOldCluster(t)
 	r := newCluster()
@@ -69,8 +69,8 @@ func TestBootstrapKeepsKeysAndForgetsMembers(t *testing.T) {
 	}
 }
 
-// Revisions that clients of the old cluster have seen do not come again, and who
-// asks for them is told that they are compacted.
+// With BumpRevision, revisions that clients of the old cluster have seen do not recur. They are
+// compacted.
 func TestBootstrapMayRaiseTheRevision(t *testing.T) {
 	_, path := snapshotOfOldCluster(t)
 	r := newCluster()
@@ -98,7 +98,7 @@ func TestBootstrapMayRaiseTheRevision(t *testing.T) {
 	}
 }
 
-// What is refused stays as it is.
+// A file that Bootstrap refuses stays as it is.
 func TestBootstrapRefuses(t *testing.T) {
 	_, whole := snapshotOfOldCluster(t)
 	data, err := os.ReadFile(whole)
@@ -114,7 +114,7 @@ func TestBootstrapRefuses(t *testing.T) {
 	}{
 		"text":              {[]byte("this is no database, however long it may be"), 0, store.ErrForeign},
 		"revision too high": {data, math.MaxInt64 - 3, nil},
-		"none left":         {data, math.MaxInt64 - 4, nil}, // the next write's would be below 0
+		"none left":         {data, math.MaxInt64 - 4, nil}, // the next revision would overflow
 		"too few left":      {data, math.MaxInt64/2 - 3, nil},
 		"below zero":        {data, -1, nil},
 	} {
@@ -146,7 +146,7 @@ func TestBootstrapRefuses(t *testing.T) {
 	}
 }
 
-// Inspect tells what a store that had restored the snapshot would.
+// Inspect returns what a store returns after restoring the snapshot.
 func TestInspect(t *testing.T) {
 	old, path := snapshotOfOldCluster(t)
 	got, err := boltdb.Inspect(path)
@@ -158,7 +158,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// What is written counts until a checkpoint has it, also if one fails in between.
+// Unsaved counts writes until a checkpoint has them, even if a checkpoint fails in between.
 func TestUnsavedIsWhatNoCheckpointHas(t *testing.T) {
 	r := newReplica(t)
 	if got := r.Unsaved(); got != 0 {
@@ -186,8 +186,7 @@ func TestUnsavedIsWhatNoCheckpointHas(t *testing.T) {
 	}
 }
 
-// Revisions that are left for writes are so many as nobody ever needs, also where the snapshot is another
-// program's.
+// A cluster starts with at least half of all revisions left, even from another program's snapshot.
 func TestBootstrapLeavesRevisions(t *testing.T) {
 	_, path := snapshotOfOldCluster(t)
 	r := newCluster()
@@ -207,7 +206,7 @@ func TestBootstrapLeavesRevisions(t *testing.T) {
 	}
 }
 
-// busy returns a replica with puts, deletions and TTL leases, nothing of it compacted.
+// busy returns a replica with puts, deletions and TTL leases, and without compactions.
 func busy(t *testing.T) *replica {
 	t.Helper()
 	r := newReplica(t)
@@ -226,7 +225,7 @@ func busy(t *testing.T) *replica {
 	return r
 }
 
-// foreign describes what s has as another program would.
+// foreign returns the content of s as that of another program.
 func foreign(t *testing.T, s *store.Store) *store.Foreign {
 	t.Helper()
 	return &store.Foreign{
@@ -249,8 +248,7 @@ func foreign(t *testing.T, s *store.Store) *store.Foreign {
 	}
 }
 
-// What is imported, in several commits, is what there was: versions, revisions and TTL
-// leases with their keys.
+// An import in several commits preserves versions, revisions, and TTL leases with their keys.
 func TestImport(t *testing.T) {
 	r := busy(t)
 	disk := storetest.NewDisk()
@@ -274,7 +272,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// An import that has failed, after whatever commit, has left no checkpoint.
+// An import that fails at any commit leaves no checkpoint.
 func TestAnImportThatFailsLeavesNoCheckpoint(t *testing.T) {
 	r := busy(t)
 	for n := range 100 {

@@ -20,9 +20,9 @@ import (
 
 var errDisk = errors.New("disk: input/output error")
 
-// script feeds r with n entries of all kinds, the same for every seed. What one of
-// them compacts is freed before the next, for what is left of a key that is written
-// again depends on which comes first: so checkpoints have the same steps each time.
+// script applies n entries of all kinds that depend on seed only. It frees compacted versions after
+// each entry, because what is left of a key depends on whether it is freed before the next write.
+// So checkpoints always have the same steps.
 func script(r *replica, seed uint64, n int) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for range n {
@@ -38,7 +38,7 @@ func script(r *replica, seed uint64, n int) {
 		default:
 			req = put(key, fmt.Sprint(rnd.Uint32()))
 		}
-		_, _ = r.request(req) // Compactions may be refused, by all replicas alike.
+		_, _ = r.request(req) // all replicas refuse the same compactions
 		freeCompacted(r)
 	}
 }
@@ -108,7 +108,7 @@ func TestOpenFailsWithoutItsDisk(t *testing.T) {
 	}
 }
 
-// TestEverythingButKeysSurvives checks what a checkpoint holds besides keys.
+// A checkpoint contains everything besides keys, too.
 func TestEverythingButKeysSurvives(t *testing.T) {
 	path := dbPath(t)
 	r := &replica{t: t, Store: openBolt(t, path)}
@@ -119,7 +119,7 @@ func TestEverythingButKeysSurvives(t *testing.T) {
 	conf := &raftpb.ConfState{Voters: []uint64{1 << 63, 2}, Learners: []uint64{3}}
 	r.ApplyConf(5, 7, conf, &store.MemberChange{Set: &store.Member{ID: 1 << 63, PeerURLs: []string{"http://h:1"}}})
 	r.ApplyConf(6, 7, nil, &store.MemberChange{Remove: 9})
-	conf.Voters[0] = 0 // the store keeps a copy
+	conf.Voters[0] = 0 // the store has a copy
 	c := checkpoint(t, r.Store)
 	members, alarms := r.Members(), r.Alarms()
 	if err := r.Close(); err != nil {
@@ -139,8 +139,8 @@ func TestEverythingButKeysSurvives(t *testing.T) {
 	}
 }
 
-// openInCuts opens a store that commits a few writes at a time.
-func openInCuts(t fataler, b store.Backend) *store.Store {
+// openWithSmallCommits opens a store with small commits.
+func openWithSmallCommits(t fataler, b store.Backend) *store.Store {
 	t.Helper()
 	s, err := store.Open(store.Config{Backend: b, CommitBytes: 400})
 	if err != nil {
@@ -149,8 +149,8 @@ func openInCuts(t fataler, b store.Backend) *store.Store {
 	return s
 }
 
-// cutScript feeds r with n entries of all kinds, TTL leases and alarms among them.
-func cutScript(r *replica, seed uint64, n int) {
+// fullScript applies n entries of all kinds, including TTL leases and alarms.
+func fullScript(r *replica, seed uint64, n int) {
 	rnd := rand.New(rand.NewPCG(seed, 3))
 	for range n {
 		id := rnd.Int64N(4) + 1
@@ -173,7 +173,7 @@ func cutScript(r *replica, seed uint64, n int) {
 	}
 }
 
-// replayed returns the store that the first entries of a log make.
+// replayed returns a store with the entries of log.
 func replayed(t fataler, log [][]byte) *store.Store {
 	t.Helper()
 	s := openStore(t, newBackend())
@@ -181,7 +181,7 @@ func replayed(t fataler, log [][]byte) *store.Store {
 	return s
 }
 
-// sameState compares all that a checkpoint holds, at each revision that can be read.
+// sameState compares everything in a checkpoint, at each readable revision.
 func sameState(t fataler, want, got *store.Store) {
 	t.Helper()
 	about := func(s *store.Store) string {
@@ -202,12 +202,11 @@ func sameState(t fataler, want, got *store.Store) {
 	}
 }
 
-// Whatever was written, deleted, granted, revoked and compacted between two of its
-// commits: each one leaves what the entries up to its index make, and nothing of later.
+// Each commit of a checkpoint leaves the state that the entries up to its index produce.
 func TestEachCommitOfACheckpointIsOneOfItsIndex(t *testing.T) {
 	for seed := range uint64(6) {
 		disk := storetest.NewDisk()
-		r := &replica{t: t, Store: openInCuts(t, disk.Open())}
+		r := &replica{t: t, Store: openWithSmallCommits(t, disk.Open())}
 		want := openStore(t, newBackend())
 		var indexes []uint64
 		disk.Fail(func(op storetest.Op) error {
@@ -222,7 +221,7 @@ func TestEachCommitOfACheckpointIsOneOfItsIndex(t *testing.T) {
 			return nil
 		})
 		for part := range uint64(4) {
-			cutScript(r, seed*10+part, 60)
+			fullScript(r, seed*10+part, 60)
 			before := len(indexes)
 			c := checkpoint(t, r.Store)
 			if len(indexes)-before < 5 {
@@ -241,15 +240,15 @@ func TestEachCommitOfACheckpointIsOneOfItsIndex(t *testing.T) {
 	}
 }
 
-// A checkpoint, of one commit or of several, fails at each of its steps, and the process ends,
-// or the power fails: what is found is what the entries up to some index make, no older than
-// Durable says, and the log makes it whole. The next checkpoint goes on where it was.
+// A checkpoint, in one commit or in several, fails at each of its steps. Then the process ends, or
+// the power fails. The disk then has the state of some index that is not below Durable, and the log
+// restores the rest. The next checkpoint continues where this one failed.
 func TestCrashAtEveryStepOfACheckpoint(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		open  func(fataler, store.Backend) *store.Store
 		least int
-	}{{"one commit", openStore, 20}, {"in cuts", openInCuts, 50}} {
+	}{{"one commit", openStore, 20}, {"small commits", openWithSmallCommits, 50}} {
 		t.Run(c.name, func(t *testing.T) {
 			step := 1
 			for crashAt(t, c.open, step) {
@@ -262,14 +261,14 @@ func TestCrashAtEveryStepOfACheckpoint(t *testing.T) {
 	}
 }
 
-// crashAt reports whether a checkpoint has so many steps.
+// crashAt fails a checkpoint at a step, and reports whether the checkpoint has that many steps.
 func crashAt(t *testing.T, open func(fataler, store.Backend) *store.Store, step int) (failed bool) {
 	t.Helper()
 	disk := storetest.NewDisk()
 	r := &replica{t: t, Store: open(t, disk.Open())}
-	cutScript(r, 1, 20)
+	fullScript(r, 1, 20)
 	checkpoint(t, r.Store)
-	cutScript(r, 2, 40)
+	fullScript(r, 2, 40)
 	disk.Fail(failAt(step, &failed))
 	_, err := r.Checkpoint(nil)
 	disk.Fail(nil)
@@ -288,7 +287,7 @@ func crashAt(t *testing.T, open func(fataler, store.Backend) *store.Store, step 
 		shut(t, want)
 		shut(t, crashed)
 	}
-	cutScript(r, 3, 10)
+	fullScript(r, 3, 10)
 	if c := checkpoint(t, r.Store); c.Index != r.Applied() {
 		t.Fatalf("step %d: the next checkpoint is of %d, want %d", step, c.Index, r.Applied())
 	}
@@ -299,10 +298,10 @@ func crashAt(t *testing.T, open func(fataler, store.Backend) *store.Store, step 
 	return failed
 }
 
-// A compaction that frees a lot is deleted in several commits.
+// The deletions of a large compaction are split into several commits.
 func TestACompactionIsDeletedInSeveralCommits(t *testing.T) {
 	disk := storetest.NewDisk()
-	r := &replica{t: t, Store: openInCuts(t, disk.Open())}
+	r := &replica{t: t, Store: openWithSmallCommits(t, disk.Open())}
 	for i := range 1000 {
 		r.put("k", fmt.Sprint(i))
 	}
@@ -311,18 +310,18 @@ func TestACompactionIsDeletedInSeveralCommits(t *testing.T) {
 	freeCompacted(r)
 	before := disk.Commits()
 	checkpoint(t, r.Store)
-	// They are freed 128 at a time.
+	// 128 versions are freed at a time.
 	if got := disk.Commits() - before; got < 8 || disk.Records() != 1 {
 		t.Errorf("999 versions are deleted in %d commits, and %d are left, want 8 commits or more and 1", got, disk.Records())
 	}
 	shut(t, r)
 }
 
-// What is written while a checkpoint is made has no part in it: it ends.
+// A checkpoint excludes entries that are applied while it runs, so it ends.
 func TestACheckpointEndsWhileOthersWrite(t *testing.T) {
 	disk := storetest.NewDisk()
-	r := &replica{t: t, Store: openInCuts(t, disk.Open())}
-	cutScript(r, 1, 50)
+	r := &replica{t: t, Store: openWithSmallCommits(t, disk.Open())}
+	fullScript(r, 1, 50)
 	index := r.Applied()
 	disk.Fail(func(op storetest.Op) error {
 		if op == storetest.OpUpdate {

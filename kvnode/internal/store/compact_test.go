@@ -12,7 +12,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
-// writesFrom returns the writes that a watch from revision from is sent.
+// writesFrom returns the writes that a watch from revision from gets.
 func writesFrom(t *testing.T, s *store.Store, from int64) (all []string) {
 	t.Helper()
 	_, err := s.History(from, 100, func(w store.Write) bool {
@@ -29,9 +29,9 @@ func writesFrom(t *testing.T, s *store.Store, from int64) (all []string) {
 	return all
 }
 
-// A transaction that deletes a range and puts a key of it writes that key twice at one
-// revision. A compaction at that revision keeps both for a watch that starts there, also
-// across a restart, and the next compaction frees the first.
+// A transaction that deletes a range and puts one of its keys writes that key twice at one
+// revision. A compaction at that revision keeps both writes for a watch that starts there, even
+// after a restart. The next compaction frees the first one.
 func TestAKeyWrittenTwiceAtTheCompactedRevision(t *testing.T) {
 	opDel := func(key, end string) *pb.RequestOp {
 		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{
@@ -98,8 +98,8 @@ func TestAKeyWrittenTwiceAtTheCompactedRevision(t *testing.T) {
 	}
 }
 
-// What is compacted before a checkpoint has it never gets there, whether one failed in
-// between or not.
+// A checkpoint does not contain versions that were compacted before it, even if an earlier
+// checkpoint failed.
 func TestWhatIsCompactedInTimeIsNotSaved(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		path := dbPath(t)

@@ -20,14 +20,12 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
-// kept is the database of a store that ran keptScript, as the version before counted
-// indexes and records of its own left it, when it had just been killed.
+// kept is the database of a store that ran keptScript under an older version and was killed.
 const kept = "testdata/kept/2026-11-23.db.gz"
 
-// keptScript writes something of all that a checkpoint can have: versions, tombstones,
-// values of all lengths, TTL leases with and without a grant's number, members, alarms,
-// and something that is compacted. It saves in between, so that there is something to
-// delete.
+// keptScript writes all kinds of data that a checkpoint can have: versions, tombstones, values of
+// various lengths, TTL leases with and without a generation, members, alarms, and compacted
+// versions. It calls save in between, so that later checkpoints delete records.
 func keptScript(r *replica, save func()) {
 	r.log = append(r.log, nil)
 	r.ApplyConf(1, 1, &raftpb.ConfState{Voters: []uint64{1, 2}}, &store.MemberChange{Set: &store.Member{ID: 1, PeerURLs: []string{"http://127.0.0.1:2380"}}})
@@ -44,11 +42,11 @@ func keptScript(r *replica, save func()) {
 	r.must(putUnder("under", 8))
 	r.must(del("key/04", "key/05"))
 	r.must(activate(2, pb.AlarmType_NOSPACE))
-	r.must(compact(r.Revision() - 2)) // that of the transaction
+	r.must(compact(r.Revision() - 2)) // the revision of the transaction
 	save()
 }
 
-// records calls visit with what a database holds.
+// records calls visit with the meta value and the records of a database.
 func records(t *testing.T, path string, visit func(key, value string)) {
 	t.Helper()
 	b, err := boltdb.Open(path)
@@ -92,8 +90,8 @@ func unpack(t *testing.T) (path string) {
 	return path
 }
 
-// A data directory of an older version opens, shows what it showed, and goes on; what is
-// saved is what that version would have saved, byte for byte, so it may go back.
+// A data directory of an older version opens and shows the same data. The next checkpoint is byte
+// for byte the one that the older version would write, so a downgrade is possible.
 func TestADatabaseOfBeforeOpens(t *testing.T) {
 	old, fresh := unpack(t), dbPath(t)
 	was := &replica{t: t, Store: openBolt(t, old)}
@@ -132,8 +130,8 @@ func TestADatabaseOfBeforeOpens(t *testing.T) {
 	}
 }
 
-// A checkpoint is in the first format until the cluster has another: older versions
-// read it. From then on they refuse it.
+// A checkpoint uses the first format until the cluster's format is raised, so older versions can
+// read it. Afterwards they refuse it.
 func TestCheckpointsSayTheirFormat(t *testing.T) {
 	path := dbPath(t)
 	r := &replica{t: t, Store: openBolt(t, path)}
@@ -166,7 +164,7 @@ func TestCheckpointsSayTheirFormat(t *testing.T) {
 	}
 }
 
-// onDisk returns the state and the record of a TTL lease in the newest checkpoint.
+// onDisk returns the meta value and the record of a TTL lease in the newest checkpoint.
 func onDisk(t *testing.T, s *store.Store, id uint64) (state string, lease []byte) {
 	t.Helper()
 	db, err := bbolt.Open(saveSnapshot(t, s, t.TempDir()), 0o600, nil)

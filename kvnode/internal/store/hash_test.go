@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// What etcd 3.7 answers where there is nothing to hash, and at the edges.
+// As in etcd 3.7, the hash of no keys is not 0.
 func TestHashOfNothing(t *testing.T) {
 	const nothing = 1084519789 // CRC-32C of "key"
 	r := history(t)

@@ -22,13 +22,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fataler is what testing.T and rapid.T share.
+// fataler is the common part of testing.T and rapid.T.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// replica is a store and the log it is fed from.
+// replica is a store with the log that was applied to it.
 type replica struct {
 	t fataler
 	*store.Store
@@ -69,7 +69,7 @@ func encode(t fataler, c *store.Command) []byte {
 	return data
 }
 
-// request appends r to the log and applies it.
+// request appends req to the log and applies it.
 func (r *replica) request(req *pb.InternalRaftRequest) (proto.Message, error) {
 	r.t.Helper()
 	r.log = append(r.log, encode(r.t, &store.Command{Request: req}))
@@ -88,7 +88,7 @@ func (r *replica) must(req *pb.InternalRaftRequest) proto.Message {
 
 func (r *replica) put(key, value string) { r.t.Helper(); r.must(put(key, value)) }
 
-// replay applies what s has not of the log.
+// replay applies the entries of log that s lacks.
 func replay(s *store.Store, log [][]byte) {
 	for i, data := range log {
 		if index := uint64(i + 1); index > s.Applied() {
@@ -97,7 +97,7 @@ func replay(s *store.Store, log [][]byte) {
 	}
 }
 
-// raising is the entry that raises the format.
+// raising is an entry that raises the format.
 var raising = []byte("raise the format")
 
 func applyEntry(s *store.Store, index uint64, data []byte) store.Result {
@@ -108,7 +108,7 @@ func applyEntry(s *store.Store, index uint64, data []byte) store.Result {
 	return s.Apply(index, 1, data)
 }
 
-// raise gives the replica the newest format.
+// raise raises the format to the newest one.
 func (r *replica) raise() {
 	r.t.Helper()
 	r.log = append(r.log, raising)
@@ -210,7 +210,7 @@ func dbPath(t *testing.T) string {
 	return filepath.Join(t.TempDir(), "store.db")
 }
 
-// eventsOf returns writes as the events that a watch shows.
+// eventsOf converts writes to the events of a watch.
 func eventsOf(writes []store.Write) (events []*mvccpb.Event) {
 	for _, w := range writes {
 		e := &mvccpb.Event{Kv: w.KV.Message(), PrevKv: w.Prev.Message()}

@@ -14,8 +14,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
-// What a start has read is all there, in order, when it returns: keys that were written in order,
-// and in none, fewer and more than are handed over at once.
+// A load returns with all keys in order, whether they were written in order or at random, and for
+// numbers around the size of a batch.
 func TestAStartHasAllKeysInOrder(t *testing.T) {
 	for _, n := range []int{0, 1, 1023, 1024, 1025, 20_000} {
 		for _, keys := range [][]int{ascending(n), rand.New(rand.NewPCG(1, uint64(n))).Perm(n)} {
@@ -49,7 +49,7 @@ func ascending(n int) []int {
 	return list
 }
 
-// TestCrashAtEveryStepOfARestore leaves the old state or the new one.
+// A crash at any step of a restore leaves the old state or the new one.
 func TestCrashAtEveryStepOfARestore(t *testing.T) {
 	leader := &replica{t: t, Store: openStore(t, newBackend())}
 	defer leader.Close()
@@ -91,8 +91,8 @@ func TestCrashAtEveryStepOfARestore(t *testing.T) {
 	}
 }
 
-// TestNothingIsCommittedToAFileThatMayHaveLostItsName makes the rename of a
-// restore, and of a defragmentation, fail.
+// After a failed rename, in a restore or a defragmentation, checkpoints fail: the open file may
+// have lost its name.
 func TestNothingIsCommittedToAFileThatMayHaveLostItsName(t *testing.T) {
 	for name, replace := range map[string]func(s *store.Store, snap string) error{
 		"restore":         func(s *store.Store, snap string) error { return s.Restore(snap) },
@@ -103,7 +103,7 @@ func TestNothingIsCommittedToAFileThatMayHaveLostItsName(t *testing.T) {
 		r.put("a", "1")
 		checkpoint(t, r.Store)
 		snap := saveSnapshot(t, r.Store, t.TempDir())
-		// A directory that is not empty cannot be replaced.
+		// A non-empty directory makes the rename fail.
 		if err := errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "x"), 0o700)); err != nil {
 			t.Fatal(err)
 		}

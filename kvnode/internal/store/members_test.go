@@ -13,7 +13,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// TestMembersFollowChangesAndRegistrations walks a member through its life.
+// The registry follows a member from its addition to its removal.
 func TestMembersFollowChangesAndRegistrations(t *testing.T) {
 	r := newReplica(t)
 	index := uint64(0)
@@ -63,8 +63,7 @@ func TestMembersFollowChangesAndRegistrations(t *testing.T) {
 	expect("after a removal", store.Members{ByID: map[uint64]store.Member{}, Removed: map[uint64]bool{1: true}})
 }
 
-// A configuration change that is applied already changes nothing, nor does the index go
-// back.
+// A configuration change that is applied already changes nothing, and does not lower the index.
 func TestAnAppliedChangeIsNotAppliedAgain(t *testing.T) {
 	s := openStore(t, newBackend())
 	defer shut(t, s)

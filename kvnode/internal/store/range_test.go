@@ -20,7 +20,7 @@ const countKeys = 3000
 
 func countKey(i int) string { return fmt.Sprintf("%04d", i) }
 
-// churn writes, deletes and compacts something at random.
+// churn writes, deletes or compacts at random.
 func churn(r *replica, random *rand.Rand) {
 	i := random.IntN(countKeys)
 	switch kind := random.IntN(20); {
@@ -37,7 +37,7 @@ func churn(r *replica, random *rand.Rand) {
 		}
 		r.must(txn(t))
 	case kind < 19:
-		// Refused half way: what it had done is taken back.
+		// This transaction fails half-way and is rolled back.
 		t := &pb.TxnRequest{Success: []*pb.RequestOp{opPut(countKey(i)+"x", "a"), opDelete(countKey(i), countKey(i+9)), opRange(countKey(i), "")}}
 		t.Success[2].GetRequestRange().Revision = r.Revision() + 1
 		if _, err := r.request(txn(t)); !errors.Is(err, rpctypes.ErrGRPCFutureRev) {
@@ -50,8 +50,8 @@ func churn(r *replica, random *rand.Rand) {
 	}
 }
 
-// checkCount compares what is counted, of all of a range and behind a page, with the keys
-// that the range has.
+// checkCount compares the counts of a whole range, of a page and of a count-only request with the
+// number of keys.
 func checkCount(t *testing.T, s *store.Store, random *rand.Rand) {
 	t.Helper()
 	from := random.IntN(countKeys)
@@ -84,8 +84,8 @@ func checkCount(t *testing.T, s *store.Store, random *rand.Rand) {
 	}
 }
 
-// Counts by place are those of a look at each key: at the newest revision and at older
-// ones, while others write and compact, and after restarts and restores.
+// Counts from the index equal a scan, at the newest and at older revisions, during writes and
+// compactions, and after restarts and restores.
 func TestCountsAreThoseOfALook(t *testing.T) {
 	path := dbPath(t)
 	r := &replica{t: t, Store: openBolt(t, path)}
@@ -129,7 +129,7 @@ func TestCountsAreThoseOfALook(t *testing.T) {
 	shut(t, r)
 }
 
-// Whoever is told of a revision may count it.
+// A revision can be counted as soon as its events are passed on.
 func TestARevisionIsCountedOnceItIsSeen(t *testing.T) {
 	var s *store.Store
 	var counts []int64
@@ -153,7 +153,8 @@ func TestARevisionIsCountedOnceItIsSeen(t *testing.T) {
 	}
 }
 
-// A count that is taken back reads the history, which a compaction forgets meanwhile.
+// A count at an older revision reads the history. It notices a compaction that drops a part of it
+// meanwhile.
 func TestACompactionThatPassesACountIsSeen(t *testing.T) {
 	r := newReplica(t)
 	for i := range 2 * countKeys {
@@ -169,8 +170,8 @@ func TestACompactionThatPassesACountIsSeen(t *testing.T) {
 	}
 }
 
-// TestRangesOverManyChunks has keys of all lengths, around those that chains and
-// chunks treat differently.
+// Ranges return all keys in order, for spans around the size of a chunk and for keys of all
+// lengths.
 func TestRangesOverManyChunks(t *testing.T) {
 	r := newReplica(t)
 	const n = 1100
@@ -200,8 +201,7 @@ func TestRangesOverManyChunks(t *testing.T) {
 	}
 }
 
-// overtaking is a context of a read that a compaction overtakes each time that the read
-// begins a scan: a read asks for its context first.
+// overtaking is the context of a read that a compaction overtakes at each of the first scans.
 type overtaking struct {
 	context.Context
 	by    *replica
@@ -217,8 +217,8 @@ func (c *overtaking) Err() error {
 	return nil
 }
 
-// A read of the newest revision that a compaction overtakes begins anew, and gives up
-// after 16 of them. One of an older revision is refused at once: that is gone for good.
+// A read of the newest revision that a compaction overtakes is retried, up to 16 times. A read of
+// an older revision fails at once, because that revision is gone.
 func TestReadsThatACompactionOvertakes(t *testing.T) {
 	all := &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte{0}}
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Whatever decode takes, it decodes as proto.Unmarshal does.
+// All encodings that decode accepts are decoded as proto.Unmarshal does.
 func FuzzFieldsAreThoseOfAKeyValue(f *testing.F) {
 	add := func(kv *mvccpb.KeyValue) []byte {
 		b, err := proto.Marshal(kv)
@@ -29,8 +29,8 @@ func FuzzFieldsAreThoseOfAKeyValue(f *testing.F) {
 	add(&mvccpb.KeyValue{})
 	f.Add(append(whole[:len(whole):len(whole)], whole...))                                                        // each field twice
 	f.Add(protowire.AppendVarint(protowire.AppendTag(whole[:len(whole):len(whole)], 7, protowire.VarintType), 1)) // unknown
-	f.Add(protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), whole))                         // of another type
-	f.Add([]byte{0x15, 0x01, 0x18, 0x85, 0x01})                                                                   // of another one, whose bytes are fields, too
+	f.Add(protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), whole))                         // a field of another type
+	f.Add([]byte{0x15, 0x01, 0x18, 0x85, 0x01})                                                                   // a field of another type, whose bytes look like fields
 	f.Add(whole[:len(whole)-1])
 	f.Add([]byte{0x10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}) // more than 64 bits
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -41,7 +41,7 @@ func FuzzFieldsAreThoseOfAKeyValue(f *testing.F) {
 		if err := want.unmarshal(b); err != nil {
 			t.Fatalf("decode(%x) takes what proto.Unmarshal refuses: %v", b, err)
 		}
-		for _, one := range []*recordFields{&got, &want} { // empty is as good as none
+		for _, one := range []*recordFields{&got, &want} { // empty equals nil
 			one.key, one.value = append([]byte{}, one.key...), append([]byte{}, one.value...)
 		}
 		if !reflect.DeepEqual(got, want) {
@@ -50,7 +50,7 @@ func FuzzFieldsAreThoseOfAKeyValue(f *testing.F) {
 	})
 }
 
-// What records hold needs no other decoder.
+// Records are decoded without proto.Unmarshal.
 func TestRecordsAreDecodedByHand(t *testing.T) {
 	for _, v := range []*Version{
 		{mod: 2, create: 2, number: 1},
@@ -70,7 +70,7 @@ func TestRecordsAreDecodedByHand(t *testing.T) {
 	}
 }
 
-// A version outlives the page that its record was read from.
+// A version does not share memory with the page of its record.
 func TestVersionsKeepTheirValues(t *testing.T) {
 	v := &Version{of: newChain([]byte("key")), mod: 2, create: 2, number: 1}
 	v.setValue([]byte("value"))
@@ -86,7 +86,7 @@ func TestVersionsKeepTheirValues(t *testing.T) {
 	}
 }
 
-// Room is handed out once until the slab is given back, however much that is.
+// A slab hands out each byte once until it is released.
 func TestSlabHandsOutRoomOnce(t *testing.T) {
 	s := new(slab)
 	for range 2 {
@@ -115,8 +115,8 @@ func TestSlabHandsOutRoomOnce(t *testing.T) {
 	}
 }
 
-// late is a backend that writes what it was given when the change is made, as bbolt does. In
-// between another store makes a checkpoint.
+// late is a backend that writes records when the transaction ends, as bbolt does. In between
+// another slab is used.
 type late struct {
 	Backend
 	t       *testing.T
@@ -168,7 +168,7 @@ func (emptyImage) Records(func(key, value []byte) error) error { return nil }
 func (emptyImage) Size() int64                                 { return 0 }
 func (emptyImage) Close() error                                { return nil }
 
-// Records stay as they are until the backend has written them.
+// Records do not change before the backend has written them.
 func TestRecordsLastUntilTheCommit(t *testing.T) {
 	b := &late{t: t}
 	c := &increment{conf: &raftpb.ConfState{}}
@@ -193,7 +193,7 @@ func TestRecordsLastUntilTheCommit(t *testing.T) {
 	}
 }
 
-// orderedTx fails a test if records are not written in their order.
+// orderedTx fails the test if records are not written in ascending order.
 type orderedTx struct {
 	Tx
 	t    *testing.T
@@ -211,8 +211,8 @@ func (tx *orderedTx) SetRecord(key, _ []byte) error {
 	return nil
 }
 
-// A checkpoint writes TTL leases in the order of their records. Each one out of order moves all
-// that were written behind it.
+// Leases are saved in the order of their records, as bbolt moves the records behind one that is out
+// of order.
 func TestTTLLeasesAreSavedInOrder(t *testing.T) {
 	var u unsaved
 	const n = 1000
@@ -225,8 +225,7 @@ func TestTTLLeasesAreSavedInOrder(t *testing.T) {
 	}
 }
 
-// fields is the value of a record with these numbers, whatever they are, and a sum
-// that is right: so what a record says is looked at, not only whether it is whole.
+// fields returns a lease record with a correct checksum and any numbers.
 func fields(key []byte, kind byte, ttl, remaining int64, rest ...byte) []byte {
 	buf := make([]byte, recordHead)
 	buf[4] = kind
@@ -236,7 +235,7 @@ func fields(key []byte, kind byte, ttl, remaining int64, rest ...byte) []byte {
 	return buf
 }
 
-// What a record of a TTL lease may say: each number up to its bounds, and none beyond.
+// Each number in the record of a TTL lease is checked against its bounds.
 func TestTTLRecordBounds(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -277,15 +276,14 @@ func TestTTLRecordBounds(t *testing.T) {
 		}
 	}
 	key := leaseKey(7)
-	short := fields(key, recordLease, 10, 5)[:recordHead+1] // no remaining seconds
+	short := fields(key, recordLease, 10, 5)[:recordHead+1] // without remaining seconds
 	binary.BigEndian.PutUint32(short, recordSum(key, short))
 	if l, err := decodeLease(key, short); !errors.Is(err, ErrDamaged) {
 		t.Errorf("decodeLease(cut off behind the TTL) = %+v, %v, want %v", l, err, ErrDamaged)
 	}
 }
 
-// A new leader gives what was left, be it one second, and all of it where nothing is
-// said.
+// A new leader starts from the remaining time, or from the TTL if there is none.
 func TestLeft(t *testing.T) {
 	for _, c := range []struct{ ttl, remaining, want int64 }{{10, 0, 10}, {10, 1, 1}, {10, 2, 2}, {10, 10, 10}, {10, 11, 10}} {
 		if got := (TTLLease{TTL: c.ttl, Remaining: c.remaining}).Left(); got != c.want {

@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Members of all versions read what this one saves, and hash what they read.
+// Records have the bytes of a protobuf message, so all versions read them and compute the same
+// hashes.
 func TestARecordHasTheBytesOfItsMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64())
@@ -31,7 +32,7 @@ func TestARecordHasTheBytesOfItsMessage(t *testing.T) {
 	})
 }
 
-// A version has a cache line of its own, and half of what the message took.
+// A version fills one cache line.
 func TestAVersionIsSmall(t *testing.T) {
 	if size := unsafe.Sizeof(Version{}); size > 64 {
 		t.Errorf("a version takes %d bytes, want 64", size)
@@ -45,7 +46,7 @@ func TestNilAnswersLikeAnAbsentMessage(t *testing.T) {
 	}
 }
 
-// A chain has the key beside it in a cache line, which is what a look-up waits for.
+// A chain and a key of 32 bytes share a cache line.
 func TestAChainIsSmall(t *testing.T) {
 	if size := unsafe.Sizeof(chain{}); size > 32 {
 		t.Errorf("a chain takes %d bytes, want 32 and room for a key of 32", size)
@@ -61,8 +62,7 @@ func mustPut(t *testing.T, w *writer, key, value string) {
 	}
 }
 
-// No reader sees what a transaction that is taken back has written, nor misses what is
-// there.
+// Readers do not see a transaction that is rolled back, and still see the version before it.
 func TestReadersDoNotSeeWhatIsTakenBack(t *testing.T) {
 	st := newState()
 	key := []byte("k")
@@ -101,7 +101,7 @@ func TestReadersDoNotSeeWhatIsTakenBack(t *testing.T) {
 	wg.Wait()
 }
 
-// What is forgotten is gone from the one page there is, too.
+// truncate also works within the only page.
 func TestHistoryForgetsWithinAPage(t *testing.T) {
 	h := newHistory()
 	for rev := range int64(10) {
@@ -113,7 +113,7 @@ func TestHistoryForgetsWithinAPage(t *testing.T) {
 	}
 }
 
-// Store.Txn carries out what writes nothing, in any branch and at any depth.
+// txnWrites finds a write in any branch and at any depth.
 func TestTxnWrites(t *testing.T) {
 	get := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{}}}
 	put := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{}}}

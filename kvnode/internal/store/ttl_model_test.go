@@ -17,12 +17,11 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
-// ttlModel is the plainest account of TTL leases: which there are, and which one
-// each key names.
+// ttlModel is the simplest specification of TTL leases: which exist, and which one each key names.
 type ttlModel struct {
 	leases map[int64]*store.TTLLease
-	of     map[string]int64 // keys that are there; 0: without
-	raised bool             // the format is the newest
+	of     map[string]int64 // existing keys; 0: no lease
+	raised bool             // the format is FormatNewest
 }
 
 func (m *ttlModel) String() string {
@@ -40,7 +39,7 @@ func (m *ttlModel) String() string {
 	return fmt.Sprint(out)
 }
 
-// means reports whether there is a TTL lease with that ID, and c is about it.
+// means reports whether c is about the existing lease with that ID.
 func (m *ttlModel) means(c *store.Command, id int64) bool {
 	l := m.leases[id]
 	if l == nil || c.Grants == nil {
@@ -49,12 +48,13 @@ func (m *ttlModel) means(c *store.Command, id int64) bool {
 	return c.Grants[0] == l.Grant
 }
 
-// isUngranted reports whether c is of a leader that names no grant, as all have to.
+// isUngranted reports whether c comes from a leader that does not name generations, although it
+// must.
 func (m *ttlModel) isUngranted(c *store.Command) bool {
 	return c.Grants == nil && m.raised && c.Fence != 0 && (c.Request.GetLeaseRevoke() != nil || c.Request.GetLeaseCheckpoint() != nil)
 }
 
-// apply returns what the store must answer.
+// apply returns the expected error.
 func (m *ttlModel) apply(index int, c *store.Command) error {
 	r := c.Request
 	switch {
@@ -97,7 +97,7 @@ func (m *ttlModel) grant(index int, g *pb.LeaseGrantRequest) error {
 	return nil
 }
 
-// txn does all of ops, or nothing.
+// txn executes all of ops or none.
 func (m *ttlModel) txn(ops []*pb.RequestOp) error {
 	next := maps.Clone(m.of)
 	for _, op := range ops {
@@ -128,7 +128,7 @@ func (m *ttlModel) put(of map[string]int64, p *pb.PutRequest) error {
 	return nil
 }
 
-// draw returns the number of a grant that there is, or any other.
+// draw returns the generation of an existing lease, or another number.
 func (m *ttlModel) draw(t *rapid.T) uint64 {
 	grants := []uint64{0, 1}
 	for _, id := range slices.Sorted(maps.Keys(m.leases)) {
@@ -177,9 +177,7 @@ var (
 	})
 )
 
-// TestTTLLeasesDoWhatTheModelDoes compares a store that makes checkpoints,
-// restarts, and is restored at any time, and one that does nothing of it, with a
-// naive model.
+// A store with checkpoints, restarts and restores, and one without, behave as the model.
 func TestTTLLeasesDoWhatTheModelDoes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		disk := storetest.NewDisk()

@@ -30,12 +30,12 @@ func putUnder(key string, id int64) *pb.InternalRaftRequest {
 	return &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(key), Lease: id}}
 }
 
-// ttlState is what a store says about TTL leases, as text.
+// ttlState formats the TTL leases of a store.
 func ttlState(s *store.Store) string {
 	return leaseState(s, func(l store.TTLLease) string { return fmt.Sprint(l.ID) })
 }
 
-// grantState is ttlState with the numbers of the grants.
+// grantState is ttlState with generations.
 func grantState(s *store.Store) string {
 	return leaseState(s, func(l store.TTLLease) string { return fmt.Sprintf("%d of %d", l.ID, l.Grant) })
 }
@@ -91,7 +91,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// A key belongs to the TTL lease that its newest version names.
+// A key is attached to the lease that its newest version names.
 func TestKeysFollowTheirNewestVersion(t *testing.T) {
 	r := newReplica(t)
 	r.must(grant(1, 10))
@@ -121,7 +121,7 @@ func TestKeysFollowTheirNewestVersion(t *testing.T) {
 		t.Log(step.name)
 		wantTTLState(t, r.Store, step.want)
 	}
-	// What is refused leaves no trace.
+	// A refused transaction changes nothing.
 	if _, err := r.request(txn(&pb.TxnRequest{Success: []*pb.RequestOp{
 		{Request: &pb.RequestOp_RequestPut{RequestPut: putUnder("e", 1).GetPut()}},
 		{Request: &pb.RequestOp_RequestPut{RequestPut: putUnder("f", 9).GetPut()}},
@@ -131,7 +131,8 @@ func TestKeysFollowTheirNewestVersion(t *testing.T) {
 	wantTTLState(t, r.Store, `[1: 10, 10 left, [] 2: 20, 20 left, ["d"]]`)
 }
 
-// Revoking deletes all keys in one revision, in order, and watchers hear of it.
+// A revocation deletes all keys of the lease in one revision, in order, and watchers get the
+// events.
 func TestRevokeDeletesInOneRevision(t *testing.T) {
 	var heard []string
 	var gone []store.TTLLease
@@ -150,7 +151,7 @@ func TestRevokeDeletesInOneRevision(t *testing.T) {
 	r := &replica{t: t, Store: s}
 	defer shut(t, r)
 	r.must(grant(1, 10))
-	for _, key := range []string{"b", "a", "c"} { // a map does not give them in order, wherever it begins
+	for _, key := range []string{"b", "a", "c"} { // not sorted
 		r.must(putUnder(key, 1))
 	}
 	r.put("free", "")
@@ -175,12 +176,12 @@ func TestRevokeDeletesInOneRevision(t *testing.T) {
 	}
 }
 
-// leader is what counts the time of TTL leases says about those of grants.
+// leader returns a command that the leader proposes to expire or checkpoint leases.
 func leader(r *pb.InternalRaftRequest, grants ...uint64) *store.Command {
 	return &store.Command{Fence: 1, Grants: grants, Request: r}
 }
 
-// A revocation or a checkpoint that names a grant is about no other.
+// A LeaseRevoke or LeaseCheckpoint affects only the generation that it names.
 func TestARevocationNamesAGrant(t *testing.T) {
 	r := newReplica(t)
 	r.must(grant(1, 10))
@@ -216,8 +217,8 @@ func TestARevocationNamesAGrant(t *testing.T) {
 	}
 }
 
-// Before the format is raised, nothing is numbered, and what names a grant is what it
-// is for older versions: malformed.
+// Before FormatGrants, leases have no generation, and commands that name one are malformed, as for
+// older versions.
 func TestGrantsNeedTheirFormat(t *testing.T) {
 	r := newReplica(t)
 	r.must(grant(1, 10))
