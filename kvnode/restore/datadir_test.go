@@ -18,7 +18,7 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// Snapshot refuses a directory whose state or log is damaged, or whose state and log do not match,
+// Snapshot refuses a directory if its state or log is damaged, or if the two do not match,
 // and a directory in use.
 func TestRestoreRefusesADirectory(t *testing.T) {
 	withMember(t, func(t *testing.T, m *member) {

@@ -141,7 +141,7 @@ func AdviseBareStore(path string) string {
 	if err != nil || !info.Mode().IsRegular() || info.Size()%snapshotAlign != 0 {
 		return ""
 	}
-	if etcds, _ := etcdfile.Is(path); etcds { // an error here comes back when the file is read
+	if etcdfile.Is(path) {
 		return "if it is the member/snap/db of an etcd member, it lacks what stands only in the wal next to it: " + FromEtcd
 	}
 	dir := filepath.Dir(path)

@@ -22,7 +22,7 @@ type Info struct {
 	Size int64
 	// Replayed describes the replay of a data directory's log. It is nil for a file.
 	Replayed *Replayed
-	// Imported describes a snapshot of etcd, whose Hash is etcd's. It is nil for all other sources.
+	// Imported describes a snapshot of etcd; Hash is then etcd's hash. It is nil for all other sources.
 	Imported *Imported
 }
 

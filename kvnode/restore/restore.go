@@ -38,7 +38,7 @@ type Config struct {
 	// directory of a member that has stopped. Snapshot replays the log of a data directory, so
 	// the new cluster has all that the member had.
 	File string
-	// SkipHashCheck accepts a file whose checksum is missing or wrong. Damaged records are
+	// SkipHashCheck accepts a file with a missing or wrong checksum. Damaged records are
 	// rejected all the same.
 	SkipHashCheck bool
 
@@ -93,7 +93,7 @@ type Result struct {
 //
 // Restore all members from the same file, or from copies of one directory, with the same
 // options. The cluster's ID is derived from both. So the new cluster rejects members of the old
-// one, and members restored from another source, whose logs do not match.
+// one, and members restored from another source. Their logs do not match.
 //
 // The log begins at the source's index, in a term that no leader of the old cluster has reached
 // (see Config.BumpTerm), so tokens of the leader lease are above all earlier ones. Tokens of

@@ -17,14 +17,14 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// member writes one revision a minute and notes what it is asked to compact.
+// member writes one revision a minute and records the proposed compactions.
 type member struct {
 	begun time.Time
 
 	mu        sync.Mutex
 	every     time.Duration
 	term      uint64
-	err       error // of the way
+	err       error // of the proposal
 	refusal   error // of the request
 	compacted []string
 }
@@ -57,7 +57,7 @@ func (m *member) set(f func()) {
 	f()
 }
 
-// during runs f while p is in force for a member that leads in term 3.
+// during runs f while Run runs with p on a member that leads in term 3.
 func during(t *testing.T, p Policy, f func(m *member)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,21 +82,21 @@ func (m *member) want(t *testing.T, compacted ...string) {
 	m.compacted = nil
 }
 
-// Every five minutes all but so many revisions go, once there are more.
+// Revision mode compacts every five minutes, once there are more revisions than it keeps.
 func TestByRevision(t *testing.T) {
 	during(t, Policy{Revisions: 10}, func(m *member) {
 		time.Sleep(10 * time.Minute)
 		m.want(t, "10m0s:1@3") // 11 revisions
 		time.Sleep(10 * time.Minute)
 		m.want(t, "15m0s:6@3", "20m0s:11@3")
-		m.set(func() { m.every = time.Hour }) // revision 1 is the newest again: nothing to do
+		m.set(func() { m.every = time.Hour }) // the newest revision is 1 again, so there is nothing to compact
 		time.Sleep(10 * time.Minute)
 		m.want(t)
 	})
 }
 
-// A period of less than an hour is waited for once, and then compaction comes
-// once a period, to what was the newest a period and a tenth before.
+// A period below an hour: the first compaction comes after one period, then one every period, to
+// the revision that was the newest one period and a tenth before.
 func TestPeriodic(t *testing.T) {
 	during(t, Policy{Period: 30 * time.Minute}, func(m *member) {
 		time.Sleep(29 * time.Minute)
@@ -106,7 +106,7 @@ func TestPeriodic(t *testing.T) {
 	})
 }
 
-// A longer period is waited for once, and then compaction comes once an hour.
+// A period of hours: the first compaction comes after one period, then one every hour.
 func TestPeriodicOfHours(t *testing.T) {
 	during(t, Policy{Period: 3 * time.Hour}, func(m *member) {
 		time.Sleep(5*time.Hour + time.Second)
@@ -114,8 +114,8 @@ func TestPeriodicOfHours(t *testing.T) {
 	})
 }
 
-// A member that does not lead compacts nothing, and remembers: when it leads, it
-// compacts what it saw a period ago.
+// A follower compacts nothing but records revisions. As a new leader it compacts to the revision
+// that it recorded a period before.
 func TestOnlyTheLeaderCompacts(t *testing.T) {
 	during(t, Policy{Period: 30 * time.Minute}, func(m *member) {
 		m.set(func() { m.term = 0 })
@@ -135,7 +135,7 @@ func TestOnlyTheLeaderCompacts(t *testing.T) {
 	})
 }
 
-// What fails is tried again at the next look; what somebody else has compacted
+// A failed compaction is tried again at the next interval. A revision that is compacted already
 // counts as done.
 func TestFailuresAreTriedAgain(t *testing.T) {
 	during(t, Policy{Period: 30 * time.Minute}, func(m *member) {

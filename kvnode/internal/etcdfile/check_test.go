@@ -15,12 +15,12 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// What kvnode cannot keep, or does not know, is refused by its name.
+// Check names each kind of data that kvnode cannot keep or does not know.
 func TestCheck(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(c contents)
-		want   string // part of the error, empty if there is none
+		want   string // part of the error, empty for none
 	}{
 		{"nothing", func(contents) {}, ""},
 		{"the oldest", func(c contents) { delete(c["meta"], "storageVersion"); delete(c, "authUsers"); delete(c, "alarm") }, ""},
@@ -57,7 +57,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A field of a version that this package does not know may say what the rest means.
+// An unknown field may change the meaning of the rest.
 func TestAnUnknownFieldIsRefused(t *testing.T) {
 	c := fresh()
 	c["key"][at(3, 0)] = record("k", "v", 2, 3, 2, 0) + "\x38\x01"
@@ -66,7 +66,7 @@ func TestAnUnknownFieldIsRefused(t *testing.T) {
 	}
 }
 
-// What a file says of its version is printed, so it must be a version.
+// The storage version is printed, so it must look like a version.
 func TestAVersionThatIsNone(t *testing.T) {
 	for _, version := range []string{"3.6.0\x1b]0;title\x07", "3.6.0\n", "3.6 ", strings.Repeat("3", 65)} {
 		c := fresh()
@@ -81,9 +81,8 @@ func TestAVersionThatIsNone(t *testing.T) {
 	}
 }
 
-// FuzzARecordIsUnderstoodOrRefused: whatever bytes are in a record, it is a version that a
-// store can have, or an error that says whose fault it is; and a revision that was read is
-// written alike.
+// FuzzARecordIsUnderstoodOrRefused: a record is a version that a store can have, or an error that
+// wraps ErrDamaged or ErrRefused. A parsed revision encodes to the same bytes.
 func FuzzARecordIsUnderstoodOrRefused(f *testing.F) {
 	f.Add([]byte(at(3, 0)), []byte(record("k", "v", 2, 3, 2, 7)))
 	f.Add([]byte(tombstone(3, 1)), []byte(message(&mvccpb.KeyValue{Key: []byte("k")})))
@@ -127,8 +126,7 @@ func wantDecoded(t *testing.T, r revision, value []byte) {
 	}
 }
 
-// FuzzAFileIsReadOrRefused: whatever has become of a file, it is read to its end, or
-// refused, and never ends the process.
+// FuzzAFileIsReadOrRefused: a damaged file is read or refused, and never ends the process.
 func FuzzAFileIsReadOrRefused(f *testing.F) {
 	files := saved(f)
 	whole := make([][]byte, len(files))
@@ -149,7 +147,7 @@ func FuzzAFileIsReadOrRefused(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, _ = file.Summary() // what matters is that it comes back
+		_, _ = file.Summary() // it must return
 		if err := file.Close(); err != nil {
 			t.Error(err)
 		}

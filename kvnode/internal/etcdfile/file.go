@@ -61,17 +61,14 @@ type File struct {
 }
 
 // Is reports whether the file path is a database of etcd with consistent pages. It does not check
-// the records. It fails if the file cannot be read, for instance because a process has it open.
-func Is(path string) (bool, error) {
+// the records. A file that cannot be read is not one.
+func Is(path string) bool {
 	db, err := boltdb.OpenAny(path)
-	if err == nil {
-		err = boltdb.Guard(func() error { return db.View(recognize) })
-		err = errors.Join(err, db.Close())
+	if err != nil {
+		return false
 	}
-	if errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrDamaged) {
-		return false, nil
-	}
-	return err == nil, err
+	err = boltdb.Guard(func() error { return db.View(recognize) })
+	return errors.Join(err, db.Close()) == nil
 }
 
 func recognize(tx *bbolt.Tx) error {

@@ -10,13 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// dump returns the versions one by one.
+// dump formats all versions.
 func dump(f *File) (all []string, err error) {
 	err = f.Versions(func(sub uint32, kv *mvccpb.KeyValue) error {
 		all = append(all, fmt.Sprintf("%d.%d %s=%s create %d version %d lease %d", kv.GetModRevision(), sub, kv.GetKey(), kv.GetValue(), kv.GetCreateRevision(), kv.GetVersion(), kv.GetLease()))
@@ -25,7 +24,7 @@ func dump(f *File) (all []string, err error) {
 	return all, err
 }
 
-// Versions are in the order of writes, and a tombstone has no more than its revision.
+// Versions are in the order of writes. A tombstone has a key and a revision only.
 func TestVersions(t *testing.T) {
 	c := fresh()
 	c["key"] = map[string]string{
@@ -54,8 +53,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A file may be larger than memory: it is read twice for all that is asked of it, whichever
-// comes first. What was not read to the end has no hash yet.
+// A file may be larger than memory, so it is read twice for all calls together. A pass that was
+// stopped leaves no hash.
 func TestAFileIsReadTwice(t *testing.T) {
 	for _, path := range saved(t) {
 		f := openSaved(t, path)
@@ -89,7 +88,7 @@ func openSaved(t *testing.T, path string) *File {
 	return f
 }
 
-// A compaction that was begun counts, and the newest revision is never below it.
+// A compaction that was started counts, and the newest revision is never below the compacted one.
 func TestMeta(t *testing.T) {
 	for _, tc := range []struct {
 		name                     string
@@ -119,26 +118,9 @@ func TestMeta(t *testing.T) {
 	}
 }
 
-// A file that another process has open is not taken for something else.
-func TestAFileInUse(t *testing.T) {
-	path := fresh().write(t)
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if is, err := Is(path); err == nil {
-		t.Errorf("Is() of a file that is in use = %v, want an error", is)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if is, err := Is(path); !is || err != nil {
-		t.Errorf("Is() = %v, %v, want true", is, err)
-	}
-}
-
-// A key whose TTL lease is not there is attached to none, or the next one of that ID would
-// end it at those members that have been restarted. What the key was before stays.
+// A key of a lease that does not exist is attached to none. Otherwise the next lease with that ID
+// would delete the key, but only on members that have been restarted. Older versions keep their
+// lease.
 func TestAKeyOfNoTTLLease(t *testing.T) {
 	c := fresh()
 	c["lease"] = map[string]string{number(7): granted(7, 60, 0)}
@@ -166,7 +148,7 @@ func TestAKeyOfNoTTLLease(t *testing.T) {
 	}
 }
 
-// What is not etcd's is said to be that.
+// Files of other programs are recognised.
 func TestForeign(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -182,13 +164,13 @@ func TestForeign(t *testing.T) {
 		if f, err := Open(path); !errors.Is(err, store.ErrForeign) {
 			t.Errorf("Open(%s) = %v, %v, want ErrForeign", name, f, err)
 		}
-		if is, err := Is(path); is || err != nil {
-			t.Errorf("Is(%s) = %v, %v, want false", name, is, err)
+		if Is(path) {
+			t.Errorf("Is(%s) = true, want false", name)
 		}
 	}
 }
 
-// Records that contradict themselves are found.
+// Inconsistent records are damage.
 func TestDamage(t *testing.T) {
 	whole := record("k", "v", 2, 3, 2, 0)
 	for name, damage := range map[string]func(c contents){
@@ -232,7 +214,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TTL leases have what was granted, whatever is left of it.
+// TTL leases have their full TTLs.
 func TestTTLLeases(t *testing.T) {
 	c := fresh()
 	c["lease"] = map[string]string{number(7): granted(7, 3600, 12), number(1 << 62): granted(1<<62, store.MaxTTL, 0), number(9): granted(9, 0, 0)}
@@ -257,7 +239,7 @@ func saved(tb testing.TB) []string {
 	return files
 }
 
-// The hashes of a snapshot are those that the etcd gave which saved it.
+// Hashes equal those of the etcd that saved the snapshot.
 func TestHashKVIsEtcds(t *testing.T) {
 	for _, path := range saved(t) {
 		f, err := Open(path)
@@ -291,8 +273,8 @@ func TestHashKVIsEtcds(t *testing.T) {
 	}
 }
 
-// A compaction that etcd has begun, and not ended, leaves versions that count for nothing,
-// and so do tombstones of the compacted revision, which not all versions of etcd keep.
+// After an interrupted compaction, compacted versions do not count. Nor do tombstones of the
+// compacted revision, which some versions of etcd keep.
 func TestHashKVLeavesOutWhatIsCompacted(t *testing.T) {
 	c := fresh()
 	c["meta"]["finishedCompactRev"], c["meta"]["scheduledCompactRev"] = at(5, 0), at(5, 0)

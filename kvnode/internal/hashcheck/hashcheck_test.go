@@ -18,13 +18,13 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
-// replica is a member whose store applies what it is given.
+// replica is a member with a store.
 type replica struct {
 	*Member
 	t     *testing.T
 	store *store.Store
 	index uint64
-	// answer, if set, takes the place of the store's.
+	// answer, if set, replaces the store's answer.
 	answer func(revision int64) (store.Hash, error)
 }
 
@@ -65,7 +65,7 @@ func (r *replica) apply(request *pb.InternalRaftRequest) {
 	}
 }
 
-// put puts values under one key, so that a compaction has something to free.
+// put puts values under one key, so that a compaction frees versions.
 func (r *replica) put(values ...string) {
 	r.t.Helper()
 	for _, v := range values {
@@ -78,8 +78,7 @@ func (r *replica) compact(revision int64) {
 	r.apply(&pb.InternalRaftRequest{Compaction: &pb.CompactionRequest{Revision: revision}})
 }
 
-// replicas returns members a, b and so on that have the values 1 to 9, at
-// revisions 2 to 10.
+// replicas returns members a, b, … with the values 1 to 9 at revisions 2 to 10.
 func replicas(t *testing.T, n int) (all []*replica, members []*Member) {
 	t.Helper()
 	for i := range n {
@@ -90,7 +89,7 @@ func replicas(t *testing.T, n int) (all []*replica, members []*Member) {
 	return all, members
 }
 
-// told is a report in words.
+// told formats a report.
 func told(r *Report) string {
 	var parts []string
 	for _, camp := range r.Camps {
@@ -116,7 +115,7 @@ func TestJudge(t *testing.T) {
 		name    string
 		members int
 		do      func(all []*replica)
-		want    string // camps, then who is unknown (?), then who is corrupt (!)
+		want    string // groups, then unknown (?) and corrupt (!) members
 	}{
 		{"all agree", 3, func([]*replica) {}, "abc"},
 		{"alone", 1, func([]*replica) {}, "a"},
@@ -196,11 +195,10 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Whoever is silent takes up nobody else's time, in no round, and once most members
-// agree no more than what the limits say.
+// A silent member delays only its own comparison, and after a majority agrees only up to the limit.
 func TestASilentMemberHidesNobody(t *testing.T) {
 	for _, test := range []struct {
-		hashes []uint32 // 0: silent
+		hashes []uint32 // 0: no answer
 		want   string
 		takes  time.Duration
 	}{
@@ -217,7 +215,7 @@ func TestASilentMemberHidesNobody(t *testing.T) {
 					if h == 0 {
 						<-ctx.Done()
 					}
-					return store.Hash{Hash: h, HashRevision: 5}, ctx.Err() // as gRPC does
+					return store.Hash{Hash: h, HashRevision: 5}, ctx.Err() // like gRPC
 				}})
 			}
 			begun := time.Now()
@@ -229,8 +227,7 @@ func TestASilentMemberHidesNobody(t *testing.T) {
 	}
 }
 
-// A compaction that comes between two answers is no difference, and the hashes
-// after it are compared.
+// A compaction between two answers is not a difference, and the hashes after it are compared.
 func TestACompactionBetweenTwoAnswers(t *testing.T) {
 	for _, differs := range []bool{false, true} {
 		all, members := replicas(t, 2)
@@ -254,14 +251,12 @@ func TestACompactionBetweenTwoAnswers(t *testing.T) {
 	}
 }
 
-// What comes to two members in a different order of time, and with other
-// compactions freed, hashes alike whenever it is asked for: members under load are
-// compared, too.
+// Members under load, which apply and free at different times, are compared and do not differ.
 func TestMembersUnderLoadAreNotSaidToDiffer(t *testing.T) {
 	all, members := replicas(t, 3)
 	compared := 0
 	for i := range 300 {
-		// Each is up to two steps behind the one before.
+		// Each member is up to two steps behind the one before.
 		for n, r := range all {
 			for r.index < uint64(9+i-2*n) {
 				if step := r.index + 1; step%7 == 0 && step > 20 {
@@ -273,7 +268,7 @@ func TestMembersUnderLoadAreNotSaidToDiffer(t *testing.T) {
 		}
 		report := Judge(t.Context(), members, Limits{time.Minute, time.Minute})
 		if len(report.Camps) != 1 || len(report.Differences) != 0 {
-			t.Fatalf("Judge() = %s after %d steps, want nobody to differ", told(report), i)
+			t.Fatalf("Judge() = %s after %d steps, want no differences", told(report), i)
 		}
 		compared += len(report.Camps[0]) - 1
 		if slices.ContainsFunc(report.Unknown, func(u Unknown) bool { return !errors.Is(u.Err, ErrBehind) }) {

@@ -166,7 +166,7 @@ func TestWhatMakesARevision(t *testing.T) {
 		{"transaction with two puts", txn(&pb.TxnRequest{Success: []*pb.RequestOp{opPut("a", "3"), opPut("c", "3")}}), 7},
 		{"transaction that only reads", txn(&pb.TxnRequest{Success: []*pb.RequestOp{opRange("a", "")}}), 6},
 		{"transaction that deletes nothing", txn(&pb.TxnRequest{Success: []*pb.RequestOp{opDelete("b", "")}}), 6},
-		{"transaction whose puts are in the other branch", txn(&pb.TxnRequest{Failure: []*pb.RequestOp{opPut("a", "3")}}), 6},
+		{"transaction with puts in the other branch", txn(&pb.TxnRequest{Failure: []*pb.RequestOp{opPut("a", "3")}}), 6},
 		{"compaction", compact(6), 6},
 		{"alarm", activate(1, pb.AlarmType_NOSPACE), 6},
 	} {

@@ -62,7 +62,7 @@ func TestBootstrapKeepsKeysAndForgetsMembers(t *testing.T) {
 		t.Errorf("TTLLease(7) = %+v, %v, want 60 s", l, ok)
 	}
 	if m := s.Members(); len(m.ByID) != 2 || m.ByID[12].Name != "y" || m.ByID[11].Instance != "" || len(m.Removed) != 0 {
-		t.Errorf("Members() = %+v, want x and y, which have not started, and nobody removed", m)
+		t.Errorf("Members() = %+v, want x and y, which have not started, and no removed member", m)
 	}
 	if got := s.Alarms(); len(got) != 0 {
 		t.Errorf("Alarms() = %v, want none: they were about the old members", got)

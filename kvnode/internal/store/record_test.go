@@ -30,7 +30,7 @@ func FuzzFieldsAreThoseOfAKeyValue(f *testing.F) {
 	f.Add(append(whole[:len(whole):len(whole)], whole...))                                                        // each field twice
 	f.Add(protowire.AppendVarint(protowire.AppendTag(whole[:len(whole):len(whole)], 7, protowire.VarintType), 1)) // unknown
 	f.Add(protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), whole))                         // a field of another type
-	f.Add([]byte{0x15, 0x01, 0x18, 0x85, 0x01})                                                                   // a field of another type, whose bytes look like fields
+	f.Add([]byte{0x15, 0x01, 0x18, 0x85, 0x01})                                                                   // a field of another type, with bytes that look like fields
 	f.Add(whole[:len(whole)-1])
 	f.Add([]byte{0x10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}) // more than 64 bits
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -16,8 +16,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Between the end of its time and the tick that notices, a TTL lease has no time left,
-// and no less than none.
+// Between its deadline and the tick that notices it, a TTL lease has no time left, and not less.
 func TestNoTimeIsLeftBeforeTheTickThatRevokes(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -31,8 +30,7 @@ func TestNoTimeIsLeftBeforeTheTickThatRevokes(t *testing.T) {
 	})
 }
 
-// What is being revoked has no time left, also where an interruption would have given
-// it the grace.
+// A lease that is being revoked has no time left, even during a grace period.
 func TestNoGraceIsShownForWhatIsBeingRevoked(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -40,15 +38,15 @@ func TestNoGraceIsShownForWhatIsBeingRevoked(t *testing.T) {
 		r.failProposals(errTest)
 		time.Sleep(2200 * time.Millisecond)
 		r.away(core.Expired, 10*sec)
-		time.Sleep(150 * time.Millisecond) // the grace has begun
+		time.Sleep(150 * time.Millisecond) // in the grace period
 		if left, err := r.engine.TimeLeft(t.Context(), 1); err != nil || left.Time != 0 {
 			t.Errorf("TimeLeft() of what is being revoked = %v, %v, want 0", left.Time, err)
 		}
 	})
 }
 
-// What is renewed often is never written to the log: a checkpoint is due that long
-// after the last keep-alive.
+// A keep-alive postpones the lease checkpoint, so a lease that is renewed often is never
+// checkpointed.
 func TestARenewalPutsTheCheckpointOff(t *testing.T) {
 	inRig(t, everyMinute, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -63,8 +61,8 @@ func TestARenewalPutsTheCheckpointOff(t *testing.T) {
 	})
 }
 
-// lockedStore is a store that sees whether a TTL lease is read without the reign's
-// lock. What is read then may be gone by the time that it is counted.
+// lockedStore counts reads of TTL leases without the leadership's lock, which may return leases
+// that are gone when they are counted.
 type lockedStore struct {
 	Store
 	rig  *rig
@@ -100,7 +98,7 @@ func TestTheStoreIsReadUnderTheLock(t *testing.T) {
 	})
 }
 
-// lineCount counts what is logged.
+// lineCount counts log lines.
 type lineCount struct{ atomic.Int64 }
 
 func (c *lineCount) Write(line []byte) (int, error) {
@@ -108,8 +106,7 @@ func (c *lineCount) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Of a crowd that cannot be revoked ten are logged, and one every ten seconds from then
-// on: the tries at 5, 8 and 11 s say nothing.
+// Ten failures are logged, and then one every ten seconds.
 func TestFailuresAreLoggedNowAndThen(t *testing.T) {
 	var log lineCount
 	inRig(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, r *rig) {
@@ -133,7 +130,7 @@ func TestFailuresAreLoggedNowAndThen(t *testing.T) {
 	})
 }
 
-// stubborn is a member whose proposals heed no context.
+// stubborn is a member with proposals that ignore their context.
 type stubborn struct {
 	Member
 	until chan struct{}
@@ -144,14 +141,14 @@ func (m *stubborn) ProposeFenced(ctx context.Context, term uint64, r *pb.Interna
 	return m.Member.ProposeFenced(ctx, term, r, grants)
 }
 
-// The next reign begins once nothing of the one before is left running.
+// A leadership starts after all goroutines of the one before have ended.
 func TestReignsDoNotOverlap(t *testing.T) {
 	m := &stubborn{}
 	inRig(t, func(c *Config) { m.Member, c.Member = c.Member, m }, func(t *testing.T, r *rig) {
-		m.until = make(chan struct{}) // of the bubble
+		m.until = make(chan struct{}) // belongs to the bubble
 		r.lead(1)
 		r.grant(1, 2)
-		time.Sleep(2200 * time.Millisecond) // its end is proposed
+		time.Sleep(2200 * time.Millisecond) // its revocation is proposed
 		r.lead(2)
 		if r.engine.Stats().Leading {
 			t.Error("the engine leads again while a revocation of the reign before is under way")
@@ -164,7 +161,7 @@ func TestReignsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// The defaults are those that the documentation of Config names.
+// The defaults are those in the comments of Config.
 func TestDefaults(t *testing.T) {
 	got := Config{}.WithDefaults()
 	got.Logger = nil
@@ -174,8 +171,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Of TTL leases that begin between the same two ticks each ends at its own time,
-// also those behind a longer one.
+// Leases that start between two ticks expire in the order of their deadlines, not of their grants.
 func TestTheShortestEndsFirst(t *testing.T) {
 	for name, ttls := range map[string][]int64{"in order": {10, 30, 60}, "the longest first": {60, 30, 10}} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +190,7 @@ func TestTheShortestEndsFirst(t *testing.T) {
 	}
 }
 
-// confirming is a member on which something happens while it confirms that it leads.
+// confirming calls meanwhile during Confirm.
 type confirming struct {
 	Member
 	meanwhile func()
@@ -208,8 +204,8 @@ func (c *confirming) Confirm(ctx context.Context, term uint64) error {
 	return c.Member.Confirm(ctx, term)
 }
 
-// What is left is read after the confirmation: what was true before it may have been
-// said by a leader that was none any more.
+// TimeLeft reads the lease after the confirmation. An earlier value may be of a time when another
+// member led.
 func TestTimeLeftIsReadAfterTheConfirmation(t *testing.T) {
 	m := &confirming{}
 	inRig(t, func(c *Config) { m.Member, c.Member = c.Member, m }, func(t *testing.T, r *rig) {
@@ -222,8 +218,8 @@ func TestTimeLeftIsReadAfterTheConfirmation(t *testing.T) {
 	})
 }
 
-// Where answers take longer than the leader lease lasts it is never held, or now and then.
-// A quorum confirms then that time is served.
+// If answers take longer than the leader lease lasts, it rarely holds. A quorum round then confirms
+// that time is served.
 func TestTimeIsServedWithoutALeaderLease(t *testing.T) {
 	for _, s := range []core.Status{core.Expired, core.Margin} {
 		inRig(t, nil, func(t *testing.T, r *rig) {
@@ -238,8 +234,7 @@ func TestTimeIsServedWithoutALeaderLease(t *testing.T) {
 	}
 }
 
-// A tick waits for a quorum, and so does who renews meanwhile: of the time that has passed
-// by then more than one gap may count.
+// While a tick waits for a quorum, a renewal must allow for more than one gap that may count.
 func TestATickThatWaitsMakesNoTTLShorter(t *testing.T) {
 	const ttl, round = 3 * sec, 450 * time.Millisecond
 	for i := range 10 {
@@ -259,7 +254,7 @@ func TestATickThatWaitsMakesNoTTLShorter(t *testing.T) {
 	}
 }
 
-// Those that are revoked by clients do not stay in memory until their time.
+// Leases that clients revoke leave the queue before their deadlines.
 func TestTheQueueForgets(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)

@@ -14,8 +14,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// At the loss of leadership everything stops at once: what was to be revoked is
-// not proposed, and what was proposed is not waited for.
+// The loss of leadership stops everything at once: nothing more is proposed, and no proposal is
+// waited for.
 func TestTheEndOfAReignStopsEverything(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -49,14 +49,14 @@ func TestTheEndOfAReignStopsEverything(t *testing.T) {
 	})
 }
 
-// A keep-alive that comes too late is not answered before the end is certain: an
-// answer would be a promise.
+// A late keep-alive is not answered before the outcome of the revocation is known, because an
+// answer is a promise.
 func TestNoRenewalOnceTheEndIsProposed(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
 		r.grant(1, 2)
 		r.hold()
-		time.Sleep(2200 * time.Millisecond) // it is proposed, and on its way
+		time.Sleep(2200 * time.Millisecond) // the revocation is proposed
 		answers := make(chan error, 1)
 		go func() {
 			_, err := r.engine.Renew(context.Background(), 1)
@@ -75,8 +75,8 @@ func TestNoRenewalOnceTheEndIsProposed(t *testing.T) {
 	})
 }
 
-// A revocation that failed may still take effect, so it is tried again, and until
-// then nobody is promised anything.
+// A failed revocation may still take effect. It is repeated, and keep-alives are not answered
+// meanwhile.
 func TestAFailedRevocationIsTriedAgain(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -97,7 +97,7 @@ func TestAFailedRevocationIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Nor is it spared when the leader lease is lost before it can be tried again.
+// A revocation in doubt is not abandoned when the leader lease is lost.
 func TestARevocationInDoubtIsNotTakenBack(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -118,8 +118,8 @@ func TestARevocationInDoubtIsNotTakenBack(t *testing.T) {
 	})
 }
 
-// The last look before a proposal finds that the leader lease is gone: nothing is
-// proposed, and the TTL lease can be renewed again.
+// If the last check before a proposal finds that the leader lease is lost, nothing is proposed, and
+// the lease can be renewed.
 func TestWhatIsSparedMayLive(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -142,9 +142,9 @@ func TestWhatIsSparedMayLive(t *testing.T) {
 	})
 }
 
-// Without a leader lease, a quorum round comes before a revocation. A client that
-// revokes and grants anew meanwhile keeps what it was granted; also if the format is
-// raised, and both grants have the number 0.
+// Without a leader lease, a quorum round precedes a revocation. If a client revokes the lease and
+// grants it again meanwhile, it keeps the new one, even if the format is raised and neither lease
+// has a generation.
 func TestWhatIsGrantedWhileARevocationIsConfirmed(t *testing.T) {
 	for _, raise := range []bool{false, true} {
 		t.Run(fmt.Sprint("raise=", raise), func(t *testing.T) {
@@ -169,12 +169,12 @@ func TestWhatIsGrantedWhileARevocationIsConfirmed(t *testing.T) {
 	}
 }
 
-// What is proposed just before the format is raised is void, and proposed anew at
-// once: no client hears of it.
+// A proposal without generations is void after the raise of the format, and is repeated at once.
+// Clients do not notice.
 func TestWhatTheRaiseMakesVoidIsProposedAnew(t *testing.T) {
 	inRigOf(t, store.FormatFirst, nil, func(t *testing.T, r *rig) {
 		r.grant(1, 100)
-		r.apply(1, &store.Command{Request: remembering(1, 50)}) // of a leader before
+		r.apply(1, &store.Command{Request: remembering(1, 50)}) // by an earlier leader
 		r.lead(1)
 		r.once(&r.proposing, r.raise)
 		r.renew(1)
@@ -189,8 +189,8 @@ func TestWhatTheRaiseMakesVoidIsProposedAnew(t *testing.T) {
 	})
 }
 
-// In the first format a checkpoint would say an ID alone, and might shorten the life
-// of what is granted under it meanwhile. So there are none.
+// In the first format a lease checkpoint would name an ID only, and could shorten the life of a
+// later lease, so there are none.
 func TestNoCheckpointsInTheFirstFormat(t *testing.T) {
 	inRigOf(t, store.FormatFirst, everyMinute, func(t *testing.T, r *rig) {
 		r.grant(1, 600)
@@ -221,8 +221,8 @@ func (r *rig) wantRemaining(id, want int64) {
 	}
 }
 
-// Without checkpoints nothing is written, as in etcd; with them, long TTL leases
-// are, and a new leader goes on from there.
+// As in etcd there are no lease checkpoints by default. With them, a new leader continues with the
+// remaining time of long leases.
 func TestCheckpoints(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		amend := everyMinute
@@ -232,7 +232,7 @@ func TestCheckpoints(t *testing.T) {
 		inRig(t, amend, func(t *testing.T, r *rig) {
 			r.lead(1)
 			r.grant(1, 600)
-			r.grant(2, 60) // too short
+			r.grant(2, 60) // too short for checkpoints
 			for range 15 {
 				time.Sleep(10 * sec)
 				r.renew(2)
@@ -258,8 +258,8 @@ func TestCheckpoints(t *testing.T) {
 	}
 }
 
-// A keep-alive promises the full TTL, also with the next leader: what the log
-// holds is taken back before the answer.
+// A keep-alive promises the full TTL even under the next leader, so the checkpoint in the log is
+// reset before the answer.
 func TestARenewalTakesACheckpointBack(t *testing.T) {
 	inRig(t, everyMinute, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -279,8 +279,7 @@ func TestARenewalTakesACheckpointBack(t *testing.T) {
 	})
 }
 
-// A checkpoint that is under way when a keep-alive comes must not be the last
-// word.
+// A checkpoint that is being proposed when a keep-alive arrives is reset afterwards.
 func TestARenewalDuringACheckpoint(t *testing.T) {
 	inRig(t, everyMinute, func(t *testing.T, r *rig) {
 		r.lead(1)

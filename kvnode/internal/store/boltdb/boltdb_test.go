@@ -14,7 +14,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// openNew makes a database that is closed after the test.
+// openNew creates a database that is closed after the test.
 func openNew(t *testing.T) store.Backend {
 	t.Helper()
 	b, err := Open(filepath.Join(t.TempDir(), "db"))
@@ -25,7 +25,7 @@ func openNew(t *testing.T) store.Backend {
 	return b
 }
 
-// One that was closed has no records to read, and no pages to take out of memory.
+// A closed image has no records, and no pages to drop.
 func TestAnImageThatWasClosedIsNotRead(t *testing.T) {
 	img, err := openNew(t).View()
 	if err != nil {
@@ -39,7 +39,7 @@ func TestAnImageThatWasClosedIsNotRead(t *testing.T) {
 	}
 }
 
-// each is how many records each round writes anew, and one more besides.
+// each is how many records a round rewrites. It adds one more.
 const each = 50
 
 func writeRound(b store.Backend, round byte) error {
@@ -51,7 +51,7 @@ func writeRound(b store.Backend, round byte) error {
 	})
 }
 
-// readRound reads the records of one round, and what is left of those before.
+// readRound checks that the records belong to one round.
 func readRound(b store.Backend) error {
 	img, err := b.View()
 	if err != nil {
@@ -77,8 +77,8 @@ func readRound(b store.Backend) error {
 	return errors.Join(err, img.Close())
 }
 
-// Pages leave the process's memory while others read them, and while commits write others and the
-// file grows: each image has the records of one commit, whole.
+// Pages leave the resident memory while other readers use them, and while commits write and the
+// file grows: each image has the complete records of one commit.
 func TestOthersReadWhatLeavesTheMemory(t *testing.T) {
 	b := openNew(t)
 	if err := writeRound(b, 0); err != nil {
@@ -89,7 +89,7 @@ func TestOthersReadWhatLeavesTheMemory(t *testing.T) {
 	for range 2 {
 		readers.Go(func() {
 			for last := false; !last; {
-				last = stop.Load() // once at least
+				last = stop.Load() // at least once
 				if err := readRound(b); err != nil {
 					t.Error(err)
 					return
@@ -106,8 +106,7 @@ func TestOthersReadWhatLeavesTheMemory(t *testing.T) {
 	readers.Wait()
 }
 
-// Each write asks how large the database is, so that costs nothing, and it is as of the last
-// commit all the same.
+// Size is as of the last commit and allocates nothing, because each write of the store calls it.
 func TestSizeIsThatOfTheLastCommit(t *testing.T) {
 	opened, err := Open(filepath.Join(t.TempDir(), "db"))
 	if err != nil {

@@ -36,7 +36,7 @@ type Machine struct {
 	random *rand.Rand // for faults outside the disk
 
 	conf *raftpb.ConfState // as of the newest applied entry
-	// notified is the newest revision whose events the store has passed on.
+	// notified is the newest revision with events from the store.
 	notified int64
 	reads    uint64
 	// durable is the index of the newest checkpoint that was acknowledged or found. A crash must
@@ -52,7 +52,7 @@ type Stats struct {
 	Failed      int // commits and installations that failed
 	Refused     int // checkpoints that the log did not allow
 	Damaged     int // snapshots that were refused because of damage
-	Unharmed    int // damaged snapshots whose damage had no effect
+	Unharmed    int // damaged snapshots in which the damage had no effect
 
 	Reopens       int // processes that started
 	Behind        int // processes that started with fewer entries than the last one had applied

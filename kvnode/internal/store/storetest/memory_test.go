@@ -36,7 +36,7 @@ func (f *failures) next() bool {
 	return f.failed
 }
 
-// memoryDisk is a storetest.Disk whose commits fail at random: before any process sees the commit,
+// memoryDisk is a storetest.Disk that fails commits at random: before any process sees the commit,
 // after all processes see it but before it is durable, or after it is durable.
 type memoryDisk struct {
 	store.Backend

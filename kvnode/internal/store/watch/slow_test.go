@@ -11,8 +11,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// A client that does not read costs what its queue may hold, and nobody else
-// anything: the one next to it has every event as soon as the hub has.
+// A client that does not read uses no more memory than its queue allows, and does not delay others:
+// another stream has each event as soon as the hub has it.
 func TestASlowStreamIsBoundedAndHoldsUpNobody(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -47,7 +47,7 @@ func TestASlowStreamIsBoundedAndHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// wantAll fails unless all has one event of each revision from first to last.
+// wantAll fails unless all contains one event of each revision from first to last.
 func wantAll(t *testing.T, all []Response, first, last int64) {
 	t.Helper()
 	next := first
@@ -64,7 +64,7 @@ func wantAll(t *testing.T, all []Response, first, last int64) {
 	}
 }
 
-// On one stream, events of the present go on while a watcher reads a long past.
+// On one stream, new events arrive while another watcher reads a long history.
 func TestTheHistoryDoesNotHoldUpTheQueue(t *testing.T) {
 	r := testRig(t)
 	r.puts("old", 5000)
@@ -91,7 +91,7 @@ func TestTheHistoryDoesNotHoldUpTheQueue(t *testing.T) {
 	wantEvents(t, s, past, 5000-10)
 }
 
-// wantEvents drains s, all of whose events are watcher id's.
+// wantEvents drains s. All events must belong to watcher id.
 func wantEvents(t *testing.T, s *Stream, id int64, atLeast int) {
 	t.Helper()
 	n := 0
@@ -106,7 +106,7 @@ func wantEvents(t *testing.T, s *Stream, id int64, atLeast int) {
 	}
 }
 
-// While nobody watches, events are not kept; who comes then misses none.
+// Without watchers no events are kept, and a later watcher misses none.
 func TestAHubWithoutWatchersKeepsNothing(t *testing.T) {
 	r := testRig(t)
 	r.puts("a", 100)
@@ -123,7 +123,7 @@ func TestAHubWithoutWatchersKeepsNothing(t *testing.T) {
 	wantAll(t, drain(past), 50, 102)
 }
 
-// A snapshot moves the store ahead, without events.
+// A restore moves the store forward without events.
 func TestWatchersCatchUpAfterARestore(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -151,8 +151,7 @@ func TestWatchersCatchUpAfterARestore(t *testing.T) {
 	}
 }
 
-// Thousands of watchers on one stream that start in the past are served by a
-// few scans of the history, not by one each.
+// Thousands of watchers of one stream that start in the past share a few scans of the history.
 func TestThousandsOfWatchersOnOneStream(t *testing.T) {
 	const n = 5000
 	r := testRig(t)
@@ -176,7 +175,7 @@ func TestThousandsOfWatchersOnOneStream(t *testing.T) {
 	r.pass()
 	wantOneEach(t, drain(s), n)
 
-	// One write that concerns all of them fits the queue.
+	// One write for all of them fits the queue.
 	all := r.hub.NewStream(Limits{QueueEvents: 1})
 	for range n {
 		r.watch(all, prefix("k/"))
@@ -216,7 +215,7 @@ func wantOneEach(t *testing.T, all []Response, n int) {
 	}
 }
 
-// hookedHistory does something right after it was asked for the revision.
+// hookedHistory calls hook after it was asked for the revision.
 type hookedHistory struct {
 	*store.Store
 	hook func()
@@ -231,7 +230,7 @@ func (h *hookedHistory) Revision() int64 {
 	return rev
 }
 
-// A revision that the hub passes on while a watcher is being added is not lost.
+// A revision that the hub handles while a watcher is added is not lost.
 func TestAWatcherGetsWhatIsPassedOnWhileItIsAdded(t *testing.T) {
 	r := testRig(t)
 	r.hub.history = &hookedHistory{Store: r.store, hook: func() {
@@ -245,21 +244,20 @@ func TestAWatcherGetsWhatIsPassedOnWhileItIsAdded(t *testing.T) {
 	wantText(t, "passed on before it was there", drain(s), "0@2: a=meanwhile/2")
 }
 
-// If revisions are missing in what the hub is given, it knows without being
-// told.
+// The hub detects revisions that are missing in its inbox.
 func TestAGapIsFilledFromTheHistory(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
 	r.watch(s, key("a"))
 	r.puts("a", 4)
-	r.hub.inbox.mu.revisions = r.hub.inbox.mu.revisions[3:] // of revision 5
+	r.hub.inbox.mu.revisions = r.hub.inbox.mu.revisions[3:] // starts at revision 5
 	r.pass()
 	wantAll(t, drain(s), 2, 5)
 }
 
-// However many watchers a client asks for, and of keys however long: all of a member take
-// so much memory at most. Who is refused is told how much, and what runs goes on; what a
-// watcher took is free when it is cancelled, was refused, or its stream is closed.
+// All watchers of a member together use limited memory, however many they are and however long
+// their keys. A rejected watcher gets the numbers. Memory is free again after a cancellation, a
+// rejection, or the end of the stream.
 func TestWatchersTakeSoMuchMemoryAtMost(t *testing.T) {
 	r := testRig(t)
 	one := Request{Key: []byte("key"), End: []byte("kez")}

@@ -8,7 +8,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// The history of these tables: revisions 2 to 6.
+// tell writes revisions 2 to 6.
 func tell(r *rig) {
 	r.put("a", "1")                   // 2
 	r.put("b", "1")                   // 3
@@ -38,7 +38,7 @@ func TestWatcherGetsWhatItAskedFor(t *testing.T) {
 		{"with the version before", with(key("a"), func(r *Request) { r.PrevKV = true }), " a=1/2 a=2/4(1/2) -a/5(2/4)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// In the past all of it is one response.
+			// From the history, all events come in one response.
 			r := testRig(t)
 			tell(r)
 			r.pass()
@@ -46,7 +46,7 @@ func TestWatcherGetsWhatItAskedFor(t *testing.T) {
 			r.watch(s, from(c.req, 1))
 			wantText(t, "from the past", drain(s), "0@6:"+c.want)
 
-			// A synced watcher gets one for each revision, unless it is slow.
+			// A synced watcher that is not slow gets one response per revision.
 			r = testRig(t)
 			s = r.hub.NewStream(Limits{})
 			r.watch(s, c.req)
@@ -143,7 +143,7 @@ func TestIDsAreOfTheClientsChoiceOrTheStreams(t *testing.T) {
 	}
 }
 
-// What is queued for a watcher goes with it.
+// A cancelled watcher gets no queued events.
 func TestACancelledWatcherGetsNothingMore(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{QueueEvents: 2, BatchEvents: 1})
@@ -167,8 +167,8 @@ func TestACancelledWatcherGetsNothingMore(t *testing.T) {
 	}
 }
 
-// A start at the compacted revision is the last that is served, as in etcd; the
-// version before its first event is gone.
+// As in etcd, a watcher may start at the compacted revision. The previous version of its first
+// event is gone.
 func TestCompactionEndsTheWatchersThatNeedMore(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -192,7 +192,7 @@ func TestCompactionEndsTheWatchersThatNeedMore(t *testing.T) {
 	}
 }
 
-// passedBy is a history that a compaction passes by while it is read.
+// passedBy is a history that is compacted while it is read.
 type passedBy struct {
 	*store.Store
 	compact func()
@@ -208,8 +208,7 @@ func (h *passedBy) History(from int64, limit int, visit func(store.Write) bool) 
 	})
 }
 
-// What was read before a compaction passed by may have holes, so none of it is
-// told.
+// Events that were read before such a compaction may have gaps, so none is returned.
 func TestACompactionThatPassesByEndsWatchers(t *testing.T) {
 	r := testRig(t)
 	tell(r)
@@ -219,8 +218,7 @@ func TestACompactionThatPassesByEndsWatchers(t *testing.T) {
 	wantText(t, "a compaction during the scan", drain(s), "0@6: compacted 4")
 }
 
-// The hub is late: the revisions that it has not passed on are compacted. Its
-// watchers were there in time.
+// A late hub holds revisions that are compacted by now. Its synced watchers get them all the same.
 func TestCompactionDoesNotEndASyncedWatcher(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
@@ -231,13 +229,12 @@ func TestCompactionDoesNotEndASyncedWatcher(t *testing.T) {
 	wantText(t, "after a compaction", drain(s), "0@4: a=0/2 a=1/3 a=2/4")
 }
 
-// Progress is answered when all watchers have got everything up to the revision
-// of the request, and after that.
+// A progress request is answered after all watchers have got everything up to its revision.
 func TestProgressWaitsForAllWatchers(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{BatchEvents: 1})
 	s.RequestProgress()
-	wantText(t, "nobody watches", drain(s))
+	wantText(t, "without watchers", drain(s))
 
 	r.watch(s, key("a"))
 	r.put("a", "1")
@@ -265,7 +262,7 @@ func TestProgressWaitsForAllWatchers(t *testing.T) {
 	wantText(t, "it has started", drain(s), "-1@6:")
 }
 
-// Requests that wait are answered together.
+// Pending progress requests share one response.
 func TestProgressIsAnsweredOnce(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
@@ -279,9 +276,8 @@ func TestProgressIsAnsweredOnce(t *testing.T) {
 	wantText(t, "all of them", drain(s), "-1@4:")
 }
 
-// An answer that is on its way when a watcher is added is not for that one: its
-// client would take it for the watcher's own progress, and lose what it is to
-// get from the past.
+// A progress response that is queued when a watcher is added does not cover that watcher. Its
+// client would take it for the watcher's own progress and lose events of the past.
 func TestProgressIsNotToldToThoseThatCameLater(t *testing.T) {
 	for _, turn := range []string{"the history's", "the queue's"} {
 		r := testRig(t)
@@ -300,8 +296,7 @@ func TestProgressIsNotToldToThoseThatCameLater(t *testing.T) {
 	}
 }
 
-// A tick tells those that asked for it, have got everything and heard nothing
-// since the last.
+// A tick notifies synced watchers that asked for progress and got no response since the last tick.
 func TestTickTellsThoseThatHeardNothing(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
@@ -328,7 +323,7 @@ func TestTickTellsThoseThatHeardNothing(t *testing.T) {
 	wantText(t, "a tick later", sorted(drain(s)), "0@4:", "3@4:")
 }
 
-// Progress that comes right after an event is told of its own.
+// Progress after an event comes in a response of its own.
 func TestProgressIsNotMergedWithEvents(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
@@ -341,8 +336,8 @@ func TestProgressIsNotMergedWithEvents(t *testing.T) {
 	wantText(t, "an event and a tick", drain(s), "0@2: a=1/2", "0@2:")
 }
 
-// A client that takes little and ticks that go on: what waits for it is one for each watcher,
-// and what was told is told again later.
+// If a slow client gets several ticks, one progress response per watcher is queued, and the next
+// tick after it was read queues another.
 func TestProgressThatWaitsIsNotToldTwice(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
