@@ -38,7 +38,7 @@ func New(cfg Config) *Engine {
 // the engine have ended.
 func (e *Engine) Run(stop <-chan struct{}) {
 	for {
-		term, over := e.cfg.Member.Reign()
+		term, over := e.cfg.Member.Leadership()
 		if term != 0 {
 			e.lead(term, over, stop)
 		}
@@ -95,11 +95,11 @@ var ErrNotLeader = errors.New("ttl: not the leader")
 
 // Member is the part of a member that an Engine uses.
 type Member interface {
-	// Reign returns the term in which this member leads, 0 if it does not, and a channel that
+	// Leadership returns the term in which this member leads, 0 if it does not, and a channel that
 	// is closed when that changes.
-	Reign() (term uint64, over <-chan struct{})
-	// Standing returns the status of the leader lease. It does not block.
-	Standing() core.Status
+	Leadership() (term uint64, over <-chan struct{})
+	// LeaseStatus returns the status of the leader lease. It does not block.
+	LeaseStatus() core.Status
 	// Confirm returns nil if this member led in term at some moment during the call, and the
 	// store has applied what was committed by then.
 	Confirm(ctx context.Context, term uint64) error

@@ -227,13 +227,13 @@ func (r *leadership) idle() bool {
 // isLeading reports whether this member leads in the term as far as it knows. It learns of a later
 // leader before it applies that leader's entries.
 func (r *leadership) isLeading() bool {
-	term, _ := r.cfg.Member.Reign()
+	term, _ := r.cfg.Member.Leadership()
 	return term == r.term
 }
 
 // holds reports whether this member certainly leads in the term.
 func (r *leadership) holds() bool {
-	switch r.cfg.Member.Standing() {
+	switch r.cfg.Member.LeaseStatus() {
 	case core.Valid:
 		// The term is read last: it had not changed when the leader lease was found valid.
 		return r.isLeading()

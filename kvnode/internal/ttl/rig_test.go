@@ -238,15 +238,15 @@ func (r *rig) Now() core.Instant {
 	return r.clock.Now().Add(r.slept)
 }
 
-// Reign implements Member.
-func (r *rig) Reign() (uint64, <-chan struct{}) {
+// Leadership implements Member.
+func (r *rig) Leadership() (uint64, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.term, r.over
 }
 
-// Standing implements Member.
-func (r *rig) Standing() core.Status {
+// LeaseStatus implements Member.
+func (r *rig) LeaseStatus() core.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status

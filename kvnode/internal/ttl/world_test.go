@@ -360,8 +360,8 @@ func (m *member) Format() int64 {
 	return m.store.Format()
 }
 
-// Reign implements Member.
-func (m *member) Reign() (uint64, <-chan struct{}) {
+// Leadership implements Member.
+func (m *member) Leadership() (uint64, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.term, m.over
@@ -374,9 +374,9 @@ func (m *member) leads(term uint64) bool {
 	return m.mu.leader == m && m.mu.term == term && m.term == term
 }
 
-// Standing implements Member. No other member takes over while a leader lease is valid.
-func (m *member) Standing() core.Status {
-	if term, _ := m.Reign(); !m.leads(term) {
+// LeaseStatus implements Member. No other member takes over while a leader lease is valid.
+func (m *member) LeaseStatus() core.Status {
+	if term, _ := m.Leadership(); !m.leads(term) {
 		return core.Expired
 	}
 	m.mu.Lock()
