@@ -35,8 +35,8 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 	}
 	st.term = term // also for an entry without effect: the next checkpoint stores it
 	var r Result
-	if err != nil || c.Grants != nil && st.format.Load() < FormatGrants {
-		// Versions before FormatGrants treat this command as malformed. All members must do
+	if err != nil || c.Generations != nil && st.format.Load() < FormatGenerations {
+		// Versions before FormatGenerations treat this command as malformed. All members must do
 		// the same until every one of them knows the format.
 		r.Err = ErrMalformed
 	} else {
@@ -137,8 +137,8 @@ func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Messag
 func (st *state) checkAllowed(c *Command) error {
 	r := c.Request
 	switch {
-	case c.Fence != 0 && c.Grants == nil && st.format.Load() >= FormatGrants && (r.GetLeaseRevoke() != nil || r.GetLeaseCheckpoint() != nil):
-		return ErrNoGrant // the proposing leader had not applied the new format
+	case c.Fence != 0 && c.Generations == nil && st.format.Load() >= FormatGenerations && (r.GetLeaseRevoke() != nil || r.GetLeaseCheckpoint() != nil):
+		return ErrNoGeneration // the proposing leader had not applied the new format
 	case len(*st.alarms.Load()) == 0:
 		return nil
 	// This check comes first, as in etcd: CORRUPT also refuses deletions.

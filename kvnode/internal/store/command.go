@@ -18,11 +18,11 @@ type Command struct {
 	// Fence drops the command unless the entry has this term. 0: any term. It fences commands
 	// that only the leader of a term may run, and proposals that are repeated in a later term.
 	Fence uint64
-	// Grants identifies the TTL leases of a LeaseRevoke or LeaseCheckpoint, in the order of the
+	// Generations identifies the TTL leases of a LeaseRevoke or LeaseCheckpoint, in the order of the
 	// request, by the index of the entry that granted each. 0 stands for a lease that was
-	// granted before FormatGrants. The command skips a lease that was granted again under the
-	// same ID. Nil: any lease with the ID. It requires FormatGrants.
-	Grants []uint64
+	// granted before FormatGenerations. The command skips a lease that was granted again under the
+	// same ID. Nil: any lease with the ID. It requires FormatGenerations.
+	Generations []uint64
 	// Request is the client's request. At most one of Request and Register is set. A command
 	// with neither has no effect; reads through the log use it.
 	Request *pb.InternalRaftRequest
@@ -34,10 +34,10 @@ type Command struct {
 // encoding gets a new kind, and is used only after the cluster's format says that all members know
 // it.
 const (
-	kindNothing  = 0x10 // no payload
-	kindRequest  = 0x11 // an InternalRaftRequest
-	kindRegister = 0x12 // a Member as JSON
-	kindGrants   = 0x13 // the number of Grants, each of them, and an InternalRaftRequest
+	kindNothing     = 0x10 // no payload
+	kindRequest     = 0x11 // an InternalRaftRequest
+	kindRegister    = 0x12 // a Member as JSON
+	kindGenerations = 0x13 // the number of Generations, each of them, and an InternalRaftRequest
 )
 
 var errTwoPayloads = errors.New("store: command has both a request and a registration")
@@ -52,9 +52,9 @@ func (c *Command) Encode() ([]byte, error) {
 		return nil, errTwoPayloads
 	case c.Request != nil:
 		head[0] = kindRequest
-		if c.Grants != nil {
-			head[0] = kindGrants
-			head = appendGrants(head, c.Grants)
+		if c.Generations != nil {
+			head[0] = kindGenerations
+			head = appendGenerations(head, c.Generations)
 		}
 		buf := make([]byte, len(head), len(head)+proto.Size(c.Request))
 		copy(buf, head)
@@ -102,8 +102,8 @@ func DecodeCommand(data []byte) (*Command, error) {
 		if len(rest) > 0 {
 			err = fmt.Errorf("%d bytes follow it", len(rest))
 		}
-	case kindGrants:
-		if c.Grants, rest, err = decodeGrants(rest); err != nil {
+	case kindGenerations:
+		if c.Generations, rest, err = decodeGenerations(rest); err != nil {
 			break
 		}
 		fallthrough
@@ -146,43 +146,43 @@ func Refence(data []byte, fence uint64) []byte {
 }
 
 // MayFence reports whether c may get a fence. LeaseRevoke and LeaseCheckpoint may not: with a fence
-// they count as the leader's own, and must then name generations (ErrNoGrant).
+// they count as the leader's own, and must then name generations (ErrNoGeneration).
 func (c *Command) MayFence() bool {
 	return c.Fence == 0 && c.Request.GetLeaseRevoke() == nil && c.Request.GetLeaseCheckpoint() == nil
 }
 
-func appendGrants(to []byte, grants []uint64) []byte {
-	to = binary.AppendUvarint(to, uint64(len(grants)))
-	for _, g := range grants {
+func appendGenerations(to []byte, generations []uint64) []byte {
+	to = binary.AppendUvarint(to, uint64(len(generations)))
+	for _, g := range generations {
 		to = binary.AppendUvarint(to, g)
 	}
 	return to
 }
 
-// decodeGrants is the reverse of appendGrants. It also returns the bytes that follow. The list is
+// decodeGenerations is the reverse of appendGenerations. It also returns the rest. The list is
 // not nil.
-func decodeGrants(data []byte) (grants []uint64, rest []byte, err error) {
+func decodeGenerations(data []byte) (generations []uint64, rest []byte, err error) {
 	count, n := binary.Uvarint(data)
 	if n <= 0 || count > uint64(len(data)-n) { // each takes at least one byte
-		return nil, nil, fmt.Errorf("%d grants in %d bytes", count, len(data))
+		return nil, nil, fmt.Errorf("%d generations in %d bytes", count, len(data))
 	}
-	grants, rest = make([]uint64, count), data[n:]
-	for i := range grants {
+	generations, rest = make([]uint64, count), data[n:]
+	for i := range generations {
 		x, n := binary.Uvarint(rest)
 		if n <= 0 {
-			return nil, nil, fmt.Errorf("it ends within grant %d of %d", i+1, count)
+			return nil, nil, fmt.Errorf("it ends within generation %d of %d", i+1, count)
 		}
-		grants[i], rest = x, rest[n:]
+		generations[i], rest = x, rest[n:]
 	}
-	return grants, rest, nil
+	return generations, rest, nil
 }
 
 // matchesLease reports whether l is the i-th TTL lease of the request.
 func (c *Command) matchesLease(i int, l TTLLease) bool {
-	if c.Grants == nil {
+	if c.Generations == nil {
 		return true
 	}
-	return i < len(c.Grants) && c.Grants[i] == l.Grant
+	return i < len(c.Generations) && c.Generations[i] == l.Generation
 }
 
 // The fields of an encoded InternalRaftRequest that is a put. Each tag is one byte.
@@ -260,11 +260,11 @@ func decodePutField(put *pb.PutRequest, tag byte, data []byte) (n int) {
 const (
 	// FormatFirst is known to all versions.
 	FormatFirst = 1
-	// FormatGrants numbers the generations of TTL leases (TTLLease.Grant), and makes leaders
-	// name them (Command.Grants).
-	FormatGrants = 2
+	// FormatGenerations gives TTL leases generations (TTLLease.Generation), and makes leaders name
+	// them (Command.Generations).
+	FormatGenerations = 2
 	// FormatNewest is the newest format that this version knows.
-	FormatNewest = FormatGrants
+	FormatNewest = FormatGenerations
 )
 
 // Format returns the cluster's format as of the newest applied entry.

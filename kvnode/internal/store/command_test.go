@@ -23,13 +23,13 @@ func TestCommandsComeBack(t *testing.T) {
 		{ID: math.MaxUint64, Fence: math.MaxUint64},
 		{ID: 300, Fence: 1, Request: put("key", "value")},
 		{Request: &pb.InternalRaftRequest{}},
-		{ID: 1, Fence: 2, Grants: []uint64{0, 300, math.MaxUint64}, Request: put("key", "value")},
-		{ID: 1, Grants: []uint64{}, Request: put("key", "value")},
+		{ID: 1, Fence: 2, Generations: []uint64{0, 300, math.MaxUint64}, Request: put("key", "value")},
+		{ID: 1, Generations: []uint64{}, Request: put("key", "value")},
 		{ID: 2, Register: &store.Member{ID: math.MaxUint64, Name: "n", PeerURLs: []string{"http://h:1"}, ClientURLs: []string{"a", "b"}, Learner: true, Instance: "i"}},
 	} {
 		data := encode(t, &c)
 		got, err := store.DecodeCommand(data)
-		if err != nil || got.ID != c.ID || got.Fence != c.Fence || !proto.Equal(got.Request, c.Request) || !reflect.DeepEqual(got.Grants, c.Grants) || !reflect.DeepEqual(got.Register, c.Register) {
+		if err != nil || got.ID != c.ID || got.Fence != c.Fence || !proto.Equal(got.Request, c.Request) || !reflect.DeepEqual(got.Generations, c.Generations) || !reflect.DeepEqual(got.Register, c.Register) {
 			t.Errorf("DecodeCommand(%x) = %+v, %v, want %+v", data, got, err, c)
 		}
 	}
@@ -37,17 +37,17 @@ func TestCommandsComeBack(t *testing.T) {
 
 func TestCommandsThatAreMalformed(t *testing.T) {
 	for name, data := range map[string][]byte{
-		"kind alone":          {0x10},
-		"no fence":            {0x10, 1},
-		"endless ID":          bytes.Repeat([]byte{0xff}, 30),
-		"unknown kind":        {0x14, 0, 0},
-		"no number of grants": {0x13, 0, 0},
-		"too few grants":      {0x13, 0, 0, 2, 1},
-		"an endless grant":    append([]byte{0x13, 0, 0, 1}, bytes.Repeat([]byte{0xff}, 30)...),
-		"later version":       {0x21, 0, 0},
-		"nothing with a tail": {0x10, 0, 0, 1},
-		"cut request":         {0x11, 0, 0, 0x22, 5, 1},
-		"cut registration":    {0x12, 0, 0, '{'},
+		"kind alone":               {0x10},
+		"no fence":                 {0x10, 1},
+		"endless ID":               bytes.Repeat([]byte{0xff}, 30),
+		"unknown kind":             {0x14, 0, 0},
+		"no number of generations": {0x13, 0, 0},
+		"too few generations":      {0x13, 0, 0, 2, 1},
+		"an endless generation":    append([]byte{0x13, 0, 0, 1}, bytes.Repeat([]byte{0xff}, 30)...),
+		"later version":            {0x21, 0, 0},
+		"nothing with a tail":      {0x10, 0, 0, 1},
+		"cut request":              {0x11, 0, 0, 0x22, 5, 1},
+		"cut registration":         {0x12, 0, 0, '{'},
 	} {
 		if c, err := store.DecodeCommand(data); err == nil {
 			t.Errorf("DecodeCommand(%s) = %+v, want an error", name, c)
@@ -64,7 +64,7 @@ func TestCommandsThatAreMalformed(t *testing.T) {
 
 // FuzzRefenceChangesTheFenceAlone: Refence changes no other field, and not its argument.
 func FuzzRefenceChangesTheFenceAlone(f *testing.F) {
-	for _, c := range []store.Command{{}, {ID: math.MaxUint64, Fence: 127, Request: put("k", "v")}, {ID: 1, Fence: 2, Grants: []uint64{300}, Request: put("k", "v")}, {ID: 3, Register: &store.Member{ID: 1}}} {
+	for _, c := range []store.Command{{}, {ID: math.MaxUint64, Fence: 127, Request: put("k", "v")}, {ID: 1, Fence: 2, Generations: []uint64{300}, Request: put("k", "v")}, {ID: 3, Register: &store.Member{ID: 1}}} {
 		f.Add(encode(f, &c), uint64(128))
 	}
 	f.Add([]byte{0x11, 0x80}, uint64(1))

@@ -111,7 +111,7 @@ func TestADatabaseOfBeforeOpens(t *testing.T) {
 			}
 		}
 	}
-	if got, want := grantState(was.Store), grantState(is.Store); got != want {
+	if got, want := generationState(was.Store), generationState(is.Store); got != want {
 		t.Errorf("TTL leases are %s, want %s", got, want)
 	}
 	saved := map[*replica]map[string]string{was: {}, is: {}}
@@ -152,7 +152,7 @@ func TestCheckpointsSayTheirFormat(t *testing.T) {
 	again := openBolt(t, path)
 	defer shut(t, again)
 	want := `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, []]`
-	if got := grantState(again); got != want || again.Format() != store.FormatNewest {
+	if got := generationState(again); got != want || again.Format() != store.FormatNewest {
 		t.Errorf("after a restart format %d: %s, want %s", again.Format(), got, want)
 	}
 	again.ApplyConf(again.Applied()+1, 1, nil, &store.MemberChange{Format: store.FormatFirst})

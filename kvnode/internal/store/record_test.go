@@ -271,7 +271,7 @@ func TestTTLRecordBounds(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || l.ID != c.id || l.TTL != c.ttl || l.Remaining != c.remaining || (l.Grant != 0) != (c.rest != nil) {
+		if err != nil || l.ID != c.id || l.TTL != c.ttl || l.Remaining != c.remaining || (l.Generation != 0) != (c.rest != nil) {
 			t.Errorf("%s: decodeLease() = %+v, %v, want what was written", c.name, l, err)
 		}
 	}

@@ -186,9 +186,9 @@ var (
 	// ErrInstance means that the member is registered with another data directory, so this
 	// directory lacks votes and entries that the member acknowledged.
 	ErrInstance = status.Error(codes.FailedPrecondition, "kvnode: member is registered with another data directory")
-	// ErrNoGrant means that a fenced LeaseRevoke or LeaseCheckpoint does not name the
+	// ErrNoGeneration means that a fenced LeaseRevoke or LeaseCheckpoint does not name the
 	// generations of its leases. The proposing leader did not know the cluster version yet.
-	ErrNoGrant = status.Error(codes.Aborted, "kvnode: command names no generation of a TTL lease")
+	ErrNoGeneration = status.Error(codes.Aborted, "kvnode: command names no generation of a TTL lease")
 	// ErrStale means that the entry is applied already: its index is not above Applied.
 	ErrStale = status.Error(codes.AlreadyExists, "kvnode: entry is applied already")
 )

@@ -25,9 +25,9 @@ type TTLLease struct {
 	// Remaining is the time in seconds that a new leader starts from, as of the last lease
 	// checkpoint. 0 means TTL.
 	Remaining int64
-	// Grant is the lease's generation: the index of the entry that granted it. It is 0 for a
-	// lease that was granted before FormatGrants.
-	Grant uint64
+	// Generation is the index of the entry that granted the lease, which tells it from other
+	// leases with the same ID. It is 0 for a lease that was granted before FormatGenerations.
+	Generation uint64
 }
 
 // Left returns the time in seconds that a new leader starts from.
@@ -162,8 +162,8 @@ func (s *Store) grantLease(st *state, index uint64, r *pb.LeaseGrantRequest) (*p
 		return nil, rpctypes.ErrGRPCLeaseExist
 	}
 	l := TTLLease{ID: r.GetID(), TTL: max(r.GetTTL(), 1)}
-	if st.format.Load() >= FormatGrants {
-		l.Grant = index
+	if st.format.Load() >= FormatGenerations {
+		l.Generation = index
 	}
 	st.leases.set(l)
 	s.leaseChanged(st, l)
@@ -239,8 +239,8 @@ func leaseValue(key []byte, l TTLLease) []byte {
 	buf[4] = recordLease
 	buf = binary.AppendVarint(buf, l.TTL)
 	buf = binary.AppendVarint(buf, l.Remaining)
-	if l.Grant != 0 {
-		buf = binary.AppendUvarint(buf, l.Grant)
+	if l.Generation != 0 {
+		buf = binary.AppendUvarint(buf, l.Generation)
 	}
 	binary.BigEndian.PutUint32(buf, recordSum(key, buf))
 	return buf
@@ -265,7 +265,7 @@ func decodeLease(key, value []byte) (TTLLease, error) {
 		if n <= 0 || x == 0 {
 			return TTLLease{}, fmt.Errorf("%w: record of TTL lease %x has an invalid generation", ErrDamaged, uint64(l.ID))
 		}
-		l.Grant, rest = x, rest[n:]
+		l.Generation, rest = x, rest[n:]
 	}
 	if value[4] != recordLease || len(rest) > 0 || l.ID == 0 || l.TTL < 1 || l.TTL > MaxTTL || l.Remaining < 0 || l.Remaining > l.TTL {
 		return TTLLease{}, fmt.Errorf("%w: record of TTL lease %x holds kind %d, TTL %d, remaining %d and %d bytes too many",
@@ -314,8 +314,8 @@ func (l *loader) addLease(key, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if one.Grant > l.meta.Index {
-		return fmt.Errorf("%w: record of TTL lease %x has generation %d, above the newest index, %d", ErrDamaged, uint64(one.ID), one.Grant, l.meta.Index)
+	if one.Generation > l.meta.Index {
+		return fmt.Errorf("%w: record of TTL lease %x has generation %d, above the newest index, %d", ErrDamaged, uint64(one.ID), one.Generation, l.meta.Index)
 	}
 	l.records++
 	l.sum += uint64(binary.BigEndian.Uint32(value))

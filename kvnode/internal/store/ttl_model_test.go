@@ -34,7 +34,7 @@ func (m *ttlModel) String() string {
 			}
 		}
 		l := m.leases[id]
-		out = append(out, fmt.Sprintf("%d of %d: %d, %d left, %q", id, l.Grant, l.TTL, l.Left(), keys))
+		out = append(out, fmt.Sprintf("%d of %d: %d, %d left, %q", id, l.Generation, l.TTL, l.Left(), keys))
 	}
 	return fmt.Sprint(out)
 }
@@ -42,26 +42,26 @@ func (m *ttlModel) String() string {
 // means reports whether c is about the existing lease with that ID.
 func (m *ttlModel) means(c *store.Command, id int64) bool {
 	l := m.leases[id]
-	if l == nil || c.Grants == nil {
+	if l == nil || c.Generations == nil {
 		return l != nil
 	}
-	return c.Grants[0] == l.Grant
+	return c.Generations[0] == l.Generation
 }
 
 // isUngranted reports whether c comes from a leader that does not name generations, although it
 // must.
 func (m *ttlModel) isUngranted(c *store.Command) bool {
-	return c.Grants == nil && m.raised && c.Fence != 0 && (c.Request.GetLeaseRevoke() != nil || c.Request.GetLeaseCheckpoint() != nil)
+	return c.Generations == nil && m.raised && c.Fence != 0 && (c.Request.GetLeaseRevoke() != nil || c.Request.GetLeaseCheckpoint() != nil)
 }
 
 // apply returns the expected error.
 func (m *ttlModel) apply(index int, c *store.Command) error {
 	r := c.Request
 	switch {
-	case c.Grants != nil && !m.raised:
+	case c.Generations != nil && !m.raised:
 		return store.ErrMalformed
 	case m.isUngranted(c):
-		return store.ErrNoGrant
+		return store.ErrNoGeneration
 	case r.GetLeaseGrant() != nil:
 		return m.grant(index, r.GetLeaseGrant())
 	case r.GetLeaseRevoke() != nil:
@@ -92,7 +92,7 @@ func (m *ttlModel) grant(index int, g *pb.LeaseGrantRequest) error {
 	}
 	m.leases[g.GetID()] = &store.TTLLease{ID: g.GetID(), TTL: g.GetTTL()}
 	if m.raised {
-		m.leases[g.GetID()].Grant = uint64(index)
+		m.leases[g.GetID()].Generation = uint64(index)
 	}
 	return nil
 }
@@ -130,11 +130,11 @@ func (m *ttlModel) put(of map[string]int64, p *pb.PutRequest) error {
 
 // draw returns the generation of an existing lease, or another number.
 func (m *ttlModel) draw(t *rapid.T) uint64 {
-	grants := []uint64{0, 1}
+	generations := []uint64{0, 1}
 	for _, id := range slices.Sorted(maps.Keys(m.leases)) {
-		grants = append(grants, m.leases[id].Grant)
+		generations = append(generations, m.leases[id].Generation)
 	}
-	return rapid.SampledFrom(grants).Draw(t, "grant")
+	return rapid.SampledFrom(generations).Draw(t, "grant")
 }
 
 var (
@@ -193,8 +193,8 @@ func TestTTLLeasesDoWhatTheModelDoes(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"apply": func(*rapid.T) {
 				one := &store.Command{Request: genTTLRequest.Draw(rt, "request"), Fence: rapid.Uint64Range(0, 1).Draw(rt, "fence")}
-				if rapid.Bool().Draw(rt, "with grants") {
-					one.Grants = []uint64{m.draw(rt)}
+				if rapid.Bool().Draw(rt, "with generations") {
+					one.Generations = []uint64{m.draw(rt)}
 				}
 				data := encode(rt, one)
 				c.log = append(c.log, data)
@@ -224,7 +224,7 @@ func TestTTLLeasesDoWhatTheModelDoes(t *testing.T) {
 			"restore":  func(*rapid.T) { c.restore() },
 			"": func(*rapid.T) {
 				for _, s := range []*store.Store{c.s, c.other} {
-					if got, want := grantState(s), m.String(); got != want {
+					if got, want := generationState(s), m.String(); got != want {
 						rt.Fatalf("TTL leases = %s, want %s", got, want)
 					}
 				}

@@ -35,9 +35,9 @@ func ttlState(s *store.Store) string {
 	return leaseState(s, func(l store.TTLLease) string { return fmt.Sprint(l.ID) })
 }
 
-// grantState is ttlState with generations.
-func grantState(s *store.Store) string {
-	return leaseState(s, func(l store.TTLLease) string { return fmt.Sprintf("%d of %d", l.ID, l.Grant) })
+// generationState is ttlState with generations.
+func generationState(s *store.Store) string {
+	return leaseState(s, func(l store.TTLLease) string { return fmt.Sprintf("%d of %d", l.ID, l.Generation) })
 }
 
 func leaseState(s *store.Store, name func(store.TTLLease) string) string {
@@ -177,8 +177,8 @@ func TestRevokeDeletesInOneRevision(t *testing.T) {
 }
 
 // leader returns a command that the leader proposes to expire or checkpoint leases.
-func leader(r *pb.InternalRaftRequest, grants ...uint64) *store.Command {
-	return &store.Command{Fence: 1, Grants: grants, Request: r}
+func leader(r *pb.InternalRaftRequest, generations ...uint64) *store.Command {
+	return &store.Command{Fence: 1, Generations: generations, Request: r}
 }
 
 // A LeaseRevoke or LeaseCheckpoint affects only the generation that it names.
@@ -198,8 +198,8 @@ func TestARevocationNamesAGrant(t *testing.T) {
 	}{
 		{"of a grant before there were numbers", leader(revoke(1), 1), notFound, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
 		{"of another grant", leader(revoke(2), 3), notFound, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
-		{"of a leader that names none", leader(revoke(2)), store.ErrNoGrant, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
-		{"what is left, of such a leader", leader(remember(2, 5)), store.ErrNoGrant, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
+		{"of a leader that names none", leader(revoke(2)), store.ErrNoGeneration, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
+		{"what is left, of such a leader", leader(remember(2, 5)), store.ErrNoGeneration, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
 		{"what is left of another", leader(remember(2, 5), 0), nil, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
 		{"what is left", leader(remember(2, 5), 4), nil, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 5 left, ["b"]]`},
 		{"of before", leader(revoke(1), 0), nil, `[2 of 4: 20, 5 left, ["b"]]`},
@@ -211,13 +211,13 @@ func TestARevocationNamesAGrant(t *testing.T) {
 		if err := r.command(step.do); !errors.Is(err, step.want) {
 			t.Errorf("Apply(%s) = %v, want %v", step.name, err, step.want)
 		}
-		if got := grantState(r.Store); got != step.then {
+		if got := generationState(r.Store); got != step.then {
 			t.Errorf("after %s: %s, want %s", step.name, got, step.then)
 		}
 	}
 }
 
-// Before FormatGrants, leases have no generation, and commands that name one are malformed, as for
+// Before FormatGenerations, leases have no generation, and commands that name one are malformed, as for
 // older versions.
 func TestGrantsNeedTheirFormat(t *testing.T) {
 	r := newReplica(t)
@@ -225,7 +225,7 @@ func TestGrantsNeedTheirFormat(t *testing.T) {
 	if err := r.command(leader(revoke(1), 0)); !errors.Is(err, store.ErrMalformed) {
 		t.Errorf("Apply(revoke with a grant) = %v in the first format, want %v", err, store.ErrMalformed)
 	}
-	if got, want := grantState(r.Store), `[1 of 0: 10, 10 left, []]`; got != want {
+	if got, want := generationState(r.Store), `[1 of 0: 10, 10 left, []]`; got != want {
 		t.Errorf("TTL leases = %s, want %s", got, want)
 	}
 	if err := r.command(leader(revoke(1))); err != nil {

@@ -24,7 +24,7 @@
 // leader, has no effect.
 //
 // An ID may be granted again. So a revocation names the generation of its lease
-// (store.TTLLease.Grant), and the store drops it if the ID has another generation by then. While
+// (store.TTLLease.Generation), and the store drops it if the ID has another generation by then. While
 // the cluster has members of older versions, a revocation names only the ID (ADR 12). The engine
 // then checks, right before it proposes, that the lease still exists, and writes no lease
 // checkpoints, since one could shorten the life of a later generation.

@@ -103,10 +103,10 @@ type Member interface {
 	// Confirm returns nil if this member led in term at some moment during the call, and the
 	// store has applied what was committed by then.
 	Confirm(ctx context.Context, term uint64) error
-	// ProposeFenced replicates r. The store drops it in any other term. grants names the
-	// generations of the TTL leases in r (store.Command.Grants), in its order. Nil: any lease
+	// ProposeFenced replicates r. The store drops it in any other term. generations names the
+	// generations of the TTL leases in r (store.Command.Generations), in its order. Nil: any lease
 	// with the ID.
-	ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error)
+	ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, generations []uint64) (store.Result, error)
 }
 
 // Store is the part of *store.Store that an Engine uses.
@@ -141,7 +141,7 @@ type Config struct {
 	// Default: 1,000, as in etcd.
 	Rate int
 	// Checkpoint is the interval at which the remaining time of longer TTL leases is written to
-	// the log, so that a new leader continues from it. It needs store.FormatGrants. Default:
+	// the log, so that a new leader continues from it. It needs store.FormatGenerations. Default:
 	// never, as in etcd.
 	Checkpoint time.Duration
 	// Logger gets a line for failed proposals. Default: none.

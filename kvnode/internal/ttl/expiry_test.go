@@ -136,9 +136,9 @@ type stubborn struct {
 	until chan struct{}
 }
 
-func (m *stubborn) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
+func (m *stubborn) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, generations []uint64) (store.Result, error) {
 	<-m.until
-	return m.Member.ProposeFenced(ctx, term, r, grants)
+	return m.Member.ProposeFenced(ctx, term, r, generations)
 }
 
 // A leadership starts after all goroutines of the one before have ended.
@@ -171,7 +171,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Leases that start between two ticks expire in the order of their deadlines, not of their grants.
+// Leases that start between two ticks expire in the order of their deadlines, not of their generations.
 func TestTheShortestEndsFirst(t *testing.T) {
 	for name, ttls := range map[string][]int64{"in order": {10, 30, 60}, "the longest first": {60, 30, 10}} {
 		t.Run(name, func(t *testing.T) {

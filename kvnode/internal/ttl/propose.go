@@ -39,25 +39,25 @@ func (r *leadership) revoke(e *entry) {
 
 // revokeOnce reports whether e is gone, or can no longer be revoked.
 func (r *leadership) revokeOnce(e *entry) (over bool) {
-	var grants []uint64
-	if r.namesGrants() {
-		grants = []uint64{e.Grant}
+	var generations []uint64
+	if r.namesGenerations() {
+		generations = []uint64{e.Generation}
 	}
-	// After namesGrants: holds may have waited, and all leases without a generation are known
+	// After namesGenerations: holds may have waited, and all leases without a generation are known
 	// once the format has generations. So a current e is the only lease with its ID and no
 	// generation.
 	if !r.isCurrent(e) {
 		return true
 	}
 	req := &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: e.ID}}
-	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, req, grants)
+	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, req, generations)
 	switch {
 	case r.ctx.Err() != nil:
 		return true
 	case err == nil && res.Err == nil:
 		r.stats.expirations.Add(1)
 		return true
-	case errors.Is(res.Err, store.ErrNoGrant) && grants == nil:
+	case errors.Is(res.Err, store.ErrNoGeneration) && generations == nil:
 		return r.revokeOnce(e) // the format was raised before it: retry with generations
 	case errors.Is(res.Err, rpctypes.ErrGRPCLeaseNotFound), errors.Is(res.Err, store.ErrFenced):
 		// No keep-alive waits for e: changed has dropped it because the lease is gone or
@@ -70,9 +70,9 @@ func (r *leadership) revokeOnce(e *entry) (over bool) {
 	return false
 }
 
-// namesGrants reports whether proposals name generations. Members of older versions do not know
+// namesGenerations reports whether proposals name generations. Members of older versions do not know
 // such commands.
-func (r *leadership) namesGrants() bool { return r.cfg.Store.Format() >= store.FormatGrants }
+func (r *leadership) namesGenerations() bool { return r.cfg.Store.Format() >= store.FormatGenerations }
 
 // abandonRevocation makes e renewable again, since nothing was proposed.
 func (r *leadership) abandonRevocation(e *entry) {
@@ -121,7 +121,7 @@ func (r *leadership) dueCheckpoints() (batch []remaining) {
 	every := servedTime(r.cfg.Checkpoint)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.now < r.mu.nextCheckpoint || !r.namesGrants() {
+	if r.mu.now < r.mu.nextCheckpoint || !r.namesGenerations() {
 		return nil
 	}
 	// The loop visits all leases, so it does not run at each tick.
@@ -165,16 +165,16 @@ func (r *leadership) checkpointDone(e *entry, saved bool) {
 // the full TTL harms no lease.
 func (r *leadership) proposeCheckpoint(batch []remaining) error {
 	req := &pb.LeaseCheckpointRequest{}
-	var grants []uint64
-	named := r.namesGrants()
+	var generations []uint64
+	named := r.namesGenerations()
 	for _, c := range batch {
 		if named {
-			grants = append(grants, c.Grant)
+			generations = append(generations, c.Generation)
 		}
 		req.Checkpoints = append(req.Checkpoints, &pb.LeaseCheckpoint{ID: c.ID, Remaining_TTL: c.left})
 	}
-	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, &pb.InternalRaftRequest{LeaseCheckpoint: req}, grants)
-	if errors.Is(res.Err, store.ErrNoGrant) && !named {
+	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, &pb.InternalRaftRequest{LeaseCheckpoint: req}, generations)
+	if errors.Is(res.Err, store.ErrNoGeneration) && !named {
 		return r.proposeCheckpoint(batch) // the format was raised before it: retry with generations
 	}
 	err = errors.Join(err, res.Err)

@@ -53,7 +53,7 @@ type rig struct {
 // inRig runs f in a bubble, with an Engine that does not lead yet.
 func inRig(t *testing.T, amend func(*Config), f func(t *testing.T, r *rig)) {
 	t.Helper()
-	inRigOf(t, store.FormatGrants, amend, f)
+	inRigOf(t, store.FormatGenerations, amend, f)
 }
 
 // inRigOf is inRig with a cluster of that format.
@@ -145,7 +145,7 @@ func openStore(t *testing.T, format int64, events func(store.TTLLease)) *store.S
 func (r *rig) raise() {
 	r.applying.Lock()
 	defer r.applying.Unlock()
-	r.store.ApplyConf(r.store.Applied()+1, 1, nil, &store.MemberChange{Format: store.FormatGrants})
+	r.store.ApplyConf(r.store.Applied()+1, 1, nil, &store.MemberChange{Format: store.FormatGenerations})
 }
 
 // once sets a function that happen calls once.
@@ -274,7 +274,7 @@ func (r *rig) Confirm(_ context.Context, term uint64) error {
 }
 
 // ProposeFenced implements Member.
-func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
+func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRaftRequest, generations []uint64) (store.Result, error) {
 	r.happen(&r.proposing)
 	r.mu.Lock()
 	held := r.held
@@ -292,7 +292,7 @@ func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRa
 	if err != nil {
 		return store.Result{}, err
 	}
-	res := r.apply(now, &store.Command{Fence: term, Request: req, Grants: grants})
+	res := r.apply(now, &store.Command{Fence: term, Request: req, Generations: generations})
 	if id := req.GetLeaseRevoke().GetID(); id != 0 && res.Err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -298,7 +298,7 @@ func (m *member) apply() {
 func (m *member) applyOne(e *logged) {
 	index := m.store.Applied() + 1
 	if e.command == nil {
-		m.store.ApplyConf(index, e.term, nil, &store.MemberChange{Format: store.FormatGrants})
+		m.store.ApplyConf(index, e.term, nil, &store.MemberChange{Format: store.FormatGenerations})
 		return
 	}
 	got := applyTo(m.store, index, e.term, e.command)
@@ -401,14 +401,14 @@ func (m *member) Confirm(_ context.Context, term uint64) error {
 }
 
 // ProposeFenced implements Member.
-func (m *member) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
+func (m *member) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, generations []uint64) (store.Result, error) {
 	m.mu.Lock()
 	mode := m.mu.mode
 	m.mu.Unlock()
 	if mode == 'd' {
 		return store.Result{}, errTest
 	}
-	e := m.replicate(term, &store.Command{Request: r, Grants: grants})
+	e := m.replicate(term, &store.Command{Request: r, Generations: generations})
 	switch mode {
 	case 'o':
 		m.apply()
