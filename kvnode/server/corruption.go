@@ -96,9 +96,9 @@ func (m *checkedMember) checkAtStart(ctx context.Context, timeout time.Duration)
 	for deadline := time.Now().Add(timeout); ; {
 		limit := max(restTime, time.Until(deadline))
 		tryCtx, cancel := context.WithTimeout(ctx, limit)
-		report := hashcheck.Judge(tryCtx, m.all(), hashcheck.Limits{Each: limit, Rest: restTime})
+		report := hashcheck.Compare(tryCtx, m.all(), hashcheck.Limits{Each: limit, Rest: restTime})
 		cancel()
-		decided := report.Right() != nil || len(report.Camps) == 1 && !report.Pending()
+		decided := report.Majority() != nil || len(report.Groups) == 1 && !report.Pending()
 		if decided && m.caughtUp() || !time.Now().Before(deadline) {
 			return m.startResult(report)
 		}
@@ -115,20 +115,20 @@ func (m *checkedMember) startResult(r *hashcheck.Report) error {
 	for _, u := range r.Unknown {
 		m.log.Warn("a member could not be compared with this one", "peer", u.Member.String(), "error", u.Err)
 	}
-	if len(r.Camps) == 1 {
-		m.log.Info("this member's data is that of the others that could be compared", "agree", len(r.Camps[0]), "of", r.Members)
+	if len(r.Groups) == 1 {
+		m.log.Info("this member's data is that of the others that could be compared", "agree", len(r.Groups[0]), "of", r.Members)
 		return nil
 	}
 	for _, d := range r.Differences {
 		m.log.Error("members hold different data", "what", d.String())
 	}
 	self := m.all()[0].ID
-	if slices.ContainsFunc(r.Right(), func(x *hashcheck.Member) bool { return x.ID == self }) {
+	if slices.ContainsFunc(r.Majority(), func(x *hashcheck.Member) bool { return x.ID == self }) {
 		m.log.Error("a majority agrees with this member, which continues", "corrupt", names(r.Corrupt()), "remedy", replaceAdvice)
 		return nil
 	}
 	advice := fmt.Sprintf("%s; its data directory is %s", replaceAdvice, m.dir)
-	if r.Right() == nil {
+	if r.Majority() == nil {
 		advice = "no majority of the members agrees, so it is unknown which data is right: compare the members (etcdctl endpoint hashkv --cluster), " +
 			"then " + advice + "; or, if another member is wrong, start this one without the check (InitialCorruptCheck)"
 	}
@@ -159,10 +159,10 @@ func (m *checkedMember) watch(ctx context.Context, every time.Duration) {
 // comparison is repeated: raising its alarm again would stop writes after the alarm was disarmed.
 func (m *checkedMember) check(ctx context.Context) {
 	all := m.all()
-	report := hashcheck.Judge(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
+	report := hashcheck.Compare(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
 	for m.removed(all) {
 		all = m.all()
-		report = hashcheck.Judge(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
+		report = hashcheck.Compare(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
 	}
 	m.reportAndRaise(ctx, report)
 }
@@ -180,7 +180,7 @@ func (m *checkedMember) reportAndRaise(ctx context.Context, report *hashcheck.Re
 	for _, u := range report.Unknown {
 		m.log.Info("a member could not be compared with the others", "peer", u.Member.String(), "error", u.Err)
 	}
-	if len(report.Camps) < 2 {
+	if len(report.Groups) < 2 {
 		return
 	}
 	for _, d := range report.Differences {

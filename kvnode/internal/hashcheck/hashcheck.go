@@ -36,8 +36,8 @@ import (
 type Report struct {
 	// Members is the number of members.
 	Members int
-	// Camps are groups of members with equal data, the largest first.
-	Camps [][]*Member
+	// Groups are the sets of members with equal data, the largest first.
+	Groups [][]*Member
 	// Differences explain why there is more than one group.
 	Differences []*Difference
 	// Unknown lists the members in no group.
@@ -58,38 +58,38 @@ type Limits struct {
 	Rest time.Duration
 }
 
-// Judge compares all members with the first one, then those that differ with the first of them, and
+// Compare compares all members with the first one, then those that differ with the first of them, and
 // so on. Comparisons run concurrently, so a silent member does not hide another one.
-func Judge(ctx context.Context, members []*Member, l Limits) *Report {
+func Compare(ctx context.Context, members []*Member, l Limits) *Report {
 	r := &Report{Members: len(members)}
 	for left := members; len(left) > 0; {
-		left = r.round(ctx, left, l)
+		left = r.compareFirst(ctx, left, l)
 	}
-	slices.SortStableFunc(r.Camps, func(a, b []*Member) int { return len(b) - len(a) })
+	slices.SortStableFunc(r.Groups, func(a, b []*Member) int { return len(b) - len(a) })
 	return r
 }
 
-// round builds the group of the first member and returns the members that differ from it.
-func (r *Report) round(ctx context.Context, left []*Member, l Limits) (differ []*Member) {
-	camp := left[:1:1]
-	differences, errs := r.ask(ctx, left[0], left[1:], l)
+// compareFirst builds the group of the first member and returns the members that differ from it.
+func (r *Report) compareFirst(ctx context.Context, left []*Member, l Limits) (differ []*Member) {
+	group := left[:1:1]
+	differences, errs := r.compareWith(ctx, left[0], left[1:], l)
 	for i, m := range left[1:] {
 		switch {
 		case errs[i] != nil:
 			r.Unknown = append(r.Unknown, Unknown{m, errs[i]})
 		case differences[i] == nil:
-			camp = append(camp, m)
+			group = append(group, m)
 		default:
 			r.Differences = append(r.Differences, differences[i])
 			differ = append(differ, m)
 		}
 	}
-	r.Camps = append(r.Camps, camp)
+	r.Groups = append(r.Groups, group)
 	return differ
 }
 
-// ask compares each of the others with one member.
-func (r *Report) ask(ctx context.Context, one *Member, others []*Member, l Limits) (differences []*Difference, errs []error) {
+// compareWith compares each of the others with one member.
+func (r *Report) compareWith(ctx context.Context, one *Member, others []*Member, l Limits) (differences []*Difference, errs []error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	differences, errs = make([]*Difference, len(others)), make([]error, len(others))
@@ -98,7 +98,7 @@ func (r *Report) ask(ctx context.Context, one *Member, others []*Member, l Limit
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, l.Each)
 			defer cancel()
-			differences[i], errs[i] = compare(ctx, one, m)
+			differences[i], errs[i] = comparePair(ctx, one, m)
 			answered <- i
 		}()
 	}
@@ -114,10 +114,10 @@ func (r *Report) ask(ctx context.Context, one *Member, others []*Member, l Limit
 	return differences, errs
 }
 
-// Right returns the group with more than half of all members, nil if there is none.
-func (r *Report) Right() []*Member {
-	if len(r.Camps) > 0 && len(r.Camps[0]) > r.Members/2 {
-		return r.Camps[0]
+// Majority returns the group with more than half of all members, nil if there is none.
+func (r *Report) Majority() []*Member {
+	if len(r.Groups) > 0 && len(r.Groups[0]) > r.Members/2 {
+		return r.Groups[0]
 	}
 	return nil
 }
@@ -125,10 +125,10 @@ func (r *Report) Right() []*Member {
 // Corrupt returns the members that differ from the majority. It is nil if all agree or there is no
 // majority.
 func (r *Report) Corrupt() []*Member {
-	if r.Right() == nil {
+	if r.Majority() == nil {
 		return nil
 	}
-	return slices.Concat(r.Camps[1:]...)
+	return slices.Concat(r.Groups[1:]...)
 }
 
 // Pending reports whether a later comparison may find more: a member has yet to catch up, did not
@@ -176,8 +176,8 @@ func (d *Difference) String() string {
 // within milliseconds of each other.
 const tries = 3
 
-// compare compares two members at the newest revision that both have. It returns nil if they agree.
-func compare(ctx context.Context, a, b *Member) (*Difference, error) {
+// comparePair compares two members at the newest revision that both have. It returns nil if they agree.
+func comparePair(ctx context.Context, a, b *Member) (*Difference, error) {
 	var first *Difference
 	for range 2 { // a difference must be confirmed
 		d, err := compareOnce(ctx, a, b)

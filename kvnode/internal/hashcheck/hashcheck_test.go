@@ -92,9 +92,9 @@ func replicas(t *testing.T, n int) (all []*replica, members []*Member) {
 // told formats a report.
 func told(r *Report) string {
 	var parts []string
-	for _, camp := range r.Camps {
+	for _, group := range r.Groups {
 		var names strings.Builder
-		for _, m := range camp {
+		for _, m := range group {
 			names.WriteString(m.Name)
 		}
 		parts = append(parts, names.String())
@@ -109,7 +109,7 @@ func told(r *Report) string {
 	return strings.Join(said, " ")
 }
 
-func TestJudge(t *testing.T) {
+func TestCompare(t *testing.T) {
 	lost := errors.New("unreachable")
 	for _, test := range []struct {
 		name    string
@@ -188,8 +188,8 @@ func TestJudge(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			all, members := replicas(t, test.members)
 			test.do(all)
-			if got := told(Judge(t.Context(), members, Limits{time.Minute, time.Minute})); got != test.want {
-				t.Errorf("Judge() = %q, want %q", got, test.want)
+			if got := told(Compare(t.Context(), members, Limits{time.Minute, time.Minute})); got != test.want {
+				t.Errorf("Compare() = %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -219,9 +219,9 @@ func TestASilentMemberHidesNobody(t *testing.T) {
 				}})
 			}
 			begun := time.Now()
-			got := told(Judge(t.Context(), members, Limits{Each: 10 * time.Second, Rest: 3 * time.Second}))
+			got := told(Compare(t.Context(), members, Limits{Each: 10 * time.Second, Rest: 3 * time.Second}))
 			if took := time.Since(begun); got != test.want || took != test.takes {
-				t.Errorf("Judge(%v) = %q after %v, want %q after %v", test.hashes, got, took, test.want, test.takes)
+				t.Errorf("Compare(%v) = %q after %v, want %q after %v", test.hashes, got, took, test.want, test.takes)
 			}
 		})
 	}
@@ -245,8 +245,8 @@ func TestACompactionBetweenTwoAnswers(t *testing.T) {
 			}
 			return h, err
 		}
-		if got := told(Judge(t.Context(), members, Limits{time.Minute, time.Minute})); got != want || all[0].store.CompactRevision() != 8 {
-			t.Errorf("Judge() = %q with values that differ: %v, want %q", got, differs, want)
+		if got := told(Compare(t.Context(), members, Limits{time.Minute, time.Minute})); got != want || all[0].store.CompactRevision() != 8 {
+			t.Errorf("Compare() = %q with values that differ: %v, want %q", got, differs, want)
 		}
 	}
 }
@@ -266,13 +266,13 @@ func TestMembersUnderLoadAreNotSaidToDiffer(t *testing.T) {
 				r.put(fmt.Sprint(r.index))
 			}
 		}
-		report := Judge(t.Context(), members, Limits{time.Minute, time.Minute})
-		if len(report.Camps) != 1 || len(report.Differences) != 0 {
-			t.Fatalf("Judge() = %s after %d steps, want no differences", told(report), i)
+		report := Compare(t.Context(), members, Limits{time.Minute, time.Minute})
+		if len(report.Groups) != 1 || len(report.Differences) != 0 {
+			t.Fatalf("Compare() = %s after %d steps, want no differences", told(report), i)
 		}
-		compared += len(report.Camps[0]) - 1
+		compared += len(report.Groups[0]) - 1
 		if slices.ContainsFunc(report.Unknown, func(u Unknown) bool { return !errors.Is(u.Err, ErrBehind) }) {
-			t.Fatalf("Judge() = %v, want only members that are behind to be left out", report.Unknown)
+			t.Fatalf("Compare() = %v, want only members that are behind to be left out", report.Unknown)
 		}
 	}
 	if compared < 300 {
