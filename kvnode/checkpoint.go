@@ -18,7 +18,7 @@ import (
 )
 
 // checkpointBytes is after how many bytes of entries a checkpoint is made, if Config.SnapshotCount
-// is not reached before: one commit of the store (store.Config.CutBytes). More: several commits
+// is not reached before: one commit of the store (store.Config.CommitBytes). More: several commits
 // follow one another, and whoever writes waits for all of them, 1.5 s of 64 MiB while much is
 // loaded. Less: more of the same pages are written again and again.
 const checkpointBytes = 4 << 20
