@@ -196,7 +196,7 @@ func TestCompare(t *testing.T) {
 }
 
 // A silent member delays only its own comparison, and after a majority agrees only up to the limit.
-func TestASilentMemberHidesNobody(t *testing.T) {
+func TestASilentMemberHidesNoOther(t *testing.T) {
 	for _, test := range []struct {
 		hashes []uint32 // 0: no answer
 		want   string
@@ -252,7 +252,7 @@ func TestACompactionBetweenTwoAnswers(t *testing.T) {
 }
 
 // Members under load, which apply and free at different times, are compared and do not differ.
-func TestMembersUnderLoadAreNotSaidToDiffer(t *testing.T) {
+func TestMembersUnderLoadDoNotDiffer(t *testing.T) {
 	all, members := replicas(t, 3)
 	compared := 0
 	for i := range 300 {

@@ -54,7 +54,7 @@ func TestKeepAlivesKeepAlive(t *testing.T) {
 }
 
 // A new leader gives each lease its full TTL.
-func TestANewReignBeginsAnew(t *testing.T) {
+func TestANewLeaderStartsAnew(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
 		r.grant(1, 10)
@@ -296,22 +296,22 @@ func TestAnswersAreConfirmed(t *testing.T) {
 
 // The longest TTL works, even if its end exceeds a Duration because the leader has led for long.
 func TestTheLongestTTL(t *testing.T) {
-	for _, reigned := range []time.Duration{0, 20 * 365 * 24 * time.Hour} {
+	for _, led := range []time.Duration{0, 20 * 365 * 24 * time.Hour} {
 		inRig(t, nil, func(t *testing.T, r *rig) {
 			r.lead(1)
 			now := r.engine.current.Load()
 			now.mu.Lock()
-			now.mu.now += servedTime(reigned)
+			now.mu.now += servedTime(led)
 			now.mu.Unlock()
 			r.grant(1, store.MaxTTL)
 			time.Sleep(sec)
 			r.renew(1)
 			time.Sleep(sec)
 			r.wantGone()
-			most := min(store.MaxTTL*sec-sec, 1<<63-1-reigned-2*sec)
+			most := min(store.MaxTTL*sec-sec, 1<<63-1-led-2*sec)
 			left, err := r.engine.TimeLeft(t.Context(), 1)
 			if err != nil || left.Time > most || left.Time < most-sec {
-				t.Errorf("TimeLeft() under a reign of %v = %v, %v, want %v", reigned, left.Time, err, most)
+				t.Errorf("TimeLeft() of a leader since %v = %v, %v, want %v", led, left.Time, err, most)
 			}
 		})
 	}

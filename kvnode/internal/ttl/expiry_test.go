@@ -31,7 +31,7 @@ func TestNoTimeIsLeftBeforeTheTickThatRevokes(t *testing.T) {
 }
 
 // A lease that is being revoked has no time left, even during a grace period.
-func TestNoGraceIsShownForWhatIsBeingRevoked(t *testing.T) {
+func TestNoGraceDuringARevocation(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
 		r.grant(1, 2)
@@ -86,7 +86,7 @@ func TestTheStoreIsReadUnderTheLock(t *testing.T) {
 			name string
 			read func()
 		}{
-			{"a new reign", func() { r.lead(1) }},
+			{"a new leader", func() { r.lead(1) }},
 			{"Renew", func() { r.renew(1) }},
 			{"TimeLeft", func() { _, _ = r.engine.TimeLeft(t.Context(), 1) }},
 		} {
@@ -107,7 +107,7 @@ func (c *lineCount) Write(line []byte) (int, error) {
 }
 
 // Ten failures are logged, and then one every ten seconds.
-func TestFailuresAreLoggedNowAndThen(t *testing.T) {
+func TestFailuresAreLoggedRarely(t *testing.T) {
 	var log lineCount
 	inRig(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -142,7 +142,7 @@ func (m *stubborn) ProposeFenced(ctx context.Context, term uint64, r *pb.Interna
 }
 
 // A leadership starts after all goroutines of the one before have ended.
-func TestReignsDoNotOverlap(t *testing.T) {
+func TestLeadershipsDoNotOverlap(t *testing.T) {
 	m := &stubborn{}
 	inRig(t, func(c *Config) { m.Member, c.Member = c.Member, m }, func(t *testing.T, r *rig) {
 		m.until = make(chan struct{}) // belongs to the bubble
@@ -151,7 +151,7 @@ func TestReignsDoNotOverlap(t *testing.T) {
 		time.Sleep(2200 * time.Millisecond) // its revocation is proposed
 		r.lead(2)
 		if r.engine.Stats().Leading {
-			t.Error("the engine leads again while a revocation of the reign before is under way")
+			t.Error("the engine leads again while a revocation of the leadership before is under way")
 		}
 		close(m.until)
 		synctest.Wait()

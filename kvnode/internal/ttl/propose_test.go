@@ -16,7 +16,7 @@ import (
 
 // The loss of leadership stops everything at once: nothing more is proposed, and no proposal is
 // waited for.
-func TestTheEndOfAReignStopsEverything(t *testing.T) {
+func TestTheLossOfLeadershipStopsEverything(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
 		for id := range int64(200) {
@@ -32,7 +32,7 @@ func TestTheEndOfAReignStopsEverything(t *testing.T) {
 		synctest.Wait()
 		r.lead(0)
 		if err := <-waits; !errors.Is(err, ErrNotLeader) {
-			t.Errorf("Renew() of what is being revoked = %v when the reign ends, want ErrNotLeader", err)
+			t.Errorf("Renew() of what is being revoked = %v when the leadership ends, want ErrNotLeader", err)
 		}
 		r.release()
 		time.Sleep(10 * sec)
@@ -120,19 +120,19 @@ func TestARevocationInDoubtIsNotTakenBack(t *testing.T) {
 
 // If the last check before a proposal finds that the leader lease is lost, nothing is proposed, and
 // the lease can be renewed.
-func TestWhatIsSparedMayLive(t *testing.T) {
+func TestAnAbandonedRevocationLeavesTheLease(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
 		r.grant(1, 2)
 		synctest.Wait()
-		reign := r.engine.current.Load()
+		leading := r.engine.current.Load()
 		time.Sleep(1990 * time.Millisecond)
-		reign.mu.Lock()
-		e := reign.mu.leases[1]
+		leading.mu.Lock()
+		e := leading.mu.leases[1]
 		e.revoking = make(chan struct{})
-		reign.mu.Unlock()
+		leading.mu.Unlock()
 		r.standing(core.Expired)
-		reign.revoke(e)
+		leading.revoke(e)
 		r.standing(core.Valid)
 		r.renew(1)
 		time.Sleep(2*sec - 1)
@@ -145,7 +145,7 @@ func TestWhatIsSparedMayLive(t *testing.T) {
 // Without a leader lease, a quorum round precedes a revocation. If a client revokes the lease and
 // grants it again meanwhile, it keeps the new one, even if the format is raised and neither lease
 // has a generation.
-func TestWhatIsGrantedWhileARevocationIsConfirmed(t *testing.T) {
+func TestALeaseThatIsGrantedDuringAConfirmation(t *testing.T) {
 	for _, raise := range []bool{false, true} {
 		t.Run(fmt.Sprint("raise=", raise), func(t *testing.T) {
 			inRigOf(t, store.FormatFirst, nil, func(t *testing.T, r *rig) {
@@ -171,7 +171,7 @@ func TestWhatIsGrantedWhileARevocationIsConfirmed(t *testing.T) {
 
 // A proposal without generations is void after the raise of the format, and is repeated at once.
 // Clients do not notice.
-func TestWhatTheRaiseMakesVoidIsProposedAnew(t *testing.T) {
+func TestAVoidProposalIsRepeated(t *testing.T) {
 	inRigOf(t, store.FormatFirst, nil, func(t *testing.T, r *rig) {
 		r.grant(1, 100)
 		r.apply(1, &store.Command{Request: remembering(1, 50)}) // by an earlier leader

@@ -8,7 +8,7 @@ import (
 )
 
 // The index finds exactly the watchers of a key, after any additions and removals.
-func TestIndexFindsWhoWatchesAKey(t *testing.T) {
+func TestIndexFindsTheWatchersOfAKey(t *testing.T) {
 	genPart := rapid.StringOfN(rapid.SampledFrom([]rune{'a', 'b', 'c', 0xff}), 0, 4, -1)
 	rapid.Check(t, func(t *rapid.T) {
 		x := newIndex()

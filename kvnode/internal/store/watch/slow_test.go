@@ -13,7 +13,7 @@ import (
 
 // A client that does not read uses no more memory than its queue allows, and does not delay others:
 // another stream has each event as soon as the hub has it.
-func TestASlowStreamIsBoundedAndHoldsUpNobody(t *testing.T) {
+func TestASlowStreamIsBoundedAndDelaysNoOther(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		limits Limits
@@ -258,7 +258,7 @@ func TestAGapIsFilledFromTheHistory(t *testing.T) {
 // All watchers of a member together use limited memory, however many they are and however long
 // their keys. A rejected watcher gets the numbers. Memory is free again after a cancellation, a
 // rejection, or the end of the stream.
-func TestWatchersTakeSoMuchMemoryAtMost(t *testing.T) {
+func TestWatchersUseLimitedMemory(t *testing.T) {
 	r := testRig(t)
 	one := Request{Key: []byte("key"), End: []byte("kez")}
 	r.hub.memory.limit = 4 * one.bytes()

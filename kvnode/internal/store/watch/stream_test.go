@@ -8,8 +8,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// tell writes revisions 2 to 6.
-func tell(r *rig) {
+// writeHistory writes revisions 2 to 6.
+func writeHistory(r *rig) {
 	r.put("a", "1")                   // 2
 	r.put("b", "1")                   // 3
 	r.apply(putAll("2", "a", "c"))    // 4
@@ -40,7 +40,7 @@ func TestWatcherGetsWhatItAskedFor(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			// From the history, all events come in one response.
 			r := testRig(t)
-			tell(r)
+			writeHistory(r)
 			r.pass()
 			s := r.hub.NewStream(Limits{})
 			r.watch(s, from(c.req, 1))
@@ -50,7 +50,7 @@ func TestWatcherGetsWhatItAskedFor(t *testing.T) {
 			r = testRig(t)
 			s = r.hub.NewStream(Limits{})
 			r.watch(s, c.req)
-			tell(r)
+			writeHistory(r)
 			r.pass()
 			got := drain(s)
 			if len(got) != 1 || fmt.Sprint(text(Response{Events: got[0].Events})) != fmt.Sprint([]string{"0@0:" + c.want}) {
@@ -73,7 +73,7 @@ func TestStartRevisionIsWhereAWatcherBegins(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := testRig(t)
-			tell(r)
+			writeHistory(r)
 			r.pass()
 			s := r.hub.NewStream(Limits{})
 			r.watch(s, Request{Key: []byte{0}, End: []byte{0}, Start: c.start})
@@ -181,7 +181,7 @@ func TestCompactionEndsTheWatchersThatNeedMore(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := testRig(t)
-			tell(r)
+			writeHistory(r)
 			r.apply(compact(4))
 			s := r.hub.NewStream(Limits{})
 			req := from(key("a"), c.start)
@@ -211,7 +211,7 @@ func (h *passedBy) History(from int64, limit int, visit func(store.Write) bool) 
 // Events that were read before such a compaction may have gaps, so none is returned.
 func TestACompactionThatPassesByEndsWatchers(t *testing.T) {
 	r := testRig(t)
-	tell(r)
+	writeHistory(r)
 	r.hub.history = &passedBy{Store: r.store, compact: func() { r.apply(compact(4)) }}
 	s := r.hub.NewStream(Limits{})
 	r.watch(s, from(key("a"), 2))
@@ -278,7 +278,7 @@ func TestProgressIsAnsweredOnce(t *testing.T) {
 
 // A progress response that is queued when a watcher is added does not cover that watcher. Its
 // client would take it for the watcher's own progress and lose events of the past.
-func TestProgressIsNotToldToThoseThatCameLater(t *testing.T) {
+func TestProgressDoesNotCoverLaterWatchers(t *testing.T) {
 	for _, turn := range []string{"the history's", "the queue's"} {
 		r := testRig(t)
 		s := r.hub.NewStream(Limits{})
@@ -297,7 +297,7 @@ func TestProgressIsNotToldToThoseThatCameLater(t *testing.T) {
 }
 
 // A tick notifies synced watchers that asked for progress and got no response since the last tick.
-func TestTickTellsThoseThatHeardNothing(t *testing.T) {
+func TestTickNotifiesIdleWatchers(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
 	notify := func(req Request) Request {
@@ -338,7 +338,7 @@ func TestProgressIsNotMergedWithEvents(t *testing.T) {
 
 // If a slow client gets several ticks, one progress response per watcher is queued, and the next
 // tick after it was read queues another.
-func TestProgressThatWaitsIsNotToldTwice(t *testing.T) {
+func TestProgressIsQueuedOnce(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
 	req := key("a")
