@@ -201,7 +201,7 @@ func TestSnapshotStaysWhileTheStoreGoesOn(t *testing.T) {
 	if got := hashOf(t, r.Store); got != want || r.Applied() != at.Index || r.Durable().Index != at.Index {
 		t.Errorf("after Restore: %+v at %d, want %+v at %d", got, r.Applied(), want, at.Index)
 	}
-	file := written(t, snap)
+	file := writeSnapshot(t, snap, t.TempDir())
 	c, err := boltdb.ReadCheckpoint(file)
 	if err != nil || c.Index != at.Index || c.Revision != at.Revision || snap.Checkpoint().Index != at.Index {
 		t.Errorf("ReadCheckpoint() = %+v, %v, want %+v", c, err, at)
@@ -223,23 +223,6 @@ func TestSnapshotStaysWhileTheStoreGoesOn(t *testing.T) {
 	if got := hashOf(t, r.Store); got != last {
 		t.Errorf("HashKV after a restart = %+v, want %+v", got, last)
 	}
-}
-
-// written writes snap to a file and closes it.
-func written(t *testing.T, snap store.Snapshot) (file string) {
-	t.Helper()
-	var buf bytes.Buffer
-	if n, err := snap.WriteTo(&buf); err != nil || n != snap.Size() || int64(buf.Len()) != n {
-		t.Fatalf("WriteTo() = %d, %v, want %d", n, err, snap.Size())
-	}
-	if err := snap.Close(); err != nil {
-		t.Errorf("Close() = %v", err)
-	}
-	file = filepath.Join(t.TempDir(), "snap")
-	if err := os.WriteFile(file, buf.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 func TestSnapshotsWithoutACheckpointAreRefused(t *testing.T) {

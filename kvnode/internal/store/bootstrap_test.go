@@ -214,10 +214,10 @@ func busy(t *testing.T) *replica {
 		key := fmt.Sprintf("k%d", i%7)
 		switch i % 4 {
 		case 0:
-			r.must(&pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{ID: i + 1, TTL: 60 + i}})
-			r.must(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(key), Value: []byte(key), Lease: i + 1}})
+			r.must(grant(i+1, 60+i))
+			r.must(putUnder(key, i+1))
 		case 1:
-			r.must(&pb.InternalRaftRequest{DeleteRange: &pb.DeleteRangeRequest{Key: []byte("k"), RangeEnd: []byte(key)}})
+			r.must(del("k", key))
 		default:
 			r.put(key, strings.Repeat("v", int(i)))
 		}

@@ -33,11 +33,6 @@ func writesFrom(t *testing.T, s *store.Store, from int64) (all []string) {
 // revision. A compaction at that revision keeps both writes for a watch that starts there, even
 // after a restart. The next compaction frees the first one.
 func TestAKeyWrittenTwiceAtTheCompactedRevision(t *testing.T) {
-	opDel := func(key, end string) *pb.RequestOp {
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{
-			RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key), RangeEnd: []byte(end)},
-		}}
-	}
 	for _, test := range []struct {
 		name        string
 		ops         []*pb.RequestOp
@@ -46,14 +41,14 @@ func TestAKeyWrittenTwiceAtTheCompactedRevision(t *testing.T) {
 	}{
 		{
 			"deleted, then put",
-			[]*pb.RequestOp{opDel("a", "\x00"), opPut("b", "2")},
+			[]*pb.RequestOp{opDelete("a", "\x00"), opPut("b", "2")},
 			[]string{"DELETE a@4", "DELETE b@4", "PUT b@4"},
 			[]string{"PUT z@5"},
 			2,
 		},
 		{
 			"put, then deleted",
-			[]*pb.RequestOp{opPut("b", "2"), opDel("a", "\x00")},
+			[]*pb.RequestOp{opPut("b", "2"), opDelete("a", "\x00")},
 			[]string{"PUT b@4", "DELETE a@4", "DELETE b@4"},
 			[]string{"PUT z@5"},
 			1,

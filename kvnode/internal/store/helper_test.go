@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -163,20 +164,22 @@ func saveSnapshot(t fataler, s *store.Store, dir string) string {
 	if err != nil {
 		t.Fatalf("OpenSnapshot() = %v", err)
 	}
-	defer snap.Close()
-	var buf bytes.Buffer
-	n, err := snap.WriteTo(&buf)
-	if err != nil || n != snap.Size() || n != int64(buf.Len()) {
-		t.Fatalf("WriteTo() = %d, %v, want %d bytes as Size says", n, err, snap.Size())
-	}
+	return writeSnapshot(t, snap, dir)
+}
+
+// writeSnapshot writes snap to a new file, closes it, and returns the name of the file.
+func writeSnapshot(t fataler, snap store.Snapshot, dir string) string {
+	t.Helper()
 	f, err := os.CreateTemp(dir, "snapshot-*")
 	if err != nil {
-		t.Fatalf("CreateTemp: %v", err)
+		t.Fatalf("CreateTemp() = %v", err)
 	}
-	defer f.Close()
-	if _, err := f.Write(buf.Bytes()); err != nil {
-		t.Fatalf("write: %v", err)
+	n, err := snap.WriteTo(f)
+	info, serr := f.Stat()
+	if err := errors.Join(err, serr, f.Close()); err != nil || n != snap.Size() || n != info.Size() {
+		t.Fatalf("WriteTo() = %d, %v, want %d bytes as Size says", n, err, snap.Size())
 	}
+	shut(t, snap)
 	return f.Name()
 }
 
