@@ -218,22 +218,6 @@ func TestTimeLeftIsReadAfterTheConfirmation(t *testing.T) {
 	})
 }
 
-// If answers take longer than the leader lease lasts, it rarely holds. A quorum round then confirms
-// that time is served.
-func TestTimeIsServedWithoutALeaderLease(t *testing.T) {
-	for _, s := range []core.Status{core.Expired, core.Margin} {
-		inRig(t, nil, func(t *testing.T, r *rig) {
-			r.lead(1)
-			r.answering(s, 0)
-			r.grant(1, 10)
-			time.Sleep(10*sec - 1)
-			r.wantGone()
-			time.Sleep(400 * time.Millisecond)
-			r.wantGone("1")
-		})
-	}
-}
-
 // While a tick waits for a quorum, a renewal must allow for more than one gap that may count.
 func TestATickThatWaitsMakesNoTTLShorter(t *testing.T) {
 	const ttl, round = 3 * sec, 450 * time.Millisecond
