@@ -31,7 +31,7 @@ func TestOneOfTwoFirstStartsGetsTheDirectory(t *testing.T) {
 		var nodes [4]*Node
 		errs := race(len(nodes), func(i int) error {
 			nodes[i] = newNode(cfg)
-			_, err := nodes[i].openFiles()
+			err := nodes[i].openFiles()
 			return err
 		})
 		on, err := readIdentity(&cfg)
@@ -73,7 +73,7 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 		starting := newNode(cfg)
 		errs := race(3, func(i int) error {
 			if i == 0 {
-				_, err := starting.openFiles()
+				err := starting.openFiles()
 				return err
 			}
 			_, err := restore.Snapshot(from)
@@ -93,7 +93,7 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 			t.Error(err)
 		}
 		again := newNode(cfg)
-		if _, err := again.openFiles(); err != nil {
+		if err := again.openFiles(); err != nil {
 			t.Errorf("openFiles() of the directory afterwards = %v; the race ended in %v", err, errs)
 		}
 		if err := again.closeFiles(); err != nil {
@@ -113,7 +113,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, check := range map[string]func() error{
-		"openFiles":    func() error { _, err := newNode(cfg).openFiles(); return err },
+		"openFiles":    func() error { return newNode(cfg).openFiles() },
 		"CheckDataDir": cfg.CheckDataDir,
 		"restore.Snapshot": func() error {
 			_, err := restore.Snapshot(restore.Config{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster})

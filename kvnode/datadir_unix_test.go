@@ -25,7 +25,7 @@ func TestADirectoryOfOthersIsWarnedOf(t *testing.T) {
 		for range 2 { // the first makes the directory
 			said.Reset()
 			n := newNode(cfg)
-			_, err := n.openFiles()
+			err := n.openFiles()
 			if err := errors.Join(err, n.closeFiles(), change(cfg.DataDir)); err != nil {
 				t.Fatal(err)
 			}

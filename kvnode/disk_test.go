@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/raftwal/fs"
@@ -61,11 +63,15 @@ func (c *cluster) untilFull(n *Node) error {
 // the reason. Once there is room it goes on by itself.
 func TestAFullDiskStopsWritesOnly(t *testing.T) {
 	var d disks
-	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
+	var log lines
+	inCluster(t, 1, func(cfg *Config) { d.use(cfg); cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.put(n, "k", "v")
 		d.fill(n)
 		_ = c.untilFull(n) // the one that found out may or may not take effect
+		if log.count("needed_bytes=1048576") == 0 {
+			t.Error("the log does not say that 1 MiB is needed, a segment")
+		}
 
 		begun := time.Now()
 		if err := put(t.Context(), n, "k", "refused"); !errors.Is(err, ErrDiskFull) || time.Since(begun) > 0 {
@@ -88,7 +94,7 @@ func TestAFullDiskStopsWritesOnly(t *testing.T) {
 		}
 
 		d.free(n)
-		time.Sleep(2 * fullDiskPause)
+		time.Sleep(500 * time.Millisecond)
 		if n.Status().DiskFull {
 			t.Error("the disk has room, but DiskFull says otherwise")
 		}
@@ -294,7 +300,7 @@ func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
 		if value, _ := c.get(n, ReadLease, "k"); value != "v" {
 			t.Errorf("k = %q once there is room, want v", value)
 		}
-		time.Sleep(maxCheckpointPause)
+		time.Sleep(checkpoint.MaxPause)
 		if snap, err := n.wal.Snapshot(); err != nil || snap.GetMetadata().GetIndex() < at.Index {
 			t.Errorf("the log's snapshot is %v, %v once there is room, want index %d at least", snap, err, at.Index)
 		}
@@ -329,22 +335,96 @@ func TestAStoreThatIsAheadOfItsLogIsRefused(t *testing.T) {
 // The disk of a member that is alone a quorum takes longer for a write than a tick takes:
 // it is elected once its vote is durable, and does not stand again meanwhile.
 func TestASoleVoterWaitsForItsVote(t *testing.T) {
-	slow := func(cfg *Config) {
-		disk := fs.NewMemory()
-		disk.SetHook(func(op fs.Op) *fs.Fault {
-			if op.Kind == fs.OpSync {
-				time.Sleep(120 * time.Millisecond)
-			}
-			return nil
-		})
-		cfg.walFS = disk
-	}
-	inCluster(t, 1, slow, func(t *testing.T, c *cluster) {
+	inCluster(t, 1, func(cfg *Config) { slowly(cfg, 120*time.Millisecond) }, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.crash(n)
 		c.start(n.Name())
 		if term := c.leader().Term(); term > 4 {
 			t.Errorf("leads in term %d after a restart, want no more than one for each election", term)
+		}
+	})
+}
+
+// fullBackend is where the store lies on a disk that may be full.
+type fullBackend struct {
+	store.Backend
+	full  atomic.Bool
+	tried atomic.Int64
+}
+
+func (b *fullBackend) Update(fn func(store.Tx) error) error {
+	b.tried.Add(1)
+	if b.full.Load() {
+		return syscall.ENOSPC
+	}
+	return b.Backend.Update(fn)
+}
+
+// The log keeps entries for followers that lag. On a full disk it gives them up, those
+// that the newest checkpoint covers, whether another checkpoint finds room or not.
+func TestAFullDiskIsFreedOfWhatFollowersMayWant(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		full bool // no checkpoint can be made from then on
+		want int  // writes of 320, of which an ungiving log takes 116
+	}{
+		{"room for a checkpoint", false, 280},
+		{"no room for a checkpoint", true, 180},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var state fullBackend
+			disk := fs.NewMemory()
+			amend := func(cfg *Config) {
+				cfg.walFS, cfg.SegmentSize = disk, 256<<10
+				cfg.wrapBackend = func(b store.Backend) store.Backend {
+					state.Backend = b
+					return &state
+				}
+			}
+			inCluster(t, 1, amend, func(t *testing.T, c *cluster) {
+				n := c.leader()
+				disk.SetCapacity(8 * 256 << 10)
+				write := func() error { return put(t.Context(), n, "k", strings.Repeat("v", 8<<10)) }
+				for range 100 {
+					if err := write(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := n.Checkpoint(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				state.full.Store(tc.full)
+				taken := 0
+				for range 320 {
+					if write() == nil {
+						taken++
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				if taken < tc.want {
+					t.Errorf("%d of 320 writes were taken, want %d at least", taken, tc.want)
+				}
+				if err := n.Err(); err != nil {
+					t.Errorf("Err() = %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A snapshot that cannot be restored ends the member: without it the store would go on
+// with a gap.
+func TestASnapshotThatCannotBeRestoredEndsTheMember(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		lost := &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(n.store.Applied() + 100), Term: new(n.Term())}}
+		done := make(chan struct{})
+		if n.applier.runJob(applyJob{restore: lost, done: done}) {
+			t.Error("runJob() of a snapshot that is not there = true, want false")
+		}
+		wantEnd(t, n)
+		if n.Err() == nil {
+			t.Error("Err() = nil, want why the member has ended")
 		}
 	})
 }

@@ -1,11 +1,14 @@
 package kvnode
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 
+	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
@@ -50,10 +53,10 @@ type Node struct {
 	invalid     *invalidEntries
 	formats     *formatUpgrade
 	membership
-	checkpoints checkpoints
-	disk        disk
-	received    received
-	snapshots   snapshots
+	checkpoints *checkpoint.Checkpointer
+	disk        *checkpoint.Disk
+	received    *checkpoint.Received
+	snapshots   *checkpoint.Sender
 	routes      routes
 	farewells   farewells
 }
@@ -92,8 +95,6 @@ type marks struct {
 	// told is what raft has been told is applied, and so at most what is. Before a
 	// campaign it scans what is committed beyond.
 	told atomic.Uint64
-	// lag is how many laggards there are.
-	lag atomic.Int64
 }
 
 // ID returns this member's ID.
@@ -141,3 +142,28 @@ func (n *Node) LeadingTerm() uint64 { return n.leadership.LeadingTerm() }
 
 // LeaderChanged returns a channel that is closed when the leader changes, or is lost.
 func (n *Node) LeaderChanged() <-chan struct{} { return n.leadership.current.Load().changed }
+
+// Checkpoint makes the applied state durable in the store, so that a snapshot of the store contains it.
+// It returns ErrStopped if the node stops, and ErrDiskFull if the disk is full.
+func (n *Node) Checkpoint(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if n.life.IsStopping() {
+		return ErrStopped
+	}
+	err := n.checkpoints.Make()
+	if checkpoint.IsNoSpace(err) {
+		return fmt.Errorf("%w: %w", ErrDiskFull, err)
+	}
+	return err
+}
+
+// connected returns, by ID, whether this member is connected to a peer.
+func (n *Node) connected() map[uint64]bool {
+	connected := make(map[uint64]bool)
+	for _, p := range n.links.Peers() {
+		connected[p.ID] = p.Connected
+	}
+	return connected
+}

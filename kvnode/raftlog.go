@@ -6,6 +6,9 @@ import (
 	"log/slog"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/raftwal"
 )
 
 // raftLogger passes raft's lines on. Raft says at Info what it does all day, so
@@ -45,4 +48,17 @@ func (l raftLogger) Panic(v ...any)                 { l.print(slog.LevelError, v
 func (l raftLogger) Panicf(format string, v ...any) {
 	l.printf(slog.LevelError, format, v)
 	panic(fmt.Sprintf(format, v...))
+}
+
+// startLog is the log as raft starts with it. Its configuration is the store's: the log's is that of its
+// snapshot, and some of the changes that led to it may be applied again.
+type startLog struct {
+	*raftwal.Log
+	conf *raftpb.ConfState
+}
+
+// InitialState implements raft.Storage.
+func (l startLog) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
+	hard, _, err := l.Log.InitialState()
+	return hard, raftpb.EnsureConfState(l.conf), err
 }

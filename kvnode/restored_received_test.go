@@ -1,7 +1,6 @@
 package kvnode
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -35,7 +34,7 @@ func TestARestoreBeginsWithTheSnapshotThatWasReceived(t *testing.T) {
 		if _, err := restore.Snapshot(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log begins at %d", at+1)) {
 			t.Errorf("restore.Snapshot() without the state = %v, want where the log begins", err)
 		}
-		writeState(t, leader, victim.received.path(at))
+		writeState(t, leader, victim.received.Path(at))
 		got, err := restore.Snapshot(cfg)
 		if err != nil || got.Checkpoint.Index != at || got.Checkpoint.Revision != leader.Store().Durable().Revision {
 			t.Errorf("restore.Snapshot() = %+v, %v, want index %d", got, err, at)
@@ -89,23 +88,12 @@ func TestASnapshotNewerThanTheLogIsRestored(t *testing.T) {
 	}
 }
 
-// receive has a member that does not run keep the newest checkpoint of another one, as
-// it does before its log hears of that.
+// receive stores the newest checkpoint of another member in the directory of a member that does not run, as that has
+// it before its log hears of the snapshot.
 func receive(t *testing.T, n, from *Node) store.Checkpoint {
 	t.Helper()
-	state, err := from.Store().OpenSnapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = state.Close() }()
-	var all bytes.Buffer
-	if _, err := state.WriteTo(&all); err != nil {
-		t.Fatal(err)
-	}
-	at := state.Checkpoint()
-	if err := n.received.save(&raftpb.Message{Snapshot: at.Snapshot()}, &all); err != nil {
-		t.Fatal(err)
-	}
+	at := from.Store().Durable()
+	writeState(t, from, n.received.Path(at.Index))
 	return at
 }
 
@@ -207,7 +195,7 @@ func TestAReceivedSnapshotDoesNotHideThatTheLogIsCutOff(t *testing.T) {
 		}
 		n := c.lostMajority(4, 0)
 		dir, at := n.cfg.DataDir, n.Store().Durable()
-		path := n.received.path(at.Index + 1)
+		path := n.received.Path(at.Index + 1)
 		if err := errors.Join(os.WriteFile(path, readFile(t, n.cfg.dir().Path(memberdir.StateFile)), 0o600), applyTo(path, at.Index+1, at.Term)); err != nil {
 			t.Fatal(err)
 		}

@@ -75,11 +75,8 @@ func (n *Node) Status() Status {
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.book.names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: keptBy,
-		Replaying: !n.replay.isOver(), Waiting: n.proposals.Stats().Waiting, Counts: n.counts(), Late: n.loop.late.Load(), DiskFull: n.disk.full.Load(),
-		Alarms: n.store.Alarms(), Err: n.Err(),
-	}
-	if failure := n.checkpoints.failure.Load(); failure != nil {
-		s.CheckpointErr = *failure
+		Replaying: !n.replay.isOver(), Waiting: n.proposals.Stats().Waiting, Counts: n.counts(), Late: n.loop.late.Load(), DiskFull: n.disk.IsFull(),
+		CheckpointErr: n.checkpoints.Stats().Err, Alarms: n.store.Alarms(), Err: n.Err(),
 	}
 	return s
 }
@@ -110,11 +107,10 @@ type Counts struct {
 
 // counts are figures for Status.
 func (n *Node) counts() Counts {
-	c := &n.checkpoints
-	saved, proposed := c.took.Load(), n.proposals.Stats()
+	c, proposed := n.checkpoints.Stats(), n.proposals.Stats()
 	return Counts{
-		Checkpoints: saved.Count, FailedCheckpoints: c.failed.Load(),
-		CheckpointTime: saved.Sum, MaxCheckpointTime: saved.Max, CheckpointWithin: saved.Within,
+		Checkpoints: c.Took.Count, FailedCheckpoints: c.Failed,
+		CheckpointTime: c.Took.Sum, MaxCheckpointTime: c.Took.Max, CheckpointWithin: c.Took.Within,
 		FailedProposals: proposed.Failed, VoidedProposals: proposed.Voided, FailedReads: n.reads.failed.Load(), Malformed: n.invalid.count.Load(),
 	}
 }

@@ -180,7 +180,7 @@ func TestALeaderStuckOnItsDiskRevokesNothing(t *testing.T) {
 				stuck := c.leader()
 				c.grant(stuck, 1, 10)
 				time.Sleep(6 * time.Second)
-				stuck.disk.begin() // and does not end
+				stuck.disk.WriteStarted() // and does not end
 				leader := stuck
 				if deposed {
 					c.isolate(stuck) // as when it is stopped as a whole
@@ -192,7 +192,7 @@ func TestALeaderStuckOnItsDiskRevokesNothing(t *testing.T) {
 						c.renew(leader, 1)
 					}
 				}
-				stuck.disk.end()
+				stuck.disk.WriteEnded()
 				c.net.HealAll()
 				time.Sleep(1200 * time.Millisecond)
 				synctest.Wait()
