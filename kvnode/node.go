@@ -1,3 +1,19 @@
+// Package kvnode is one member of a replicated key-value store: raft with a leader lease (package
+// leaderlease), its log on disk (raftwal), an MVCC state machine (internal/store) and connections to its
+// peers (internal/transport). Package server serves the etcd v3 API on top of it (internal/etcdapi).
+//
+//	n, err := kvnode.Start(kvnode.Config{Name: "n1", DataDir: dir, Cluster: members, Listener: l})
+//	res, err := n.Propose(ctx, &pb.InternalRaftRequest{Put: put}) // returns when it is replicated and applied
+//	r, err := n.Read(ctx, kvnode.ReadAuto)                        // then read n.Store()
+//
+// Four goroutines do the work of a member. They hand it to each other through unbounded mailboxes, and
+// only the applier ever waits for the loop, at a configuration change:
+//   - The raft loop (loop.go, ready.go) is the only one that uses raft. Others queue functions for it.
+//   - The appender (raftwal.Appender) makes the log durable, and then sends raft's responses.
+//   - The applier (apply.go) applies committed entries to the store.
+//   - The checkpointer (internal/checkpoint) makes the store durable and truncates the log.
+//
+// docs/architecture.md follows a read, a write and a renewal of the lease through them.
 package kvnode
 
 import (

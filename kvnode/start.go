@@ -2,8 +2,6 @@ package kvnode
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/internal/checkpoint"
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
@@ -22,8 +19,6 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 	"github.com/leaderlease/go/kvnode/internal/store/watch"
 	"github.com/leaderlease/go/kvnode/internal/transport"
-	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/leasetrace"
 	"github.com/leaderlease/go/raftwal"
 	"github.com/leaderlease/go/raftwal/fs"
 )
@@ -192,70 +187,6 @@ func (n *Node) openFiles() (err error) {
 	n.book = book{self: n.leadership.self, first: n.id.Members, configured: n.cfg.Cluster, store: n.store}
 	n.fresh, err = n.cfg.dir().IsFresh(&n.id, n.wal, n.store.Durable().Index)
 	return n.cfg.advise(err, n.ID())
-}
-
-// openRaft makes the RawNode and its lease. firstEntries is the number of entries that begin a new log.
-func (n *Node) openRaft() (raw *raft.RawNode, firstEntries uint64, err error) {
-	ticks, durable := n.cfg.electionTicks(), n.store.Durable()
-	rc := &raft.Config{
-		ID: n.ID(), ElectionTick: ticks, HeartbeatTick: 1,
-		Storage: startLog{n.wal, durable.ConfState}, Applied: durable.Index, AsyncStorageWrites: true,
-		// As in etcd. What is under way to one follower stays below what the
-		// appender takes without blocking.
-		MaxSizePerMsg: 512 << 10, MaxInflightMsgs: 512, MaxInflightBytes: 8 << 20,
-		MaxCommittedSizePerReady: 4 << 20, MaxUncommittedEntriesSize: uint64(n.cfg.maxUncommitted),
-		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
-		Logger: raftLogger{n.cfg.Logger.With("component", "raft")},
-	}
-	duration, margin := n.cfg.Lease()
-	lease := leaderlease.Config{
-		TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
-		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease,
-		MaxPromise: n.cfg.maxPromise(),
-		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: func() { n.reads.forward() }, Logger: n.cfg.Logger,
-	}
-	if n.cfg.LeaseTrace != "" || n.cfg.KeepTrace {
-		n.trace = leasetrace.New(leasetrace.Room)
-		lease.Tracer = n.trace
-	}
-	raw, n.lease, err = leaderlease.NewRawNode(rc, lease)
-	if err == nil && n.cfg.LeaseTrace != "" {
-		n.tracer, err = leasetrace.Record(n.cfg.LeaseTrace, n.trace, func(err error) { n.log.Error("the trace of the lease has ended", "error", err) })
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	last, err := n.wal.LastIndex()
-	hard, _, hardErr := n.wal.InitialState()
-	if err := errors.Join(err, hardErr); err != nil {
-		return nil, 0, err
-	}
-	n.last.Store(last)
-	// Raft tells of a hard state that changes only, and none may for a long time.
-	n.leadership.term.Store(hard.GetTerm())
-	n.told.Store(rc.Applied)
-	n.lease.Applied(n.store.Applied())
-	n.atStart = transport.LogEnd{Process: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
-	if n.fresh && !n.id.Joined {
-		peers, err := n.initialPeers()
-		if err != nil {
-			return nil, 0, err
-		}
-		return raw, uint64(len(peers)), raw.Bootstrap(peers)
-	}
-	return raw, 0, nil
-}
-
-// initialPeers returns the initial cluster, with which each member begins its log.
-func (n *Node) initialPeers() (peers []raft.Peer, err error) {
-	for _, m := range n.id.Founders() {
-		data, err := json.Marshal(confchange.Context{Member: m})
-		if err != nil {
-			return nil, err
-		}
-		peers = append(peers, raft.Peer{ID: m.ID, Context: data})
-	}
-	return peers, nil
 }
 
 // begin starts the goroutines and connects to the peers.
