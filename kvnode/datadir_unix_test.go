@@ -38,7 +38,7 @@ func TestADirectoryOfOthersIsWarnedOf(t *testing.T) {
 	for path, who := range map[string]string{"": "its group", memberdir.IdentityFile: "its group", memberdir.LogFolder: "everybody"} {
 		mode := map[string]fs.FileMode{"its group": 0o770, "everybody": 0o707}[who]
 		got := warned(func(dir string) error { return os.Chmod(filepath.Join(dir, path), mode) })
-		if !strings.Contains(got, "others may write") || !strings.Contains(got, who) || !strings.Contains(got, "chmod") {
+		if !strings.Contains(got, "other users may write") || !strings.Contains(got, who) || !strings.Contains(got, "chmod") {
 			t.Errorf("the start with %q for %s says %q, want a warning that says who and what to do", path, who, got)
 		}
 	}

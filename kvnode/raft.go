@@ -18,14 +18,13 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// openRaft makes the RawNode and its lease. firstEntries is the number of entries that begin a new log.
+// openRaft creates the RawNode and its lease. firstEntries is the number of entries that begin a new log.
 func (n *Node) openRaft() (raw *raft.RawNode, firstEntries uint64, err error) {
 	ticks, durable := n.cfg.electionTicks(), n.store.Durable()
 	rc := &raft.Config{
 		ID: n.ID(), ElectionTick: ticks, HeartbeatTick: 1,
 		Storage: startLog{n.wal, durable.ConfState}, Applied: durable.Index, AsyncStorageWrites: true,
-		// As in etcd. What is under way to one follower stays below what the
-		// appender takes without blocking.
+		// As in etcd. MaxInflightBytes is below the number of bytes at which raftwal.Appender blocks.
 		MaxSizePerMsg: 512 << 10, MaxInflightMsgs: 512, MaxInflightBytes: 8 << 20,
 		MaxCommittedSizePerReady: 4 << 20, MaxUncommittedEntriesSize: uint64(n.cfg.maxUncommitted),
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
@@ -55,7 +54,7 @@ func (n *Node) openRaft() (raw *raft.RawNode, firstEntries uint64, err error) {
 		return nil, 0, err
 	}
 	n.last.Store(last)
-	// Raft tells of a hard state that changes only, and none may for a long time.
+	// A Ready has the hard state only when it changes.
 	n.leadership.term.Store(hard.GetTerm())
 	n.told.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())

@@ -23,8 +23,8 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// Start opens or makes the data directory of cfg, and joins the cluster. It
-// returns before there is a leader. If it fails, the listener is closed.
+// Start opens or creates the data directory of cfg, and joins the cluster. It returns before there is a
+// leader. If it fails, it closes the listener.
 func Start(cfg Config) (n *Node, err error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -153,7 +153,7 @@ func (n *Node) startComponents(raw *raft.RawNode, firstEntries uint64) {
 
 // openFiles opens the files of the data directory.
 func (n *Node) openFiles() (err error) {
-	// First: two processes on an empty directory would each write an identity.
+	// The lock comes first: two processes on an empty directory would each write an identity.
 	if n.lock, err = n.cfg.dir().Lock(); err != nil {
 		return err
 	}
@@ -161,8 +161,8 @@ func (n *Node) openFiles() (err error) {
 	if n.id, _, err = openIdentity(&n.cfg); err != nil {
 		return err
 	}
-	// The process before may have ended between a rename and the sync: nothing is
-	// built on names that are in memory only, this directory's own among them.
+	// A former process may have ended between a rename and the sync of its directory, so both directories
+	// are synced before their files are used.
 	if err := errors.Join(fs.MakeDir(n.cfg.dir().Snaps()), fs.MakeDir(n.cfg.DataDir)); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (n *Node) openFiles() (err error) {
 	return n.cfg.advise(err, n.ID())
 }
 
-// begin starts the goroutines and connects to the peers.
+// begin connects to the peers and starts the goroutines.
 func (n *Node) begin(raw *raft.RawNode, firstEntries uint64) (err error) {
 	lease := n.lease.Info()
 	n.links, err = transport.Start(transport.Config{
