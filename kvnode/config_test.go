@@ -62,15 +62,14 @@ func TestDefaultsOfWhatStaysInTheLog(t *testing.T) {
 	}
 }
 
-// awake is a clock that counts the time in which the machine sleeps.
+// awake is a clock that counts the time for which the machine is suspended.
 type awake struct{}
 
 func (awake) Now() leaderlease.Instant { return clock.Runtime().Now() }
 func (awake) Info() clock.Info         { return clock.Info{Name: "awake", CountsSuspend: true, Cost: 1} }
 
-// The defaults of the lease, and what they become beside other settings: never more than
-// delays no election, nor than members of former versions promise, two heartbeats at least
-// behind the margin, and that wide where it can be.
+// The defaults of the lease fit the other settings: they delay no election, exceed no promise of former
+// versions, and leave two heartbeats before the margin.
 func TestTheDefaultsOfTheLease(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tt := range []struct {

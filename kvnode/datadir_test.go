@@ -10,7 +10,7 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// race calls f at once, and returns what became of it.
+// race runs f concurrently, and returns the errors.
 func race(times int, f func(i int) error) (errs []error) {
 	errs = make([]error, times)
 	var wg sync.WaitGroup
@@ -21,9 +21,8 @@ func race(times int, f func(i int) error) (errs []error) {
 	return errs
 }
 
-// Of several processes that are started on one empty directory one gets it, with
-// the identity that it wrote. Otherwise the next start is another instance, which
-// the members that have met the first one refuse for ever.
+// One of several processes that start in an empty directory gets it, with the identity that it wrote.
+// Otherwise the next start would be another instance, which the other members refuse.
 func TestOneOfTwoFirstStartsGetsTheDirectory(t *testing.T) {
 	for range 10 {
 		cfg := aloneConfig(t)
@@ -64,7 +63,7 @@ func TestOneOfTwoFirstStartsGetsTheDirectory(t *testing.T) {
 	}
 }
 
-// A restore that meets another, or a member that starts, leaves it what it made.
+// A restore that runs beside another restore, or beside a member's start, leaves their files alone.
 func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 	file := saveSnapshot(t, startAlone(t))
 	for range 5 {
@@ -85,7 +84,7 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 				won++
 			}
 		}
-		// The start may come once a restore is done, and finds what it has made.
+		// The start may come after a restore, and use its directory.
 		if won == 0 || won == 2 && errs[0] != nil || won > 2 {
 			t.Errorf("of one start and two restores, %d succeeded: %v", won, errs)
 		}
@@ -105,7 +104,7 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 	}
 }
 
-// A directory that is in use says so, also before its log has begun.
+// A directory that is in use is refused, also before its log exists.
 func TestADirectoryInUseIsRefused(t *testing.T) {
 	cfg := aloneConfig(t)
 	lock, err := cfg.dir().Lock()
@@ -131,6 +130,6 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cfg.CheckDataDir(); err != nil {
-		t.Errorf("CheckDataDir() of a directory with a lock that nobody holds = %v", err)
+		t.Errorf("CheckDataDir() of a directory with an unlocked lock file = %v", err)
 	}
 }

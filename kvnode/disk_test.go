@@ -17,10 +17,10 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// disks are the disks of the logs, in memory.
+// disks are in-memory disks of the members' logs.
 type disks struct{}
 
-// use gives each member a disk of its own. It is for inCluster.
+// use gives a member its disk. It is an argument of inCluster.
 func (disks) use(cfg *Config) { cfg.walFS = fs.NewMemory() }
 
 func (disks) of(n *Node) *fs.Memory {
@@ -28,10 +28,10 @@ func (disks) of(n *Node) *fs.Memory {
 	return disk
 }
 
-// fill leaves no room for another byte; log writes go to what is reserved first.
+// fill makes the disk full. Writes to the reserved part of the log still succeed.
 func (d *disks) fill(n *Node) { d.fillAfter(n, 0) }
 
-// fillAfter leaves room for so many writes.
+// fillAfter makes the disk full after that many writes.
 func (d *disks) fillAfter(n *Node, writes int64) { fillDisk(d.of(n), writes) }
 
 func fillDisk(disk *fs.Memory, after int64) {
@@ -46,7 +46,7 @@ func fillDisk(disk *fs.Memory, after int64) {
 
 func (d *disks) free(n *Node) { d.of(n).SetHook(nil) }
 
-// untilFull writes until the node has noticed that its disk is full.
+// untilFull writes until the node knows that its disk is full.
 func (c *cluster) untilFull(n *Node) error {
 	c.t.Helper()
 	var err error
@@ -59,8 +59,7 @@ func (c *cluster) untilFull(n *Node) error {
 	return nil
 }
 
-// A leader whose disk is full serves reads and refuses writes, at once and with
-// the reason. Once there is room it goes on by itself.
+// A leader with a full disk serves reads and refuses writes at once. It resumes when there is free space.
 func TestAFullDiskStopsWritesOnly(t *testing.T) {
 	var d disks
 	var log lines
@@ -68,7 +67,7 @@ func TestAFullDiskStopsWritesOnly(t *testing.T) {
 		n := c.leader()
 		c.put(n, "k", "v")
 		d.fill(n)
-		_ = c.untilFull(n) // the one that found out may or may not take effect
+		_ = c.untilFull(n) // the write that has failed may or may not take effect
 		if log.count("needed_bytes=1048576") == 0 {
 			t.Error("the log does not say that 1 MiB is needed, a segment")
 		}
@@ -111,8 +110,7 @@ func TestAFullDiskStopsWritesOnly(t *testing.T) {
 	})
 }
 
-// A follower with a full disk costs the cluster nothing: it serves reads, and the
-// others take writes.
+// A follower with a full disk serves reads, and the other members take writes.
 func TestAFollowerWithAFullDisk(t *testing.T) {
 	var d disks
 	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
@@ -140,9 +138,8 @@ func TestAFollowerWithAFullDisk(t *testing.T) {
 	})
 }
 
-// A leader with a full disk cannot apply what the others commit, so it lets
-// another lead: writes and reads go on there. Its own reads are refused in time,
-// and are right again when there is room.
+// A leader with a full disk cannot apply what the other members commit, so it transfers leadership. Its own
+// reads time out, and are served again when there is free space.
 func TestALeaderOfThreeWithAFullDiskStepsAside(t *testing.T) {
 	var d disks
 	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
@@ -176,8 +173,8 @@ func TestALeaderOfThreeWithAFullDiskStepsAside(t *testing.T) {
 	})
 }
 
-// Between two rounds of requests to take over, raft looks at who answers, and takes
-// proposals: each request makes it begin anew.
+// After each transfer, the leader waits: during a transfer, raft neither checks the quorum nor takes
+// proposals.
 func TestWhoStepsAsideRestsBetweenRounds(t *testing.T) {
 	var d disks
 	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
@@ -202,8 +199,8 @@ func TestWhoStepsAsideRestsBetweenRounds(t *testing.T) {
 	})
 }
 
-// Nobody knows what a failed sync has left on the disk, so the member ends; what
-// it was about to acknowledge is not acknowledged.
+// After a failed sync, the content of the disk is unknown, so the member ends without acknowledging the
+// write.
 func TestAFailedSyncEndsTheMember(t *testing.T) {
 	for name, kind := range map[string]fs.Kind{"sync": fs.OpSync, "write": fs.OpWrite} {
 		t.Run(name, func(t *testing.T) {
@@ -236,8 +233,7 @@ func TestAFailedSyncEndsTheMember(t *testing.T) {
 	}
 }
 
-// Two of three disks fail in the middle of writes: no write is acknowledged that
-// only they had.
+// If two of three disks fail during a write, the write is not acknowledged.
 func TestFailedSyncsNeverAcknowledge(t *testing.T) {
 	var d disks
 	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
@@ -264,9 +260,8 @@ func TestFailedSyncsNeverAcknowledge(t *testing.T) {
 	})
 }
 
-// The store is durable, the log has not heard of it, and there is no room to tell
-// it. The member starts all the same, with the configuration of the store, and
-// goes on by itself when there is room.
+// The store is durable at an index for which the log has no snapshot, and the disk is full. The member
+// starts with the configuration of the store, and resumes when there is free space.
 func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
 	var d disks
 	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
@@ -308,7 +303,7 @@ func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
 	})
 }
 
-// A store that is ahead of what the log has is no matter of room.
+// A member does not start with a store that is ahead of its log, whatever free space there is.
 func TestAStoreThatIsAheadOfItsLogIsRefused(t *testing.T) {
 	var d disks
 	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
@@ -332,8 +327,8 @@ func TestAStoreThatIsAheadOfItsLogIsRefused(t *testing.T) {
 	})
 }
 
-// The disk of a member that is alone a quorum takes longer for a write than a tick takes:
-// it is elected once its vote is durable, and does not stand again meanwhile.
+// A single voter, whose disk needs more than a tick for a write, is elected once its vote is durable. It
+// does not campaign again meanwhile.
 func TestASoleVoterWaitsForItsVote(t *testing.T) {
 	inCluster(t, 1, func(cfg *Config) { slowly(cfg, 120*time.Millisecond) }, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -345,23 +340,21 @@ func TestASoleVoterWaitsForItsVote(t *testing.T) {
 	})
 }
 
-// fullBackend is where the store lies on a disk that may be full.
+// fullBackend is a backend on a disk that may be full.
 type fullBackend struct {
 	store.Backend
-	full  atomic.Bool
-	tried atomic.Int64
+	full atomic.Bool
 }
 
 func (b *fullBackend) Update(fn func(store.Tx) error) error {
-	b.tried.Add(1)
 	if b.full.Load() {
 		return syscall.ENOSPC
 	}
 	return b.Backend.Update(fn)
 }
 
-// The log keeps entries for followers that lag. On a full disk it gives them up, those
-// that the newest checkpoint covers, whether another checkpoint finds room or not.
+// On a full disk the log gives up the entries that it keeps for followers, up to the newest checkpoint,
+// whether another checkpoint finds free space or not.
 func TestAFullDiskIsFreedOfWhatFollowersMayWant(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -412,8 +405,7 @@ func TestAFullDiskIsFreedOfWhatFollowersMayWant(t *testing.T) {
 	}
 }
 
-// A snapshot that cannot be restored ends the member: without it the store would go on
-// with a gap.
+// A snapshot that cannot be restored ends the member: the store would lack entries.
 func TestASnapshotThatCannotBeRestoredEndsTheMember(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()

@@ -18,10 +18,10 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// storeOf returns the path of n's database.
+// storeOf returns the path of n's store.
 func storeOf(n *Node) string { return filepath.Join(n.cfg.DataDir, memberdir.StateFile) }
 
-// checkpointed makes a checkpoint and returns its index, and the database's bytes.
+// checkpointed makes a checkpoint, and returns its index and the store's file.
 func checkpointed(t *testing.T, n *Node) (index uint64, db []byte) {
 	t.Helper()
 	if err := n.Checkpoint(t.Context()); err != nil {
@@ -30,9 +30,8 @@ func checkpointed(t *testing.T, n *Node) (index uint64, db []byte) {
 	return n.Store().Durable().Index, readFile(t, storeOf(n))
 }
 
-// A store that is behind the log's snapshot is no reason to refuse as long as the
-// log has the entries in between: they are applied again, changes of the
-// configuration among them.
+// If the store is behind the log's snapshot, and the log has the entries in between, they are applied
+// again, with the configuration changes among them.
 func TestAStoreBehindTheLogsSnapshot(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -67,7 +66,7 @@ func TestAStoreBehindTheLogsSnapshot(t *testing.T) {
 		if m, ok := n.Store().Members().ByID[added.ID]; !ok || !m.Learner {
 			t.Errorf("member %x is %+v, %v after the restart, want a learner", added.ID, m, ok)
 		}
-		// The next checkpoint takes the log along as ever.
+		// The next checkpoint is saved in the log as usual.
 		now, _ := checkpointed(t, n)
 		if snap, err := n.wal.Snapshot(); err != nil || now <= at || snap.GetMetadata().GetIndex() != now ||
 			!slices.Equal(snap.GetMetadata().GetConfState().GetLearners(), []uint64{added.ID}) {
@@ -76,7 +75,7 @@ func TestAStoreBehindTheLogsSnapshot(t *testing.T) {
 	})
 }
 
-// A store without a checkpoint is one of index 0.
+// A store without a checkpoint is at index 0.
 func TestAStoreWithoutACheckpointBehindTheLog(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -94,7 +93,7 @@ func TestAStoreWithoutACheckpointBehindTheLog(t *testing.T) {
 	})
 }
 
-// Where the log has forgotten what is missing, nothing but a snapshot's file helps.
+// If the log lacks the entries in between, the member needs the file of the snapshot.
 func TestAStoreTooFarBehindTheLog(t *testing.T) {
 	few := func(cfg *Config) { cfg.CatchUpEntries = 1 }
 	inCluster(t, 1, few, func(t *testing.T, c *cluster) {
@@ -114,7 +113,7 @@ func TestAStoreTooFarBehindTheLog(t *testing.T) {
 	})
 }
 
-// A store of another log is not replayed, though its index is in this one.
+// The entries are not applied to the store of another log, although its index is in this log.
 func TestAStoreOfAnotherLogIsRefused(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -146,8 +145,8 @@ func TestAStoreOfAnotherLogIsRefused(t *testing.T) {
 	})
 }
 
-// Raft begins with the configuration as of what is applied. That of the log's
-// snapshot has changes that are applied again.
+// Raft starts with the configuration of the store. That of the log's snapshot contains changes that are
+// applied again.
 func TestRaftBeginsWithTheStoresConfiguration(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -168,9 +167,8 @@ func TestRaftBeginsWithTheStoresConfiguration(t *testing.T) {
 	})
 }
 
-// The sync of a checkpoint fails and the process ends. The next one makes durable
-// what it finds before its log goes on from there, so that a power failure does not
-// take it back.
+// The sync of a checkpoint fails, and the process ends. The next process makes the store durable before
+// its log starts there, so a power failure loses nothing.
 func TestPowerFailureAfterAFailedSync(t *testing.T) {
 	log, disk := fs.NewMemory(), storetest.NewDisk()
 	amend := func(cfg *Config) {
