@@ -1,18 +1,82 @@
 package kvnode
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// lines counts what a node logs.
+// The roster has the instance of each member that has started, and no other.
+func TestARosterHasInstances(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		<-n.Published()
+		if _, err := n.AddMember(t.Context(), peerURLs("m2"), true); err != nil {
+			t.Fatal(err)
+		}
+		r, err := transport.Ask(t.Context(), c.net.Dialer("joiner"), "m1:2380")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var members []store.Member
+		if err := json.Unmarshal(r.Members, &members); err != nil || len(members) != 2 {
+			t.Fatalf("the roster is %s, %v, want two members", r.Members, err)
+		}
+		for _, m := range members {
+			want := ""
+			if m.ID == n.ID() {
+				want = n.id.Instance
+			}
+			if len(m.ClientURLs) > 0 {
+				t.Errorf("of member %x the roster says client URLs %q, want none", m.ID, m.ClientURLs)
+			}
+			if m.Instance != want {
+				t.Errorf("of member %x the roster says instance %q, want %q", m.ID, m.Instance, want)
+			}
+		}
+	})
+}
+
+// A member that waits to be admitted does not vote: it may have voted, and promised, with a data directory that was
+// lost.
+func TestAWaitingMemberDoesNotVote(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		for _, name := range []string{"m1", "m2", "m3"} {
+			c.crash(c.nodes[name])
+		}
+		if err := os.RemoveAll(c.cfgs["m1"].DataDir); err != nil {
+			t.Fatal(err)
+		}
+		n := c.start("m1")
+		time.Sleep(5 * time.Second)
+		var before, after uint64
+		n.call(func() { before = n.loop.raw.BasicStatus().GetTerm() })
+		vote := &raftpb.Message{
+			Type: raftpb.MsgVote.Enum(), From: new(n.id.Members[1].ID), To: new(n.ID()), Term: new(before + 1),
+			LogTerm: new(before + 1), Index: new(uint64(100)),
+		}
+		n.call(func() { n.loop.step(vote) })
+		n.call(func() { after = n.loop.raw.BasicStatus().GetTerm() })
+		if after != before {
+			t.Errorf("a candidate has moved it from term %d to %d, want that it ignores the candidate", before, after)
+		}
+	})
+}
+
+// lines records and counts log lines.
 type lines struct {
 	mu  sync.Mutex
 	all strings.Builder
@@ -36,8 +100,7 @@ func (l *lines) count(what string) int { return strings.Count(l.String(), what) 
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// restart crashes a member, removes its directory if told so, and starts it with
-// another configuration.
+// restart crashes a member, removes its data directory if wipe is set, and starts it with a changed configuration.
 func (c *cluster) restart(name string, wipe bool, amend func(*Config)) *Node {
 	c.t.Helper()
 	if n := c.nodes[name]; n != nil {
@@ -54,8 +117,8 @@ func (c *cluster) restart(name string, wipe bool, amend func(*Config)) *Node {
 	return c.start(name)
 }
 
-// Somebody who founds another cluster than all others ends, says why and what to
-// do; the others go on without noticing.
+// A member that founds another cluster than all others stops. Its error gives the reason and the remedy. The others
+// go on.
 func TestAFounderOfAnotherClusterEnds(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -88,8 +151,7 @@ func TestAFounderOfAnotherClusterEnds(t *testing.T) {
 	})
 }
 
-// A member that takes part does not end because others refuse it, be it all of
-// them: it says so, and not all the time.
+// A member that takes part does not stop although all others refuse it. It logs that, with a limit.
 func TestAMemberThatTakesPartOutlivesStrays(t *testing.T) {
 	var log lines
 	inCluster(t, 3, func(c *Config) { c.Logger = log.logger() }, func(t *testing.T, c *cluster) {
@@ -108,7 +170,7 @@ func TestAMemberThatTakesPartOutlivesStrays(t *testing.T) {
 	})
 }
 
-// One stray is not enough to end a founder that others may yet join.
+// A founder does not stop because one member belongs to another cluster: the rest may still join it.
 func TestAFounderOutlivesOneStray(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		for _, name := range []string{"m1", "m2", "m3"} {
@@ -129,8 +191,7 @@ func TestAFounderOutlivesOneStray(t *testing.T) {
 	})
 }
 
-// Whoever waits to be let in by one cluster cannot be told to join another: it is
-// said at once, and what to do about it.
+// A member that waits to be admitted to one cluster cannot join another. Start fails at once, with the remedy.
 func TestADirectoryThatNeverJoinedIsCompared(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -139,7 +200,7 @@ func TestADirectoryThatNeverJoinedIsCompared(t *testing.T) {
 		if err := os.RemoveAll(c.cfgs["m3"].DataDir); err != nil {
 			t.Fatal(err)
 		}
-		// A restored cluster has an ID that the flags do not give away.
+		// The ID of a restored cluster does not follow from the flags.
 		right := c.cfgs["m3"]
 		wrong := right.WithDefaults()
 		id := wrong.owner().Found()
@@ -154,7 +215,7 @@ func TestADirectoryThatNeverJoinedIsCompared(t *testing.T) {
 		if !errors.Is(err, ErrForeignCluster) || !strings.Contains(err.Error(), "remove the data directory") {
 			t.Fatalf("Start() with the directory of another cluster = %v, want ErrForeignCluster and a remedy", err)
 		}
-		// As told: another directory, and added anew.
+		// The remedy: remove the directory, and add the member anew.
 		old := wrong.owner().Found().MemberID
 		if err := leader.RemoveMember(t.Context(), old); err != nil {
 			t.Fatal(err)
@@ -167,43 +228,8 @@ func TestADirectoryThatNeverJoinedIsCompared(t *testing.T) {
 	})
 }
 
-// One member of another cluster says nothing of those that do not answer: whoever
-// waits goes on waiting.
-func TestOneStrayDoesNotTurnAwayWhoeverWaits(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		for _, name := range []string{"m1", "m2", "m3"} {
-			c.crash(c.nodes[name])
-		}
-		for _, name := range []string{"m1", "m3"} {
-			if err := os.RemoveAll(c.cfgs[name].DataDir); err != nil {
-				t.Fatal(err)
-			}
-		}
-		c.start("m1")
-		c.crash(c.nodes["m1"])
-		stray := c.restart("m3", false, func(c *Config) { c.Cluster = c.Cluster[2:] })
-		if _, err := stray.Read(t.Context(), ReadLease); err != nil {
-			t.Fatal(err)
-		}
-		begun := time.Now()
-		c.restart("m1", false, func(c *Config) { c.Existing = true })
-		if took := time.Since(begun); took > 2*time.Second {
-			t.Errorf("Start() took %v, want an election timeout at most", took)
-		}
-	})
-}
-
-// Joining with nobody to ask is an error, not a cluster without a name.
-func TestJoiningNeedsSomebodyToAsk(t *testing.T) {
-	cfg := aloneConfig(t)
-	cfg.Existing = true
-	if id, _, err := openIdentity(&cfg); err == nil {
-		t.Errorf("openIdentity() of a joiner without others = %+v, want an error", id)
-	}
-}
-
-// Who is missing is said by name and URL, in the status and in the log.
-func TestAFounderSaysWhomItWaitsFor(t *testing.T) {
+// The status and the log name the missing members with their URLs.
+func TestAFounderNamesTheMembersItWaitsFor(t *testing.T) {
 	var log lines
 	inCluster(t, 3, func(c *Config) { c.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		c.leader()
@@ -233,7 +259,43 @@ func TestAFounderSaysWhomItWaitsFor(t *testing.T) {
 		c.start("m3")
 		c.leader()
 		if got := c.nodes["m1"].Awaited(); len(got) != 0 {
-			t.Errorf("Awaited() of a member that takes part = %q, want nobody", got)
+			t.Errorf("Awaited() of a member that takes part = %q, want none", got)
 		}
 	})
+}
+
+// A new member needs a printable name. An existing one keeps the name that it has.
+func TestNamesOfNewMembers(t *testing.T) {
+	named := func(name string) Config {
+		cfg := aloneConfig(t)
+		cfg.Name, cfg.Cluster[0].Name = name, name
+		return cfg
+	}
+	for _, name := range []string{"\x1b]0;title\a", "a\nb", "a\u202eb", "a\xff", strings.Repeat("x", transport.MaxNameBytes+1)} {
+		cfg := named(name)
+		if err := cfg.CheckDataDir(); err == nil || !strings.Contains(err.Error(), Shown(name)+" (Config.Name)") {
+			t.Errorf("CheckDataDir() for a new member called %q = %v, want it refused by its name", name, err)
+		}
+		if _, _, err := openIdentity(&cfg); err == nil {
+			t.Errorf("a directory is made for a member called %q, want it refused", name)
+		}
+		if _, err := os.Stat(filepath.Join(cfg.DataDir, memberdir.IdentityFile)); err == nil {
+			t.Errorf("a refused start with the name %q has left %s", name, memberdir.IdentityFile)
+		}
+		id := cfg.owner().Found() // by a version that did not ask
+		id.Begin(cfg.owner(), "x")
+		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := cfg.dir().Write(&id); err != nil {
+			t.Fatal(err)
+		}
+		if err := cfg.CheckDataDir(); err != nil && strings.Contains(err.Error(), "Config.Name") {
+			t.Errorf("CheckDataDir() for an old member called %q = %v, want it kept", name, err)
+		}
+	}
+	cfg := named(strings.Repeat("é", transport.MaxNameBytes/2))
+	if err := cfg.CheckDataDir(); err != nil {
+		t.Errorf("CheckDataDir() for a name of %d bytes = %v, want it taken", len(cfg.Name), err)
+	}
 }
