@@ -7,7 +7,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
-	"github.com/leaderlease/go/leaderlease/internal/votes"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
@@ -26,10 +25,10 @@ func (l *Lease) outboundLocked(msgs []*raftpb.Message, now core.Instant) []*raft
 	if !l.cfg.Raft.AsyncStorageWrites {
 		return kept // the whole Ready is durable before any of it is sent
 	}
-	kept, stray := votes.AfterTerm(kept)
+	kept, stray := core.DelayVotes(kept)
 	for _, m := range stray {
 		l.stats.withhold(m.GetType(), false)
-		votes.Void(m)
+		core.Void(m)
 	}
 	return kept
 }
@@ -42,7 +41,7 @@ func without(msgs []*raftpb.Message, withheld func(*raftpb.Message) bool) []*raf
 	for i, m := range msgs {
 		switch {
 		case withheld(m):
-			votes.Void(m)
+			core.Void(m)
 			if !dropped {
 				kept, dropped = slices.Clone(msgs[:i]), true
 			}
@@ -115,7 +114,7 @@ func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
 		return false
 	}
 	var rel *core.Release
-	if votes.OfTransfer(m) {
+	if core.IsForcedVote(m) {
 		if r, ok := l.mu.guard.Released(m.GetTerm()); ok {
 			attachRelease(m, r)
 			rel = &r

@@ -2,9 +2,13 @@ package leaderlease
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/fence"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
@@ -112,4 +116,124 @@ func (l *Lease) noteLocked(now core.Instant) {
 	for w := range mu.watchers {
 		w.send(e)
 	}
+}
+
+// Token returns a fencing token for work done under the present lease: (term,
+// commit index). It is above every token that an earlier leader was given; two
+// tokens of one reign may be equal. It fails with a *NoLeaseError if the lease is not valid. The resource that the
+// work touches must check it (package fence): a lease can be lost at any moment
+// after this call.
+func (l *Lease) Token() (fence.Token, error) {
+	if l == nil {
+		return fence.Token{}, errNoLibrary
+	}
+	v, _, s := l.check()
+	if s != core.Valid {
+		return fence.Token{}, l.noLease(s)
+	}
+	return fence.Token{Term: v.Term, Index: l.commit.Load()}, nil
+}
+
+// Context returns a child of parent that ends, with a *NoLeaseError as its
+// cause, when this reign's lease is no longer valid, and when stop is called,
+// which the caller must do. It fails at once if there is no lease.
+//
+// Ending a context takes time and stops nothing that is on its way already:
+// work with effects outside this process carries a Token.
+func (l *Lease) Context(parent context.Context) (ctx context.Context, stop func(), err error) {
+	if l == nil {
+		return nil, nil, errNoLibrary
+	}
+	// Parent may be the embedder's code. What ends with the lease, under its lock,
+	// is a child of base and asks no further.
+	base, leave := context.WithCancel(parent)
+	ctx, cancel := context.WithCancelCause(base)
+	w, err := l.startWork(cancel)
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return ctx, func() { l.stopWork(w); leave() }, nil
+}
+
+func (l *Lease) startWork(cancel context.CancelCauseFunc) (*worker, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.nowLocked()
+	v := l.view.Load()
+	if s := v.Check(now); s != core.Valid {
+		return nil, l.noLeaseLocked(s)
+	}
+	w := &worker{term: v.Term, cancel: cancel}
+	if l.mu.workers == nil {
+		l.mu.workers = make(map[*worker]struct{})
+	}
+	l.mu.workers[w] = struct{}{}
+	w.timer = time.AfterFunc(v.Remaining(now, l.cfg.Duration), func() { l.checkWork(w) })
+	return w, nil
+}
+
+// Do runs work with a Context of the lease, and returns its error: a
+// *NoLeaseError if there was no lease to begin with, or if work ended because
+// its context did when the lease was lost. Work that returns nil has succeeded,
+// whatever became of the lease meanwhile.
+func (l *Lease) Do(parent context.Context, work func(context.Context) error) error {
+	ctx, stop, err := l.Context(parent)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	err = work(ctx)
+	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// worker is work that must end with the lease. Its timer runs while it does.
+type worker struct {
+	term   uint64
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+// checkWork runs when the lease, as it was, has run out; usually it has been
+// renewed since.
+func (l *Lease) checkWork(w *worker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, running := l.mu.workers[w]; !running {
+		return
+	}
+	now := l.nowLocked()
+	l.noteLocked(now)
+	if _, running := l.mu.workers[w]; running {
+		w.timer.Reset(l.view.Load().Remaining(now, l.cfg.Duration))
+	}
+}
+
+// stopWorkLocked ends the work of reigns whose lease is not valid any more.
+func (l *Lease) stopWorkLocked(v *view, s Status) {
+	for w := range l.mu.workers {
+		if s == core.Valid && v.Term == w.term {
+			continue
+		}
+		w.timer.Stop()
+		delete(l.mu.workers, w)
+		w.cancel(l.noLeaseLocked(s))
+	}
+}
+
+func (l *Lease) stopWork(w *worker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.timer.Stop()
+	delete(l.mu.workers, w)
+	w.cancel(context.Canceled)
+}
+
+func (l *Lease) noLease(s Status) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.noLeaseLocked(s)
 }

@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
-	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // bothModes runs a test in a bubble with and without AsyncStorageWrites.
@@ -211,7 +210,7 @@ func TestWrappedStepKeepsVotesAway(t *testing.T) {
 		term := f.Lease.Info().Term
 		vote := &raftpb.Message{
 			Type: raftpb.MsgVote.Enum(), From: new(uint64(3)), To: new(uint64(2)), Term: new(term + 7),
-			LogTerm: new(term + 6), Index: new(uint64(100)), Context: []byte(votes.CampaignTransfer),
+			LogTerm: new(term + 6), Index: new(uint64(100)), Context: []byte(core.CampaignTransfer),
 		}
 		if err := f.Step(t.Context(), vote); err != nil {
 			t.Errorf("Step(vote) = %v, want it dropped without an error", err)
@@ -292,4 +291,44 @@ func TestWrapPassesErrorsOn(t *testing.T) {
 	if n != nil || l != nil || err == nil {
 		t.Errorf("Wrap() = %v, %v, %v, want an error alone", n, l, err)
 	}
+}
+
+// countsReads counts the calls of InitialState, which takes no lock in raft's MemoryStorage.
+type countsReads struct {
+	*raft.MemoryStorage
+	reads int
+}
+
+func (s *countsReads) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
+	s.reads++
+	return s.MemoryStorage.InitialState()
+}
+
+// Once Wrap has returned, the caller may use Storage from its goroutines: the Lease must not read
+// the state that MemoryStorage leaves unlocked.
+func TestAWrappedNodeReadsStorageBeforeItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rc, cfg, clock := soleVoter(t)
+		memory, ok := rc.Storage.(*raft.MemoryStorage)
+		if !ok {
+			t.Fatalf("Storage is a %T", rc.Storage)
+		}
+		storage := &countsReads{MemoryStorage: memory}
+		rc.Storage, cfg.Raft.Storage = storage, storage
+		inner := raft.RestartNode(rc)
+		n, _, err := Wrap(inner, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Stop()
+		before := storage.reads
+		clock.Advance(time.Hour) // the restart hold has ended
+		if err := inner.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-n.Ready()
+		if storage.reads != before {
+			t.Errorf("Wrap's goroutine has called InitialState %d times, want none", storage.reads-before)
+		}
+	})
 }

@@ -182,7 +182,7 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "a hint about anybody is one about the leader", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoHint$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if peer != d.leader || peer == raft.None", New: "if d.leader == raft.None",
+		Old:  "if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.hint.way != Silence {", New: "if d.leader == raft.None || peer == d.cfg.Self || d.hint.way != Silence {",
 	},
 	{
 		Rule: "succession", Name: "who has missed the hint vetoes, and nobody leads", Pkg: rulesPkg, Test: "^TestV7AMissedHintVetoesNothing$",

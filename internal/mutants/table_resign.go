@@ -15,7 +15,7 @@ var resignations = []Mutant{
 	{
 		Rule: "resignation", Name: "a member stands against whom the leader has named", Pkg: "./leaderlease/detector", Test: "^TestWhomTheLeaderHasNamedIsLeftAlone$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "\t\td.outrun(m.GetTerm(), term)\n", New: "\t\tif !votes.OfTransfer(m) {\n\t\t\td.outrun(m.GetTerm(), term)\n\t\t}\n",
+		Old:  "\t\td.outrun(m.GetTerm(), term)\n", New: "\t\tif !core.IsForcedVote(m) {\n\t\t\td.outrun(m.GetTerm(), term)\n\t\t}\n",
 	},
 	{
 		Rule: "resignation", Name: "who has refused its vote to whom the leader has named leaves it its time", Pkg: "./leaderlease/detector", Test: "^TestWhomTheLeaderHasNamedIsLeftAlone$",
@@ -30,11 +30,11 @@ var resignations = []Mutant{
 	{
 		Rule: "resignation", Name: "a resignation is called a transfer", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if votes.OfResignation(m) {", New: "if votes.OfResignation(nil) {",
+		Old:  "if core.IsResignation(m) {", New: "if core.IsResignation(nil) {",
 	},
 	{
 		Rule: "resignation", Name: "a resignation is not marked", Pkg: nodePkg, Test: "^TestALeaderThatEndsByItselfResigns$",
 		File: resignFile,
-		Old:  "\tvotes.MarkResignation(m)\n", New: "\t_ = votes.MarkResignation\n",
+		Old:  "\tcore.MarkResignation(m)\n", New: "\t_ = core.MarkResignation\n",
 	},
 }

@@ -15,7 +15,7 @@ var commitRules = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "raft starts with the commit index as it is stored", Pkg: libPkg, Test: "^TestNewRawNodeRecoversTheCommitIndex$",
-		File: "leaderlease/nodes.go",
+		File: "leaderlease/start.go",
 		Old:  "\tnode, err := raft.NewRawNode(own)\n", New: "\town.Storage = raftConfig.Storage\n\tnode, err := raft.NewRawNode(own)\n",
 	},
 	{

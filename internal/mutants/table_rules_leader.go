@@ -192,12 +192,12 @@ var leaderRules = []Mutant{
 	},
 	{
 		Rule: "L5", Name: "a second change before the first is applied goes unnoticed", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesAreAMisuse$",
-		File: "leaderlease/early.go",
+		File: "leaderlease/conf.go",
 		Old:  "second != 0 && rule == \"\"", New: "second != 0 && rule != \"\"",
 	},
 	{
 		Rule: "L5", Name: "a member with a change to apply asks for votes", Pkg: libPkg, Test: "^TestACandidateAppliesChangesFirst$",
-		File: "leaderlease/early.go",
+		File: "leaderlease/conf.go",
 		Old:  "return waits && l.mu.applies", New: "return waits && false",
 	},
 	{

@@ -1,8 +1,8 @@
 package main
 
 const (
-	graveFile = "leaderlease/core/death.go"
-	deathFile = "leaderlease/death.go"
+	graveFile = "leaderlease/core/guard.go"
+	deathFile = "leaderlease/release.go"
 )
 
 // obituaryRules take V8 out, or a part of it.
@@ -127,7 +127,7 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "an obituary's message does not say what it is", Pkg: libPkg, Test: "^TestObituaryMakesTheMessage$",
 		File: deathFile,
-		Old:  "\tvotes.MarkObituary(m)\n", New: "\t_ = votes.MarkObituary\n",
+		Old:  "\tcore.MarkProcessDied(m)\n", New: "\t_ = core.MarkProcessDied\n",
 	},
 	{
 		Rule: "V8", Name: "forced votes do not pass an obituary on", Pkg: rulesPkg, Test: "^TestV8AnObituaryVoidsThePromise$",
@@ -147,7 +147,7 @@ var obituaryRules = []Mutant{
 	},
 	{
 		Rule: "V8", Name: "members stand by force again and again", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
-		File: "leaderlease/detector/obituary.go",
+		File: "leaderlease/detector/detector.go",
 		Old:  "d.hint.turn == 0 && ", New: "",
 	},
 	{
@@ -178,11 +178,11 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "the message of an obituary is called a transfer", Pkg: detectorPkg, Test: "^TestAnObituaryIsNobodysWish$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if votes.OfObituary(m) {", New: "if votes.OfObituary(nil) {",
+		Old:  "if core.IsProcessDied(m) {", New: "if core.IsProcessDied(nil) {",
 	},
 	{
 		Rule: "V8", Name: "an obituary is lost where its connections have ended first", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
-		File: "leaderlease/detector/obituary.go",
+		File: "leaderlease/detector/detector.go",
 		Old:  "d.cfg.Self || d.hint.way == Obituary {", New: "d.cfg.Self || d.hint.way != Silence {",
 	},
 	{
@@ -197,12 +197,12 @@ var obituaryRules = []Mutant{
 	},
 	{
 		Rule: "V8", Name: "an alarm before an obituary was false", Pkg: detectorPkg, Test: "^TestTheAlarmBeforeAnObituaryWasNotFalse$",
-		File: "leaderlease/detector/obituary.go",
+		File: "leaderlease/detector/detector.go",
 		Old:  "\td.learnt.convicts(peer)\n", New: "",
 	},
 	{
 		Rule: "V8", Name: "the next turn is as short as one with pre-votes", Pkg: rulesPkg, Test: "^TestV8TheNextTurnWaitsForTheFirstOnesDisk$",
-		File: "leaderlease/detector/obituary.go",
+		File: "leaderlease/detector/detector.go",
 		Old:  "return 2 * d.cfg.Turn", New: "return d.cfg.Turn",
 	},
 }

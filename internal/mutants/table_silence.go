@@ -1,7 +1,7 @@
 package main
 
 const (
-	learntFile  = "leaderlease/detector/learnt.go"
+	learntFile  = "leaderlease/detector/adaptive.go"
 	detectorPkg = "./leaderlease/detector"
 )
 
@@ -109,12 +109,12 @@ var silenceRules = []Mutant{
 	},
 	{
 		Rule: "silence", Name: "stalls are remembered for ever", Pkg: detectorPkg, Test: "^TestAWindowAgainstAList$",
-		File: "leaderlease/detector/window.go",
+		File: "leaderlease/detector/adaptive.go",
 		Old:  "\t\tw.longest[w.at] = 0\n", New: "",
 	},
 	{
 		Rule: "silence", Name: "stalls are remembered for a minute", Pkg: detectorPkg, Test: "^TestWhatIsLearntAgainstItsHistory$",
-		File: "leaderlease/detector/window.go",
+		File: "leaderlease/detector/adaptive.go",
 		Old:  "slots = 10\n", New: "slots = 2\n",
 	},
 	{

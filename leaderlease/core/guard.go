@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Guard is the voter's half: it keeps this node's promises. It has its own
 // state, which survives term changes, a forgotten leader and everything else
@@ -198,3 +201,103 @@ func (g *Guard) Info(now Instant) PromiseInfo {
 		Saved:     g.saved.limit,
 	}
 }
+
+// ProcessID identifies one process of one member. The zero value is an unknown process. No two
+// processes of a member may share an ID, so it is random, or the hash of something random.
+//
+// An ID is public: each peer that the process connects to learns it. Whatever lets a caller of
+// ProcessDied believe that the process is dead must be more than the ID.
+type ProcessID [16]byte
+
+// graves is how many dead processes a guard remembers. What one has sent is read within
+// moments of its death. Fewer: where several die at once, what the first has sent binds this
+// node once more, for as long as a promise lasts.
+const graves = 4
+
+// grave is a dead process of a member. The member is part of the key: a death of a process of one
+// member never refuses a promise to another member.
+type grave struct {
+	member  uint64
+	process ProcessID
+}
+
+// dead are the processes that have died last, the newest first. An unknown process is no entry.
+type dead [graves]grave
+
+func (d *dead) has(g grave) bool { return g.process != (ProcessID{}) && slices.Contains(d[:], g) }
+
+func (d *dead) bury(g grave) {
+	if d.has(g) {
+		return
+	}
+	copy(d[1:], d[:])
+	d[0] = g
+}
+
+// ProcessDied says that a process of leader will never execute another instruction (A3'). So
+// no lease of that process relies on a promise any more. If this node's newest promise is to
+// that very process, in a term that raft has not left yet, the promise is void (V8). ProcessDied
+// then returns the release that this amounts to, and true. The release stays right, for all
+// voters: a term and a leader name one process (V9), which has sent its last probe. ProcessDied
+// does not lift the restart hold, since the promises of this node's former process are unknown.
+//
+// Messages that the dead process has sent, and that arrive later, get no promise.
+func (g *Guard) ProcessDied(leader uint64, died ProcessID) (Release, bool) {
+	if leader == 0 || died == (ProcessID{}) {
+		return Release{}, false
+	}
+	g.dead.bury(grave{leader, died})
+	p := &g.promise
+	if p.leader != leader || p.process != died || p.term < g.term {
+		return Release{}, false
+	}
+	p.until, g.owed = 0, 0
+	rel := Release{Term: p.term, At: Forever}
+	g.remember(rel)
+	return rel, true
+}
+
+// saved is what stable storage holds about this node's promises: a duration that is no
+// shorter than a promise that may not have ended. A restart holds for it (V6).
+//
+// It rises before the first longer promise is made. It falls once in a process at most:
+// when the restart hold has ended, and with it all promises of earlier processes.
+type saved struct {
+	// limit bounds promises. Invariant: storage holds at least this.
+	limit time.Duration
+	// longest is the longest promise that this process has made or was asked for, and no
+	// less than what a start saves. Invariant: it never decreases.
+	longest time.Duration
+}
+
+// covers reports whether a promise of d may be made. If not, Save asks for d.
+func (s *saved) covers(d time.Duration) bool {
+	s.longest = max(s.longest, d)
+	return d <= s.limit
+}
+
+// clockStepped is for a memory that may be older than storage: it lacks promises of up to
+// most. Storage may have fallen to longest since, and no further: longest never decreases.
+func (s *saved) clockStepped(most time.Duration) {
+	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
+}
+
+// Keep tells the guard that stable storage holds d, and that the leader of this process
+// asks for floor. Without it the guard makes promises up to the longest, saves nothing,
+// and each restart holds for that.
+func (g *Guard) Keep(floor, d time.Duration) { g.saved = saved{limit: d, longest: floor} }
+
+// Save returns the duration that storage must hold from now on, if it is not what storage
+// holds. Saved tells the guard that it is durable. The caller makes one durable at a time.
+func (g *Guard) Save(now Instant) (d time.Duration, ok bool) {
+	s := &g.saved
+	falls := s.limit > s.longest
+	if !now.Valid() || s.limit == s.longest || (falls && g.Held(now)) {
+		return 0, false
+	}
+	s.limit = min(s.limit, s.longest) // before it is durable: storage may hold it any time now
+	return s.longest, true
+}
+
+// Saved tells the guard that d is durable, as Save has asked for.
+func (g *Guard) Saved(d time.Duration) { g.saved.limit = d }

@@ -1,0 +1,183 @@
+package detector
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+var (
+	force  = Decision{Campaign: true, Force: true}
+	forced = Decision{Forget: true, Campaign: true, Force: true}
+)
+
+// A proof waits for no heartbeats: the first member campaigns at once, by the message, and the next
+// one a turn later, which is twice as long as another. After that it is as after a hint.
+func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
+	first, second := follower(2), follower(3)
+	for _, d := range []*Detector{first, second} {
+		d.Gone(1, at(9*ms)) // the connections end first
+		d.Obituary(own(), at(10*ms))
+		d.Obituary(own(), at(30*ms)) // once more changes nothing
+		if !d.Suspects(at(10 * ms)) {
+			t.Error("Suspects() = false, want true")
+		}
+	}
+	first.wants(t, 10*ms, three, forced)
+	first.wants(t, 15*ms, three, nothing)
+	first.wants(t, 110*ms, three, campaign)
+	second.wants(t, 10*ms, three, forget)
+	second.wants(t, 55*ms, three, nothing)
+	second.wants(t, 60*ms, three, force)
+	first.LeaderIs(3, at(120*ms))
+	want := FailOver{Way: Obituary, Hint: 10 * ms, Election: 110 * ms}
+	if s := first.Stats(); s.Last != want || s.Hints[Obituary] != 1 || s.FailOvers[Obituary] != 1 || s.FalseAlarms != 0 {
+		t.Errorf("Stats() = %+v, want one obituary and %+v", s, want)
+	}
+	first.wants(t, 130*ms, three, nothing)
+}
+
+// Who was asked for its vote by another that has acted upon it leaves it the time of an election.
+func TestWhoHasActedUponAnObituaryIsLeftAlone(t *testing.T) {
+	d := follower(3)
+	d.Obituary(own(), at(10*ms))
+	d.wants(t, 10*ms, three, forget)
+	vote := message(raftpb.MsgVote, 2, 6)
+	vote.Context = []byte(core.CampaignTransfer)
+	d.Heard(vote, 5, at(12*ms))
+	d.wants(t, 35*ms, three, nothing)
+	d.LeaderIs(2, at(40*ms))
+	if got, want := d.Stats().Last, (FailOver{Way: Obituary, Hint: 10 * ms, Election: 30 * ms}); got != want {
+		t.Errorf("Stats().Last = %+v, want %+v", got, want)
+	}
+}
+
+// Nobody stands that is bound, or stands already, or may not.
+func TestWhoMayNotStandAfterAnObituary(t *testing.T) {
+	d := follower(2)
+	d.Obituary(own(), at(10*ms))
+	d.wants(t, 10*ms, bound, nothing)
+	d.wants(t, 10*ms, Known{Voters: []uint64{1, 3}}, nothing)
+	d.wants(t, 10*ms, Known{Voters: three.Voters, Candidate: true}, forget)
+	d.wants(t, 15*ms, three, force)
+}
+
+// Nobody has said that he would vote for who stands by an obituary: once a turn is as long as an election it
+// stands anew, with pre-votes, and then has the time that every candidate has.
+func TestWhoStandsByAnObituaryStandsAnewOnce(t *testing.T) {
+	d := follower(2)
+	candidate := Known{Voters: three.Voters, Candidate: true}
+	d.Obituary(own(), at(10*ms))
+	d.wants(t, 10*ms, three, forced)
+	d.wants(t, 309*ms, candidate, nothing)
+	d.wants(t, 310*ms, candidate, campaign)
+	d.wants(t, 710*ms, candidate, nothing)
+}
+
+// What the dead have sent, and is read later, is no sign of life. A leader of a later term is one,
+// be it the same member.
+func TestWhatEndsAnObituary(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   func(d *Detector)
+		want Decision
+	}{
+		"a heartbeat of the dead": {func(d *Detector) { d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(200*ms)) }, forced},
+		"an append of the dead":   {func(d *Detector) { d.Heard(message(raftpb.MsgApp, 1, 5), 5, at(200*ms)) }, forced},
+		"its own message":         {func(d *Detector) { d.Heard(own(), 5, at(200*ms)) }, forced},
+		"the next process leads":  {func(d *Detector) { d.Heard(message(raftpb.MsgHeartbeat, 1, 6), 5, at(20*ms)) }, nothing},
+		"another leads":           {func(d *Detector) { d.LeaderIs(3, at(20*ms)) }, nothing},
+	} {
+		d := follower(2)
+		d.Obituary(own(), at(10*ms))
+		tt.do(d)
+		if got := d.Poll(at(210*ms), three); got != tt.want {
+			t.Errorf("%s: Poll() = %+v, want %+v", name, got, tt.want)
+		}
+		if s := d.Stats(); s.FalseAlarms != 0 {
+			t.Errorf("%s: FalseAlarms = %d, want 0", name, s.FalseAlarms)
+		}
+	}
+	d := follower(2)
+	for _, peer := range []uint64{0, 2, 3} {
+		if d.Obituary(death(peer), at(10*ms)); d.Suspects(at(10 * ms)) {
+			t.Errorf("Suspects() after the obituary of %d = true, want false", peer)
+		}
+	}
+}
+
+// What the dead have sent, and is stepped after raft was told to forget them, has raft take them
+// for the leader once more, of the same term: that is no sign of life either.
+func TestTheDeadLeadOnceMore(t *testing.T) {
+	d := follower(3)
+	d.Obituary(own(), at(10*ms))
+	d.wants(t, 10*ms, three, forget)
+	d.LeaderIs(0, at(10*ms))
+	d.Heard(message(raftpb.MsgApp, 1, 5), 5, at(12*ms))
+	d.LeaderIs(1, at(12*ms))
+	d.wants(t, 61*ms, three, force)
+}
+
+// Who had the first turn lacks entries: the next one stands in its turn, for the same reason.
+func TestTheFirstTurnIsInVain(t *testing.T) {
+	d := follower(3)
+	d.Obituary(own(), at(10*ms))
+	d.wants(t, 10*ms, three, forget)
+	vote := message(raftpb.MsgVote, 2, 6)
+	vote.Context = []byte(core.CampaignTransfer)
+	d.Heard(vote, 5, at(12*ms))
+	d.Refused(at(12 * ms))
+	d.wants(t, 62*ms, three, force)
+	d.LeaderIs(3, at(70*ms))
+	if got, want := d.Stats().Last, (FailOver{Way: Obituary, Hint: 10 * ms, Promise: 2 * ms, Election: 58 * ms}); got != want {
+		t.Errorf("Stats().Last = %+v, want %+v", got, want)
+	}
+}
+
+// The same member leads a later term, for which this one has voted.
+func TestTheNextProcessLeads(t *testing.T) {
+	d := follower(3)
+	d.Obituary(own(), at(10*ms))
+	d.wants(t, 10*ms, three, forget)
+	d.Heard(message(raftpb.MsgApp, 1, 6), 6, at(12*ms))
+	d.LeaderIs(1, at(12*ms))
+	d.wants(t, 61*ms, three, nothing)
+}
+
+// Its own message is nobody's wish: who refuses another its vote then does so for no leader's sake.
+func TestAnObituaryIsNobodysWish(t *testing.T) {
+	d := follower(2)
+	d.Obituary(own(), at(10*ms))
+	d.wants(t, 10*ms, three, forced)
+	d.Heard(own(), 5, at(10*ms))
+	d.Refused(at(15 * ms))
+	d.wants(t, 20*ms, three, nothing)
+}
+
+// The word comes after the alarm, as where a core was written first: that was right, whatever is
+// read of the dead after it, and what this member has made of the word is no message of theirs.
+func TestTheAlarmBeforeAnObituaryWasNotFalse(t *testing.T) {
+	l := learner()
+	l.hears(t, 11*time.Second)
+	if l.alarm() == 0 {
+		t.Fatal("no silence is an alarm")
+	}
+	l.Obituary(own(), at(l.now))
+	l.Heard(own(), 5, at(l.now))
+	l.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(l.now))
+	if s := l.Stats(); s.Hints[LearntSilence] != 1 || s.FalseAlarms != 0 || l.learnt.doubts != 0 {
+		t.Errorf("%+v, doubts %d, want one alarm that was not false", s, l.learnt.doubts)
+	}
+}
+
+// own is the message of an obituary of the leader.
+func own() *raftpb.Message { return death(1) }
+
+// death is that of an obituary of a peer that has led term 5.
+func death(peer uint64) *raftpb.Message {
+	m := message(raftpb.MsgTimeoutNow, peer, 5)
+	core.MarkProcessDied(m)
+	return m
+}

@@ -1,0 +1,252 @@
+package leaderlease
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/clock"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Withheld names the kinds of messages and calls that a promise keeps back.
+type Withheld uint8
+
+const (
+	// WithheldVoteIn is a MsgVote kept from raft (V3).
+	WithheldVoteIn Withheld = iota
+	// WithheldPreVoteIn is a MsgPreVote kept from raft (V3).
+	WithheldPreVoteIn
+	// WithheldTimeoutNowIn is a MsgTimeoutNow kept from raft (V3).
+	WithheldTimeoutNowIn
+	// WithheldVoteRespIn is a granted vote or pre-vote for this node kept from
+	// raft (V3).
+	WithheldVoteRespIn
+	// WithheldVoteOut is a MsgVote kept from the network (V4).
+	WithheldVoteOut
+	// WithheldPreVoteOut is a MsgPreVote kept from the network (V4).
+	WithheldPreVoteOut
+	// WithheldVoteRespOut is a granted vote kept from the network, or from
+	// raft's own count (V4).
+	WithheldVoteRespOut
+	// WithheldTick is a tick of a node that would have elected itself (V5).
+	WithheldTick
+	// WithheldSelf is a Ready held back for the same reason (V5).
+	WithheldSelf
+
+	numWithheld = int(WithheldSelf) + 1
+)
+
+var withheldNames = [numWithheld]string{
+	"vote_in", "pre_vote_in", "timeout_now_in", "vote_resp_in", "vote_out", "pre_vote_out", "vote_resp_out", "tick", "self",
+}
+
+// String returns the name used in metrics.
+func (w Withheld) String() string {
+	if int(w) < numWithheld {
+		return withheldNames[w]
+	}
+	return "unknown"
+}
+
+// Stats counts what has happened since New.
+type Stats struct {
+	// Renewals counts grants that moved the end of the lease, Losses the times
+	// a held lease was lost, by the status that took its place.
+	Renewals uint64
+	Losses   [core.NumStatus]uint64
+	// Reads counts served reads by path, without TryRead; Refused counts lease
+	// checks that failed, by reason.
+	Reads   [numPaths]uint64
+	Refused [core.NumStatus]uint64
+	// Rounds counts the ReadIndex rounds asked for, Answered the forwarded
+	// reads that were answered from the lease.
+	Rounds, Answered uint64
+	// Withheld counts what promises kept back, by kind.
+	Withheld [numWithheld]uint64
+	// Probes, Promises and Grants count the way of a renewal: sent, made,
+	// given. RefusedProbes asked for too much or came from a deposed leader.
+	Probes, Promises, Grants, RefusedProbes uint64
+	// Malformed counts lease fields that could not be understood, Absent the
+	// heartbeats and responses without one.
+	Malformed, Absent uint64
+	// Transfers counts releases, ClockFaults bad clock readings, Disruptions
+	// the times the machine was migrated or restored.
+	Transfers, ClockFaults, Disruptions uint64
+	// Obituaries counts processes that were told to be dead, VoidedPromises the promises that
+	// this has ended.
+	Obituaries, VoidedPromises uint64
+}
+
+// counters is Stats while it is being counted. Only paths is written by served
+// reads.
+type counters struct {
+	paths   pathCounter
+	refused [core.NumStatus]atomic.Uint64
+
+	renewals, rounds, answered              atomic.Uint64
+	probes, promises, grants, refusedProbes atomic.Uint64
+	malformed, absent                       atomic.Uint64
+	transfers, clockFaults, disruptions     atomic.Uint64
+	obituaries, voided                      atomic.Uint64
+	losses                                  [core.NumStatus]atomic.Uint64
+	withheld                                [numWithheld]atomic.Uint64
+}
+
+func (c *counters) init() { c.paths.init() }
+
+// countField counts a message whose lease field grants or asks nothing.
+func (c *counters) countField(err error) {
+	if errors.Is(err, errNoField) {
+		c.absent.Add(1)
+		return
+	}
+	c.malformed.Add(1)
+}
+
+func (c *counters) withhold(t raftpb.MessageType, inbound bool) {
+	switch {
+	case t == raftpb.MsgVote && inbound:
+		c.withheld[WithheldVoteIn].Add(1)
+	case t == raftpb.MsgPreVote && inbound:
+		c.withheld[WithheldPreVoteIn].Add(1)
+	case t == raftpb.MsgTimeoutNow:
+		c.withheld[WithheldTimeoutNowIn].Add(1)
+	case inbound:
+		c.withheld[WithheldVoteRespIn].Add(1)
+	case t == raftpb.MsgVote:
+		c.withheld[WithheldVoteOut].Add(1)
+	case t == raftpb.MsgPreVote:
+		c.withheld[WithheldPreVoteOut].Add(1)
+	default:
+		c.withheld[WithheldVoteRespOut].Add(1)
+	}
+}
+
+// Stats returns the counters. They are read one by one, not as of one moment.
+func (l *Lease) Stats() Stats {
+	if l == nil {
+		return Stats{}
+	}
+	return l.stats.collect()
+}
+
+func (c *counters) collect() Stats {
+	s := Stats{
+		Renewals: c.renewals.Load(), Rounds: c.rounds.Load(), Answered: c.answered.Load(),
+		Probes: c.probes.Load(), Promises: c.promises.Load(), Grants: c.grants.Load(), RefusedProbes: c.refusedProbes.Load(),
+		Malformed: c.malformed.Load(), Absent: c.absent.Load(),
+		Transfers: c.transfers.Load(), ClockFaults: c.clockFaults.Load(), Disruptions: c.disruptions.Load(),
+		Obituaries: c.obituaries.Load(), VoidedPromises: c.voided.Load(),
+	}
+	for i := range c.losses {
+		s.Losses[i], s.Refused[i] = c.losses[i].Load(), c.refused[i].Load()
+	}
+	for i := range c.withheld {
+		s.Withheld[i] = c.withheld[i].Load()
+	}
+	for i := range c.paths.stripes {
+		for p := range s.Reads {
+			s.Reads[p] += c.paths.stripes[i].served[p].Load()
+		}
+	}
+	return s
+}
+
+// pathCounter counts served reads on stripes, so that cores that read at the
+// same time do not write to the same cache line.
+type pathCounter struct{ stripes []stripe }
+
+type stripe struct {
+	served [numPaths]atomic.Uint64
+	_      [64 - 8*numPaths]byte
+}
+
+func (c *pathCounter) init() { c.stripes = make([]stripe, stripeCount) }
+
+// stripeCount is a power of two, at most 16: enough that two goroutines which
+// run at the same time rarely share one.
+var stripeCount = func() int {
+	n := 1
+	for n < min(4*runtime.GOMAXPROCS(0), 16) {
+		n *= 2
+	}
+	return n
+}()
+
+// add picks the stripe by the address of the goroutine's stack: goroutines that
+// run at the same time have different ones, and no state is shared to choose.
+func (c *pathCounter) add(p Path) {
+	var here byte
+	at := uintptr(unsafe.Pointer(&here)) >> 11
+	at ^= at >> 5
+	c.stripes[int(at)&(len(c.stripes)-1)].served[p].Add(1)
+}
+
+// Info is everything there is to know about a lease at one moment.
+type Info struct {
+	ID     uint64
+	Term   uint64
+	Leader uint64 // 0 if unknown
+	Role   raft.StateType
+
+	// Status says whether a lease read would be served now, and if not, why.
+	Status Status
+	// Remaining is for how long lease reads are still served, 0 if they are
+	// not; End is how long until another leader may exist, by this node's clock:
+	// Remaining and the margin. Both are at most Duration.
+	Remaining, End time.Duration
+
+	// Promise is what this node owes to a leader, and its restart hold.
+	Promise PromiseInfo
+	// Peers are the other voters as the leader sees them: who grants nothing,
+	// or something else than Duration, stands out here.
+	Peers []PeerInfo
+
+	Commit, Applied uint64
+	// Waiting is the number of reads that wait.
+	Waiting int
+
+	Duration, MaxClockSkew, MaxPromise time.Duration
+	Clock                              clock.Info
+	// Err is the misuse that keeps leases off, if any.
+	Err error
+}
+
+// Valid reports whether a lease read would be served.
+func (i *Info) Valid() bool { return i.Status == core.Valid }
+
+// Info describes the lease as of now.
+func (l *Lease) Info() Info {
+	if l == nil {
+		return Info{Status: core.Disabled}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mu := &l.mu
+	now := l.nowLocked()
+	v := l.view.Load()
+	s := Info{
+		ID: l.id(), Term: mu.term, Leader: mu.leader, Role: mu.role,
+		Status:    v.Check(now),
+		Remaining: v.Remaining(now, l.cfg.Duration),
+		Promise:   mu.guard.Info(now),
+		Commit:    l.commit.Load(), Applied: l.applied.Load(),
+		Waiting:  mu.reads.waiting.len() + mu.reads.barriers.len(),
+		Duration: l.cfg.Duration, MaxClockSkew: l.cfg.MaxClockSkew, MaxPromise: l.cfg.MaxPromise,
+		Clock: l.clockInfo,
+		Err:   l.wrongLocked(),
+	}
+	if v.End != 0 {
+		s.End = min(max(v.End.Sub(now), 0), l.cfg.Duration)
+	}
+	if mu.role == raft.StateLeader {
+		s.Peers = mu.lease.Peers(now)
+	}
+	return s
+}
