@@ -275,6 +275,7 @@ func goodClocksAreNeverDoubted(t *rapid.T) {
 func TestGoodClocksAreNeverDoubted(t *testing.T) { rapid.Check(t, goodClocksAreNeverDoubted) }
 
 func FuzzGoodClocksAreNeverDoubted(f *testing.F) {
+	addChoices(f)
 	f.Fuzz(rapid.MakeFuzz(goodClocksAreNeverDoubted))
 }
 

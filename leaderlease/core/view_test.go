@@ -158,7 +158,10 @@ func viewCheckAgrees(t *rapid.T) {
 
 func TestViewCheckAgrees(t *testing.T) { rapid.Check(t, viewCheckAgrees) }
 
-func FuzzViewCheck(f *testing.F) { f.Fuzz(rapid.MakeFuzz(viewCheckAgrees)) }
+func FuzzViewCheck(f *testing.F) {
+	addChoices(f)
+	f.Fuzz(rapid.MakeFuzz(viewCheckAgrees))
+}
 
 // countIsBounded: whatever arrives, no lease ends later than a promise made now
 // would; it moves forward only, but for what voids it; and Count tells whether
@@ -230,4 +233,7 @@ func doubts(l *Lease, now Instant) (n int) {
 
 func TestCountIsBounded(t *testing.T) { rapid.Check(t, countIsBounded) }
 
-func FuzzCountIsBounded(f *testing.F) { f.Fuzz(rapid.MakeFuzz(countIsBounded)) }
+func FuzzCountIsBounded(f *testing.F) {
+	addChoices(f)
+	f.Fuzz(rapid.MakeFuzz(countIsBounded))
+}

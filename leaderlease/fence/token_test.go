@@ -171,6 +171,28 @@ func binary(t rapid.TB, tok fence.Token) []byte {
 // FuzzParseTokenAcceptsOneSpelling: text either is the token's own spelling,
 // or is refused by name.
 func FuzzParseTokenAcceptsOneSpelling(f *testing.F) {
+	// Empty.
+	f.Add(string(""))
+	// Largest.
+	f.Add(string("18446744073709551615.18446744073709551615"))
+	// Leading zero.
+	f.Add(string("04.120"))
+	// No dot.
+	f.Add(string("4"))
+	// Not utf8.
+	f.Add(string("4.\xff1"))
+	// Overflow.
+	f.Add(string("18446744073709551616.1"))
+	// Sign.
+	f.Add(string("+4.-1"))
+	// Three parts.
+	f.Add(string("4.1.2"))
+	// Token.
+	f.Add(string("4.120"))
+	// Too long.
+	f.Add(string("000000000000000000000000000000000000000000.1"))
+	// Zero.
+	f.Add(string("0.0"))
 	f.Fuzz(func(t *testing.T, text string) {
 		tok, err := fence.ParseToken(text)
 		switch {
@@ -187,6 +209,18 @@ func FuzzParseTokenAcceptsOneSpelling(f *testing.F) {
 // FuzzUnmarshalBinaryRoundTrips: bytes either are the token's own binary form,
 // or are refused by name, and both codecs give the token back.
 func FuzzUnmarshalBinaryRoundTrips(f *testing.F) {
+	// Empty.
+	f.Add([]byte(""))
+	// Largest.
+	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
+	// Long.
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00x!"))
+	// Short.
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00"))
+	// Token.
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00x"))
+	// Zero.
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var tok fence.Token
 		if err := tok.UnmarshalBinary(data); err != nil {

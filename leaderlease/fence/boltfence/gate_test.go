@@ -385,6 +385,20 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 // FuzzDecodeAcceptsItsOwnRecordsOnly: stored bytes are exactly what encode
 // writes for a token, or are refused by name.
 func FuzzDecodeAcceptsItsOwnRecordsOnly(f *testing.F) {
+	// Bad sum.
+	f.Add(string("job"), []byte("\x01\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85...."), bool(false))
+	// Empty.
+	f.Add(string("job"), []byte(""), bool(false))
+	// Later version.
+	f.Add(string("job"), []byte("\x02\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85...."), bool(true))
+	// One byte more.
+	f.Add(string("job"), []byte("\x01\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85....."), bool(true))
+	// Short.
+	f.Add(string("job"), []byte("\x01"), bool(true))
+	// Token.
+	f.Add(string("job"), []byte("\x01\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85...."), bool(true))
+	// Zero token.
+	f.Add(string("job"), []byte("\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00...."), bool(true))
 	f.Fuzz(func(t *testing.T, resource string, value []byte, fixSum bool) {
 		// A fuzzer does not find a checksum by chance, so it may ask for one.
 		if fixSum && len(value) >= 4 {
