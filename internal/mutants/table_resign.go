@@ -15,17 +15,17 @@ var resignations = []Mutant{
 	{
 		Rule: "resignation", Name: "a member stands against whom the leader has named", Pkg: "./leaderlease/detector", Test: "^TestWhomTheLeaderHasNamedIsLeftAlone$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "\t\td.outrun(m.GetTerm(), term)\n", New: "\t\tif !core.IsForcedVote(m) {\n\t\t\td.outrun(m.GetTerm(), term)\n\t\t}\n",
+		Old:  "\t\td.noteVoteRequest(m.GetTerm(), term)\n", New: "\t\tif !core.IsForcedVote(m) {\n\t\t\td.noteVoteRequest(m.GetTerm(), term)\n\t\t}\n",
 	},
 	{
 		Rule: "resignation", Name: "who has refused its vote to whom the leader has named leaves it its time", Pkg: "./leaderlease/detector", Test: "^TestWhomTheLeaderHasNamedIsLeftAlone$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "d.asked, d.back, d.hint = time.Time{}, 0, ", New: "d.asked, d.hint = time.Time{}, ",
+		Old:  "d.transferAt, d.deferUntil, d.suspicion = time.Time{}, 0, ", New: "d.transferAt, d.suspicion = time.Time{}, ",
 	},
 	{
 		Rule: "resignation", Name: "who refuses its vote to whom the leader has named waits all the same", Pkg: rulesPkg, Test: "^TestL6ResignationToWhoLacksAnEntry$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "\tif !d.asked.IsZero() {\n", New: "\tif d.asked.IsZero() {\n",
+		Old:  "\tif !d.transferAt.IsZero() {\n", New: "\tif d.transferAt.IsZero() {\n",
 	},
 	{
 		Rule: "resignation", Name: "a resignation is called a transfer", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",

@@ -138,42 +138,42 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "a member waits until the dead are silent", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "return d.hint.way == Obituary || now.", New: "return now.",
+		Old:  "return d.suspicion.way == Obituary || now.", New: "return now.",
 	},
 	{
 		Rule: "V8", Name: "after an obituary members ask for pre-votes", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "do.Force = d.forces(k)", New: "do.Force = false",
+		Old:  "do.Force = d.mustForce(k)", New: "do.Force = false",
 	},
 	{
 		Rule: "V8", Name: "members stand by force again and again", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "d.hint.turn == 0 && ", New: "",
+		Old:  "d.suspicion.slot == 0 && ", New: "",
 	},
 	{
 		Rule: "V8", Name: "what the dead have sent is a sign of life", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if d.hint.way == Obituary && term <= d.hint.term {", New: "if false {",
+		Old:  "if d.suspicion.way == Obituary && term <= d.suspicion.term {", New: "if false {",
 	},
 	{
 		Rule: "V8", Name: "what the dead have sent ends the turns", Pkg: rulesPkg, Test: "^TestV8WhatTheDeadHaveSentEndsNoTurn$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if leader == d.leader && d.hint.way == Obituary {", New: "if false {",
+		Old:  "if leader == d.leader && d.suspicion.way == Obituary {", New: "if false {",
 	},
 	{
 		Rule: "V8", Name: "the next process of the dead is taken for dead", Pkg: detectorPkg, Test: "^TestTheNextProcessLeads$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "&& term <= d.hint.term {", New: "&& term <= d.hint.term+1 {",
+		Old:  "&& term <= d.suspicion.term {", New: "&& term <= d.suspicion.term+1 {",
 	},
 	{
 		Rule: "V8", Name: "a fail-over whose first turn was in vain is called a transfer", Pkg: detectorPkg, Test: "^TestTheFirstTurnIsInVain$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if d.hint.way == Obituary { // of which", New: "if false { // of which",
+		Old:  "if d.suspicion.way == Obituary { // the candidate", New: "if false { // of which",
 	},
 	{
 		Rule: "V8", Name: "nothing ends an obituary", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if d.hint.way == Obituary && term <= d.hint.term {", New: "if d.hint.way == Obituary {",
+		Old:  "if d.suspicion.way == Obituary && term <= d.suspicion.term {", New: "if d.suspicion.way == Obituary {",
 	},
 	{
 		Rule: "V8", Name: "the message of an obituary is called a transfer", Pkg: detectorPkg, Test: "^TestAnObituaryIsNobodysWish$",
@@ -183,22 +183,22 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "an obituary is lost where its connections have ended first", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "d.cfg.Self || d.hint.way == Obituary {", New: "d.cfg.Self || d.hint.way != Silence {",
+		Old:  "d.cfg.Self || d.suspicion.way == Obituary {", New: "d.cfg.Self || d.suspicion.way != Silence {",
 	},
 	{
 		Rule: "V8", Name: "who stands by an obituary waits for those who hold", Pkg: rulesPkg, Test: "^TestV8VotersThatHoldMissTheRequest$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "return d.rival || d.hint.forced", New: "return d.rival",
+		Old:  "return d.rival || d.suspicion.forced", New: "return d.rival",
 	},
 	{
 		Rule: "V8", Name: "who stood by an obituary gives up each election", Pkg: detectorPkg, Test: "^TestWhoStandsByAnObituaryStandsAnewOnce$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "h.turn, h.forced = turn+1, do.Force", New: "h.turn, h.forced = turn+1, h.forced || do.Force",
+		Old:  "s.slot, s.forced = slot+1, do.Force", New: "s.slot, s.forced = slot+1, s.forced || do.Force",
 	},
 	{
 		Rule: "V8", Name: "an alarm before an obituary was false", Pkg: detectorPkg, Test: "^TestTheAlarmBeforeAnObituaryWasNotFalse$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "\td.learnt.convicts(peer)\n", New: "",
+		Old:  "\td.adaptive.confirm(peer)\n", New: "",
 	},
 	{
 		Rule: "V8", Name: "the next turn is as short as one with pre-votes", Pkg: rulesPkg, Test: "^TestV8TheNextTurnWaitsForTheFirstOnesDisk$",

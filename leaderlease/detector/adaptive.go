@@ -8,196 +8,193 @@ import (
 )
 
 const (
-	// leastSilence is for how many heartbeats' time a leader may be silent however steady it
-	// was. Fewer: the first stall that it has ever had is an alarm. More: fail-over takes longer.
-	leastSilence = 5
-	// leastAlarm is for how long a leader may be silent however often it sends heartbeats. Shorter:
-	// where those are 10 ms apart, and no promise lasts longer, the collector of garbage or the quota
-	// of a container, which stops processes for up to 100 ms, is an alarm.
-	leastAlarm = 250 * time.Millisecond
-	// excess is by what a silence has to exceed the longest one that was none. If those fall off
-	// exponentially, one in as many windows does so by twice. Less: alarms each day.
-	excess = 2
-	// leastTimeout is the election timeout below which there is nothing to win.
-	leastTimeout = 300 * time.Millisecond
-	// calm is half of how long the first false alarm counts. Each one counts for twice as long as
-	// the one before, calmest at most, until as long has passed once more. Always the same: who
-	// stalls each half hour, which the window has forgotten by then, is replaced each time.
-	calm, calmest = time.Hour / 2, 32 * time.Hour
+	// minHeartbeats and minTimeout bound the silence that is a suspicion from below. Without the
+	// first, the first pause of a steady leader would be one. Without the second, heartbeats that
+	// are 10 ms apart would make one of garbage collection or of a container's CPU quota, which
+	// stop a process for up to 100 ms.
+	minHeartbeats = 5
+	minTimeout    = 250 * time.Millisecond
+	// pauseFactor is how much longer than the longest recorded pause a suspicious silence is. If the
+	// lengths of pauses fall off exponentially, one in as many windows is twice the longest.
+	pauseFactor = 2
+	// minElectionTimeout is the election timeout below which a suspicion gains nothing.
+	minElectionTimeout = 300 * time.Millisecond
+	// minPenalty is half the time for which the first false suspicion counts. Each one counts for
+	// twice as long as the one before, up to maxPenalty, until that much time has passed again. With
+	// a constant, a leader that pauses each half hour would be replaced each time, since the window
+	// forgets sooner than that.
+	minPenalty, maxPenalty = time.Hour / 2, 32 * time.Hour
 )
 
-// learnt is how long leaders are silent while they live, as one follower has seen it. Only time
-// in which this member ran counts: what its leader says may wait for it, too.
-type learnt struct {
-	beat, tick, timeout, learn time.Duration // immutable
+// adaptive records how long leaders are silent while they live, as seen by one follower. Only time in
+// which this member ran counts, since messages may wait for this member too.
+type adaptive struct {
+	heartbeat, tick, timeout, learn time.Duration // immutable
 
-	// since is from when on the leader is watched. from is its last sign of life, or the end of
-	// this member's own last pause, ran when this member was last seen to run.
+	// since is when the observation of the leader began. from is its last sign of life, or the end
+	// of this member's own last pause. ran is when this member was last seen to run.
 	since, from, ran time.Time
-	// stalls are silences that have ended, of whoever led.
-	stalls window
-	// doubts is how often a false alarm has doubled the least silence, doubted when last, or
-	// when one was taken back.
-	doubts  int
-	doubted time.Time
-	calm    time.Duration // for how long the last one counts
-	// accused is who was suspected last, silent since when; raft.None once it was heard.
-	accused uint64
-	silent  time.Time
+	// pauses are silences that ended, of all leaders.
+	pauses window
+	// doubled is how often false suspicions have doubled the minimum. doubledAt is the time of the
+	// newest change, and penalty how long it counts.
+	doubled   int
+	doubledAt time.Time
+	penalty   time.Duration
+	// suspected is the member that was suspected last, silent since suspectedFrom. It is raft.None
+	// once that member was heard.
+	suspected     uint64
+	suspectedFrom time.Time
 }
 
-func newLearnt(cfg *Config, now time.Time) learnt {
-	l := learnt{
-		beat: cfg.Heartbeat, tick: cfg.ElectionTimeout / time.Duration(max(cfg.ElectionTicks, 1)), timeout: cfg.ElectionTimeout,
-		learn: cfg.Learn, since: now, from: now, ran: now, calm: calm,
+func newAdaptive(cfg *Config, now time.Time) adaptive {
+	a := adaptive{
+		heartbeat: cfg.Heartbeat, tick: cfg.tick(), timeout: cfg.ElectionTimeout,
+		learn: cfg.Learn, since: now, from: now, ran: now, penalty: minPenalty,
 	}
-	if l.timeout < leastTimeout {
-		l.learn = 0
+	if a.timeout < minElectionTimeout {
+		a.learn = 0
 	}
-	return l
+	return a
 }
 
-// runs tells that this member runs. If it has not for a tick and a heartbeat, it was stopped, or
-// waited for a processor: the silence begins anew. If it has not for an election timeout, so
-// does the watch, as it may be another day.
-func (l *learnt) runs(now time.Time) {
-	late := now.Sub(l.ran) - l.tick
-	l.ran = now
-	if late > l.beat {
-		l.from = now
+// noteRunning records that this member runs. After a gap of a tick and a heartbeat it was paused, so
+// the silence starts again. After a gap of an election timeout the observation starts again too.
+func (a *adaptive) noteRunning(now time.Time) {
+	late := now.Sub(a.ran) - a.tick
+	a.ran = now
+	if late > a.heartbeat {
+		a.from = now
 	}
-	if late > l.timeout {
-		l.since = now
+	if late > a.timeout {
+		a.since = now
 	}
 }
 
-// follow tells that a leader is known, and whether it is another one.
-func (l *learnt) follow(another bool, now time.Time) {
-	l.from = now
+// noteLeader records that a leader is known, and whether it is another one.
+func (a *adaptive) noteLeader(another bool, now time.Time) {
+	a.from = now
 	if another {
-		l.since = now
+		a.since = now
 	}
 }
 
-// heard tells of a sign of life. Who was silent for an election timeout was away, and is watched
-// anew. The first half of that teaches nothing: connections that are made anew, or wait for
-// TCP's next attempt, stall for a second, and are steady then.
-func (l *learnt) heard(now time.Time) {
-	took := now.Sub(l.from)
-	l.from = now
+// noteAlive records a sign of life. A leader that was silent for an election timeout is observed
+// anew. The first half of the observation is not recorded: new connections, and those that wait for
+// a TCP retransmission, pause for a second and are steady then.
+func (a *adaptive) noteAlive(now time.Time) {
+	took := now.Sub(a.from)
+	a.from = now
 	switch {
-	case took >= l.timeout:
-		l.since = now
-	case now.Sub(l.since) >= l.learn/2:
-		l.stalls.note(took, now)
+	case took >= a.timeout:
+		a.since = now
+	case now.Sub(a.since) >= a.learn/2:
+		a.pauses.note(took, now)
 	}
 }
 
-// limit is the silence that is an alarm, the election timeout if none is.
-func (l *learnt) limit(now time.Time) time.Duration {
-	if l.learn == 0 || now.Sub(l.since) < l.learn {
-		return l.timeout
+// limit returns the silence that is a suspicion, or the election timeout if none is.
+func (a *adaptive) limit(now time.Time) time.Duration {
+	if a.learn == 0 || now.Sub(a.since) < a.learn {
+		return a.timeout
 	}
-	return min(max(excess*l.stalls.max(now), l.least(now)), l.timeout)
+	return min(max(pauseFactor*a.pauses.max(now), a.minLimit(now)), a.timeout)
 }
 
-// least is the silence that is no alarm, whatever was learnt.
-func (l *learnt) least(now time.Time) time.Duration {
-	for l.calm > calm && now.Sub(l.doubted) >= l.calm {
-		l.doubted = l.doubted.Add(l.calm)
-		if l.doubts > 0 {
-			l.doubts--
+// minLimit returns the lower bound of limit, after it has let old penalties expire.
+func (a *adaptive) minLimit(now time.Time) time.Duration {
+	for a.penalty > minPenalty && now.Sub(a.doubledAt) >= a.penalty {
+		a.doubledAt = a.doubledAt.Add(a.penalty)
+		if a.doubled > 0 {
+			a.doubled--
 		} else {
-			l.calm /= 2
+			a.penalty /= 2
 		}
 	}
-	return max(leastSilence*l.beat, leastAlarm) << l.doubts
+	return max(minHeartbeats*a.heartbeat, minTimeout) << a.doubled
 }
 
-// alarming reports whether the silence is an alarm, or will be in so long. After an election
-// timeout it speaks for itself.
-func (l *learnt) alarming(in time.Duration, now time.Time) bool {
-	silence, limit := now.Sub(l.from), l.limit(now)
-	return limit < l.timeout && silence >= limit-in && silence < l.timeout
+// exceeded reports whether the silence is a suspicion, or will be after the time in. After an
+// election timeout, Tick decides.
+func (a *adaptive) exceeded(in time.Duration, now time.Time) bool {
+	silence, limit := now.Sub(a.from), a.limit(now)
+	return limit < a.timeout && silence >= limit-in && silence < a.timeout
 }
 
-// usual reports whether the silence is one that leaders have shown while they lived.
-func (l *learnt) usual(now time.Time) bool {
-	if l.learn == 0 {
+// isUsual reports whether leaders have been as silent as this one while they lived.
+func (a *adaptive) isUsual(now time.Time) bool {
+	if a.learn == 0 {
 		return false
 	}
-	silence := now.Sub(l.from)
-	return silence <= l.stalls.max(now) || silence < l.least(now) && l.doubts > 0
+	silence := now.Sub(a.from)
+	return silence <= a.pauses.max(now) || silence < a.minLimit(now) && a.doubled > 0
 }
 
-// accuses reports whether the silence is an alarm, and notes whose it is.
-func (l *learnt) accuses(leader uint64, now time.Time) bool {
-	if !l.alarming(0, now) {
+// suspect reports whether the silence of leader is a suspicion, and records it.
+func (a *adaptive) suspect(leader uint64, now time.Time) bool {
+	if !a.exceeded(0, now) {
 		return false
 	}
-	l.accused, l.silent = leader, l.from
+	a.suspected, a.suspectedFrom = leader, a.from
 	return true
 }
 
-// acquits tells that peer was heard, whatever it says and whoever leads by now, and reports
-// whether that proves the last alarm false: raft would not have replaced it.
-func (l *learnt) acquits(peer uint64, now time.Time) bool {
-	if peer != l.accused || peer == raft.None {
+// refute reports whether a message of peer proves that the last suspicion was false: raft would not
+// have replaced the leader. It does not matter which message it is, and which member leads by now.
+func (a *adaptive) refute(peer uint64, now time.Time) bool {
+	if peer != a.suspected || peer == raft.None {
 		return false
 	}
-	l.accused = raft.None
-	took := now.Sub(l.silent)
-	if took >= l.timeout {
+	a.suspected = raft.None
+	took := now.Sub(a.suspectedFrom)
+	if took >= a.timeout {
 		return false
 	}
-	l.stalls.note(took, now)
-	if l.least(now) < l.timeout {
-		l.doubts, l.calm = l.doubts+1, min(2*l.calm, calmest)
+	a.pauses.note(took, now)
+	if a.minLimit(now) < a.timeout {
+		a.doubled, a.penalty = a.doubled+1, min(2*a.penalty, maxPenalty)
 	}
-	l.doubted = now
+	a.doubledAt = now
 	return true
 }
 
-// convicts tells that a process of peer is dead: the alarm was right, whatever is still read of it.
-func (l *learnt) convicts(peer uint64) {
-	if peer == l.accused {
-		l.accused = raft.None
+// confirm records that a process of peer is dead. Its late messages refute nothing then.
+func (a *adaptive) confirm(peer uint64) {
+	if peer == a.suspected {
+		a.suspected = raft.None
 	}
 }
 
-const (
-	// slots is for how many minutes a window remembers. Fewer: a leader that stalls every few
-	// minutes, as for a checkpoint, is suspected each time. More: after one stall fail-over is
-	// slow for longer.
-	slots = 10
-	slot  = time.Minute
-)
+// windowMinutes is how many minutes a window remembers. A leader that pauses every few minutes, as
+// for a checkpoint, would be suspected each time if it were smaller. If it is large, fail-over stays
+// slow for longer after one pause.
+const windowMinutes = 10
 
-// window knows the longest time that was noted in the last ten minutes, or a little less. It
-// counts nothing: many short ones do not hide one that is long, as they do from a quantile.
+// window holds the longest duration that was noted in about the last ten minutes. It keeps maxima
+// and no counts: in a quantile many short pauses would hide a long one.
 type window struct {
-	longest [slots]time.Duration // of each minute
-	at      int                  // the present minute's
-	since   time.Time            // when that began
+	longest [windowMinutes]time.Duration // of each minute
+	at      int                          // the present minute
+	since   time.Time                    // when the present minute began
 }
 
 func (w *window) note(took time.Duration, now time.Time) {
-	w.turn(now)
+	w.advance(now)
 	w.longest[w.at] = max(w.longest[w.at], took)
 }
 
 func (w *window) max(now time.Time) time.Duration {
-	w.turn(now)
+	w.advance(now)
 	return slices.Max(w.longest[:])
 }
 
-// turn forgets the minutes that are too long ago.
-func (w *window) turn(now time.Time) {
-	if now.Sub(w.since) >= slots*slot {
+// advance drops the minutes that are too old.
+func (w *window) advance(now time.Time) {
+	if now.Sub(w.since) >= windowMinutes*time.Minute {
 		*w = window{since: now}
 	}
-	for ; now.Sub(w.since) >= slot; w.since = w.since.Add(slot) {
-		w.at = (w.at + 1) % slots
+	for ; now.Sub(w.since) >= time.Minute; w.since = w.since.Add(time.Minute) {
+		w.at = (w.at + 1) % windowMinutes
 		w.longest[w.at] = 0
 	}
 }

@@ -266,11 +266,11 @@ func TestFalseAlarmsAreLearntFrom(t *testing.T) {
 func TestFalseAlarmsThatCannotBe(t *testing.T) {
 	l := learner()
 	for range 10 {
-		l.learnt.accused, l.learnt.silent = 1, at(l.now)
+		l.adaptive.suspected, l.adaptive.suspectedFrom = 1, at(l.now)
 		l.now += 300 * ms
 		l.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(l.now))
 	}
-	if got := l.learnt.least(at(l.now)); got != time.Second {
+	if got := l.adaptive.minLimit(at(l.now)); got != time.Second {
 		t.Errorf("after ten false alarms the least silence is %v, want the election timeout", got)
 	}
 }
@@ -297,8 +297,8 @@ func TestWhoIsReplacedAndLives(t *testing.T) {
 		for range 2 { // the second time it is no news
 			l.Heard(tt.m, 6, at(heard+tt.after))
 		}
-		if s := l.Stats(); s.FalseAlarms != tt.want || uint64(l.learnt.doubts) != tt.want {
-			t.Errorf("%s: Stats() = %+v, and %d doubts, want %d", name, s, l.learnt.doubts, tt.want)
+		if s := l.Stats(); s.FalseAlarms != tt.want || uint64(l.adaptive.doubled) != tt.want {
+			t.Errorf("%s: Stats() = %+v, and %d doubts, want %d", name, s, l.adaptive.doubled, tt.want)
 		}
 	}
 }
@@ -357,8 +357,8 @@ func TestStallsThatAreForgotten(t *testing.T) {
 		t.Errorf("stalls %v of 100 are alarms, want %v", alarms, want)
 	}
 	l.now += 200 * time.Hour
-	if l.learnt.least(at(l.now)); l.learnt.calm != calm || l.learnt.doubts != 0 {
-		t.Errorf("after days without one an alarm counts for %v, want %v", 2*l.learnt.calm, 2*calm)
+	if l.adaptive.minLimit(at(l.now)); l.adaptive.penalty != minPenalty || l.adaptive.doubled != 0 {
+		t.Errorf("after days without one an alarm counts for %v, want %v", 2*l.adaptive.penalty, 2*minPenalty)
 	}
 }
 
@@ -368,13 +368,13 @@ func TestAPreVoteIsNoHintInAUsualSilence(t *testing.T) {
 		do   func(l *life)
 		want time.Duration
 	}{
-		"a leader that never stalls": {func(*life) {}, quiet * beat},
+		"a leader that never stalls": {func(*life) {}, missedHeartbeats * beat},
 		"it has stalled":             {func(l *life) { l.stalls(200 * ms) }, 200*ms + Interval},
 		"it was suspected falsely": {func(l *life) {
 			l.stalls(260 * ms)
 			l.hears(t, 11*time.Minute) // stalls are forgotten
 		}, 500 * ms},
-		"who does not learn knows no stalls": {func(l *life) { l.stalls(200 * ms); l.learnt.learn = 0 }, quiet * beat},
+		"who does not learn knows no stalls": {func(l *life) { l.stalls(200 * ms); l.adaptive.learn = 0 }, missedHeartbeats * beat},
 	} {
 		l := learner()
 		l.hears(t, 11*time.Second)

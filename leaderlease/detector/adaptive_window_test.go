@@ -19,17 +19,17 @@ func TestAWindowAgainstAList(t *testing.T) {
 		var all []noted
 		now := at(0)
 		for range 300 {
-			now = now.Add(time.Duration(r.ExpFloat64() * float64(slot)))
+			now = now.Add(time.Duration(r.ExpFloat64() * float64(time.Minute)))
 			n := noted{time.Duration(r.IntN(1000)) * ms, now}
 			all = append(all, n)
 			w.note(n.took, now)
-			now = now.Add(time.Duration(r.ExpFloat64() * float64(4*slot)))
+			now = now.Add(time.Duration(r.ExpFloat64() * float64(4*time.Minute)))
 			var least, most time.Duration
 			for _, n := range all {
-				if now.Sub(n.at) <= (slots-1)*slot {
+				if now.Sub(n.at) <= (windowMinutes-1)*time.Minute {
 					least = max(least, n.took)
 				}
-				if now.Sub(n.at) < slots*slot {
+				if now.Sub(n.at) < windowMinutes*time.Minute {
 					most = max(most, n.took)
 				}
 			}
@@ -49,7 +49,7 @@ func TestWhatIsLearntAgainstItsHistory(t *testing.T) {
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
 		cfg := Config{ElectionTicks: 20, Heartbeat: beat, ElectionTimeout: time.Second, Learn: 10 * time.Second}
-		l, h := newLearnt(&cfg, at(0)), history{{started, at(0)}}
+		l, h := newAdaptive(&cfg, at(0)), history{{started, at(0)}}
 		for now := at(0); len(h) < 1500; {
 			step := time.Duration(r.ExpFloat64() * float64(pick(r, 30*ms, 30*ms, 30*ms, 30*ms, 60*ms, 200*ms)))
 			if r.IntN(500) == 0 {
@@ -61,12 +61,12 @@ func TestWhatIsLearntAgainstItsHistory(t *testing.T) {
 				e.what = replaced
 			}
 			h = append(h, e)
-			l.runs(now)
+			l.noteRunning(now)
 			switch e.what {
 			case spoke:
-				l.heard(now)
+				l.noteAlive(now)
 			case replaced:
-				l.follow(true, now)
+				l.noteLeader(true, now)
 			}
 			least, most := h.limits()
 			if got := l.limit(now); got < least || got > most {

@@ -167,8 +167,8 @@ func TestTheAlarmBeforeAnObituaryWasNotFalse(t *testing.T) {
 	l.Obituary(own(), at(l.now))
 	l.Heard(own(), 5, at(l.now))
 	l.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(l.now))
-	if s := l.Stats(); s.Hints[LearntSilence] != 1 || s.FalseAlarms != 0 || l.learnt.doubts != 0 {
-		t.Errorf("%+v, doubts %d, want one alarm that was not false", s, l.learnt.doubts)
+	if s := l.Stats(); s.Hints[LearntSilence] != 1 || s.FalseAlarms != 0 || l.adaptive.doubled != 0 {
+		t.Errorf("%+v, doubts %d, want one alarm that was not false", s, l.adaptive.doubled)
 	}
 }
 

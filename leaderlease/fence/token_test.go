@@ -171,28 +171,21 @@ func binary(t rapid.TB, tok fence.Token) []byte {
 // FuzzParseTokenAcceptsOneSpelling: text either is the token's own spelling,
 // or is refused by name.
 func FuzzParseTokenAcceptsOneSpelling(f *testing.F) {
-	// Empty.
-	f.Add(string(""))
-	// Largest.
-	f.Add(string("18446744073709551615.18446744073709551615"))
-	// Leading zero.
-	f.Add(string("04.120"))
-	// No dot.
-	f.Add(string("4"))
-	// Not utf8.
-	f.Add(string("4.\xff1"))
-	// Overflow.
-	f.Add(string("18446744073709551616.1"))
-	// Sign.
-	f.Add(string("+4.-1"))
-	// Three parts.
-	f.Add(string("4.1.2"))
-	// Token.
-	f.Add(string("4.120"))
-	// Too long.
-	f.Add(string("000000000000000000000000000000000000000000.1"))
-	// Zero.
-	f.Add(string("0.0"))
+	for _, s := range []struct{ about, text string }{
+		{"empty", ""},
+		{"largest", "18446744073709551615.18446744073709551615"},
+		{"leading zero", "04.120"},
+		{"no dot", "4"},
+		{"not utf8", "4.\xff1"},
+		{"overflow", "18446744073709551616.1"},
+		{"sign", "+4.-1"},
+		{"three parts", "4.1.2"},
+		{"token", "4.120"},
+		{"too long", "000000000000000000000000000000000000000000.1"},
+		{"zero", "0.0"},
+	} {
+		f.Add(s.text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		tok, err := fence.ParseToken(text)
 		switch {
@@ -209,18 +202,16 @@ func FuzzParseTokenAcceptsOneSpelling(f *testing.F) {
 // FuzzUnmarshalBinaryRoundTrips: bytes either are the token's own binary form,
 // or are refused by name, and both codecs give the token back.
 func FuzzUnmarshalBinaryRoundTrips(f *testing.F) {
-	// Empty.
-	f.Add([]byte(""))
-	// Largest.
-	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
-	// Long.
-	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00x!"))
-	// Short.
-	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00"))
-	// Token.
-	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00x"))
-	// Zero.
-	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	for _, s := range []struct{ about, data string }{
+		{"empty", ""},
+		{"largest", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"},
+		{"long", "\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00x!"},
+		{"short", "\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00"},
+		{"token", "\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00x"},
+		{"zero", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"},
+	} {
+		f.Add([]byte(s.data))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var tok fence.Token
 		if err := tok.UnmarshalBinary(data); err != nil {

@@ -385,20 +385,20 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 // FuzzDecodeAcceptsItsOwnRecordsOnly: stored bytes are exactly what encode
 // writes for a token, or are refused by name.
 func FuzzDecodeAcceptsItsOwnRecordsOnly(f *testing.F) {
-	// Bad sum.
-	f.Add(string("job"), []byte("\x01\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85...."), bool(false))
-	// Empty.
-	f.Add(string("job"), []byte(""), bool(false))
-	// Later version.
-	f.Add(string("job"), []byte("\x02\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85...."), bool(true))
-	// One byte more.
-	f.Add(string("job"), []byte("\x01\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85....."), bool(true))
-	// Short.
-	f.Add(string("job"), []byte("\x01"), bool(true))
-	// Token.
-	f.Add(string("job"), []byte("\x01\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85...."), bool(true))
-	// Zero token.
-	f.Add(string("job"), []byte("\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00...."), bool(true))
+	for _, s := range []struct {
+		about, text, data string
+		flag              bool
+	}{
+		{"bad sum", "job", "\x01\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85....", false},
+		{"empty", "job", "", false},
+		{"later version", "job", "\x02\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85....", true},
+		{"one byte more", "job", "\x01\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85.....", true},
+		{"short", "job", "\x01", true},
+		{"token", "job", "\x01\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x85....", true},
+		{"zero token", "job", "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00....", true},
+	} {
+		f.Add(s.text, []byte(s.data), s.flag)
+	}
 	f.Fuzz(func(t *testing.T, resource string, value []byte, fixSum bool) {
 		// A fuzzer does not find a checksum by chance, so it may ask for one.
 		if fixSum && len(value) >= 4 {
