@@ -1,7 +1,6 @@
 package main
 
 const (
-	graveFile = "leaderlease/core/guard.go"
 	deathFile = "leaderlease/release.go"
 )
 
@@ -9,48 +8,48 @@ const (
 var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "an obituary of any process of the leader's voids the promise", Pkg: rulesPkg, Test: "^TestV8ALateObituaryOfAFormerProcess$",
-		File: graveFile,
+		File: guardFile,
 		Old:  " || p.process != died ||", New: " ||",
 	},
 	{
 		Rule: "V8", Name: "any obituary voids the promise, as the simulator sees it", Pkg: simPkg, Test: "^TestObituaries$",
-		File: graveFile,
+		File: guardFile,
 		Old:  " || p.process != died ||", New: " ||",
 	},
 	{
 		Rule: "V8", Name: "process IDs are compared by their first bytes", Pkg: corePkg, Test: "^TestGuardObituary$",
-		File: graveFile,
+		File: guardFile,
 		Old:  " || p.process != died ||", New: " || p.process[0] != died[0] ||",
 	},
 	{
 		Rule: "V8", Name: "an obituary of any member voids the promise", Pkg: corePkg, Test: "^TestGuardObituary$",
-		File: graveFile,
+		File: guardFile,
 		Old:  "p.leader != leader || ", New: "",
 	},
 	{
 		Rule: "V8", Name: "the dead are forgotten", Pkg: rulesPkg, Test: "^TestV8WhatTheDeadHaveSent$",
-		File: graveFile,
-		Old:  "\tg.dead.bury(grave{leader, died})\n", New: "",
+		File: guardFile,
+		Old:  "\tg.dead.add(deadProcess{leader, died})\n", New: "",
 	},
 	{
 		Rule: "V8", Name: "one that has died is remembered until the next does", Pkg: corePkg, Test: "^TestTheDeadArePromisedNothing$",
-		File: graveFile,
+		File: guardFile,
 		Old:  "\tcopy(d[1:], d[:])\n", New: "",
 	},
 	{
 		Rule: "V8", Name: "the same obituary once more forgets another", Pkg: corePkg, Test: "^TestTheDeadArePromisedNothing$",
-		File: graveFile,
-		Old:  "\tif d.has(g) {\n\t\treturn\n\t}\n", New: "",
+		File: guardFile,
+		Old:  "\tif d.has(p) {\n\t\treturn\n\t}\n", New: "",
 	},
 	{
 		Rule: "V8", Name: "any member's obituary buries anybody's process", Pkg: corePkg, Test: "^TestTheDeadAreOfOneMember$",
-		File: graveFile,
-		Old:  "g.dead.bury(grave{leader, died})", New: "g.dead.bury(grave{0, died})",
-		More: []Edit{{guardFile, "grave{leader, from}", "grave{0, from}"}},
+		File: guardFile,
+		Old:  "g.dead.add(deadProcess{leader, died})", New: "g.dead.add(deadProcess{0, died})",
+		More: []Edit{{guardFile, "deadProcess{leader, from}", "deadProcess{0, from}"}},
 	},
 	{
 		Rule: "V8", Name: "the reign of the dead may be promised something", Pkg: corePkg, Test: "^TestTheDeadArePromisedNothing$",
-		File: graveFile,
+		File: guardFile,
 		Old:  "\tg.remember(rel)\n", New: "",
 	},
 	{
@@ -65,33 +64,33 @@ var obituaryRules = []Mutant{
 	},
 	{
 		Rule: "V8", Name: "an obituary lifts the restart hold", Pkg: rulesPkg, Test: "^TestV8TheRestartHoldStays$",
-		File: graveFile,
+		File: guardFile,
 		Old:  "\tp.until, g.owed = 0, 0\n", New: "\tp.until, g.owed, g.hold = 0, 0, 0\n",
 	},
 	{
 		Rule: "V8", Name: "an obituary releases the node's term", Pkg: rulesPkg, Test: "^TestV8AnObituaryNamesThePromisesTerm$",
-		File: graveFile,
+		File: guardFile,
 		Old:  " || p.term < g.term {", New: " {",
-		More: []Edit{{graveFile, "rel := Release{Term: p.term, At: Forever}", "rel := Release{Term: max(p.term, g.term), At: Forever}"}},
+		More: []Edit{{guardFile, "rel := Release{Term: p.term, At: Forever}", "rel := Release{Term: max(p.term, g.term), At: Forever}"}},
 	},
 	{
 		Rule: "V8", Name: "what an obituary frees is still owed", Pkg: corePkg, Test: "^TestGuardObituary$",
-		File: graveFile,
+		File: guardFile,
 		Old:  "\tp.until, g.owed = 0, 0\n", New: "\tp.until = 0\n",
 	},
 	{
 		Rule: "V8", Name: "an obituary of nobody's process", Pkg: corePkg, Test: "^TestGuardObituary$",
-		File: graveFile,
+		File: guardFile,
 		Old:  "leader == 0 || died == (ProcessID{}) {", New: "leader == 0 {",
 	},
 	{
 		Rule: "V8", Name: "an obituary of a process that leads no more", Pkg: corePkg, Test: "^TestGuardObituary$",
-		File: graveFile,
+		File: guardFile,
 		Old:  " || p.term < g.term {", New: " {",
 	},
 	{
 		Rule: "V8", Name: "an obituary of a term that raft does not know yet is lost", Pkg: corePkg, Test: "^TestObituaryBeforeRaftKnowsTheTerm$",
-		File: graveFile,
+		File: guardFile,
 		Old:  "p.term < g.term {", New: "p.term != g.term {",
 	},
 	{
@@ -131,7 +130,7 @@ var obituaryRules = []Mutant{
 	},
 	{
 		Rule: "V8", Name: "forced votes do not pass an obituary on", Pkg: rulesPkg, Test: "^TestV8AnObituaryVoidsThePromise$",
-		File: graveFile,
+		File: guardFile,
 		Old:  "\tg.remember(rel)\n", New: "",
 		More: []Edit{{deathFile, "\tattachRelease(m, rel)\n", ""}},
 	},

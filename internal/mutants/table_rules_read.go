@@ -118,7 +118,7 @@ var readRules = []Mutant{
 		Rule: "§8", Name: "a clock that failed is believed at once", Pkg: rulesPkg, Test: "^TestClockFails$",
 		File: "leaderlease/lease.go",
 		Old:  "\t\tl.mu.lease.ClockRead(now)\n", New: "\t\tl.mu.lease.Trust()\n",
-		More: []Edit{{leaseFile, "// Close refuses for good.\n", "func (l *Lease) Trust() { l.clockFault = false }\n\n// Close refuses for good.\n"}},
+		More: []Edit{{leaseFile, "// Close turns the lease off for good.\n", "func (l *Lease) Trust() { l.clockFault = false }\n\n// Close turns the lease off for good.\n"}},
 	},
 	{
 		Rule: "§8", Name: "a reading that fails begins a hold", Pkg: libPkg, Test: "^TestAClockThatFailsBindsNobody$",

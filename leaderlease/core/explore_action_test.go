@@ -76,7 +76,7 @@ func (s *stage) take(st explore.Step) (post letter, ok bool) {
 	case doResign:
 		return s.resign(i, j)
 	case doBury:
-		return s.bury(i, j)
+		return s.reportDeath(i, j)
 	case doAnswer:
 		return s.deliver(s.letters[i])
 	case doDeliver:

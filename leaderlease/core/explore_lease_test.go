@@ -423,7 +423,7 @@ func (s *stage) named(i int) uint8 {
 
 // bury tells node i of the newest process of node j that has died. It may campaign then, soon,
 // late or more than once, by the letter that is returned.
-func (s *stage) bury(i, j int) (letter, bool) {
+func (s *stage) reportDeath(i, j int) (letter, bool) {
 	v, number := &s.actors[i], s.actors[j].run
 	if s.b.flaw == livingBuried {
 		number++
@@ -460,6 +460,6 @@ func (u *unpacker) processes(a *actor) {
 	a.guard.promise.process = process(uint8(a.guard.promise.leader), number)
 	for i := range 3 {
 		id, number := u.two()
-		a.guard.dead[i] = grave{uint64(id), process(id, number)}
+		a.guard.dead[i] = deadProcess{uint64(id), process(id, number)}
 	}
 }

@@ -215,12 +215,12 @@ func TestTheDeadArePromisedNothing(t *testing.T) {
 		}
 	}
 	// It is remembered also where it was the leader of nothing, and others have died since.
-	for p := range byte(graves - 1) {
+	for p := range byte(maxDeaths - 1) {
 		g.ProcessDied(3, ProcessID{20 + p})
 		g.ProcessDied(3, ProcessID{20 + p})
 	}
 	if g.Promise(1, 8, probe, ProcessID{7}, sec) {
-		t.Errorf("Promise() to a process that has died before %d others = true, want false", graves-1)
+		t.Errorf("Promise() to a process that has died before %d others = true, want false", maxDeaths-1)
 	}
 	if g.ProcessDied(3, ProcessID{30}); !g.Promise(1, 8, probe, ProcessID{7}, sec) {
 		t.Error("Promise() = false, want true: so many are not remembered")

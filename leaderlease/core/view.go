@@ -1,18 +1,16 @@
 package core
 
-import (
-	"time"
-)
+import "time"
 
 // View is an immutable copy of the lease for readers. The zero View refuses.
 type View struct {
-	// Term is the reign the lease belongs to; 0 when the node does not lead.
+	// Term is the term of the lease; 0 when the node does not lead.
 	Term uint64
-	// From is the clock reading at which the view was made. A reader whose
-	// clock shows less has seen its clock go backwards.
+	// From is the clock reading at which the view was made. A reader whose clock shows less has seen
+	// its clock go backwards.
 	From Instant
-	// End is when the lease ends: another leader may exist from then on. It is
-	// Forever for a sole voter, and zero while no quorum has answered.
+	// End is when the lease ends: another leader may exist from then on. It is Forever for a sole
+	// voter, and zero while no quorum has answered.
 	End Instant
 	// Usable is End less MaxClockSkew: reads are served before it only.
 	Usable Instant
@@ -20,9 +18,9 @@ type View struct {
 	Status Status
 }
 
-// Check reports whether a read that arrived before now was read may be served.
-// The read takes effect at now; a pause after the check is harmless. now must
-// not be reused for a request that arrives later.
+// Check reports whether a read that arrived before now was read may be served. The read takes effect
+// at now; a pause after the check is harmless. now must not be reused for a request that arrives
+// later.
 func (v *View) Check(now Instant) Status {
 	if v.Status == Valid && v.From <= now && now < v.Usable {
 		return Valid
@@ -30,7 +28,7 @@ func (v *View) Check(now Instant) Status {
 	return v.refuse(now)
 }
 
-// refuse names the reason. It is apart from Check so that Check is inlined.
+// refuse returns the reason. It is apart from Check so that Check is inlined.
 func (v *View) refuse(now Instant) Status {
 	switch {
 	case v.Status != Valid:
@@ -44,8 +42,8 @@ func (v *View) refuse(now Instant) Status {
 	}
 }
 
-// Remaining returns for how long reads may still be served at now, at most
-// limit (a sole voter's lease has no end of its own), and 0 if they may not.
+// Remaining returns for how long reads may still be served at now, at most limit, since a sole
+// voter's lease has no end. It returns 0 if reads may not be served.
 func (v *View) Remaining(now Instant, limit time.Duration) time.Duration {
 	if v.Check(now) != Valid {
 		return 0
@@ -53,47 +51,26 @@ func (v *View) Remaining(now Instant, limit time.Duration) time.Duration {
 	return min(v.Usable.Sub(now), limit)
 }
 
-// Status says whether a lease read may be served, and if not, why. The zero
-// value refuses. Refusals are ordered from the strongest to the weakest: a
-// lease that is refused for two reasons reports the smaller one.
+// Status says whether a lease read may be served, and if not, why. The zero value refuses. Refusals
+// are ordered from the strongest to the weakest: a lease that is refused for two reasons reports the
+// smaller one.
 type Status uint8
 
+// The constants StatusNone to StatusValid of package leaderlease explain the values.
 const (
-	// None is the zero value: nothing is known, so nothing is served.
 	None Status = iota
-	// Closed means that the lease was closed and will never serve again.
 	Closed
-	// Disabled means that leases are off, by configuration or because the
-	// embedding broke a rule that the lease depends on.
 	Disabled
-	// RestartHold means that the node has restarted a short while ago, or that its
-	// clock could not be relied on, and may neither vote nor campaign yet (V6).
-	RestartHold
-	// NotLeader means that another node leads, or none.
+	RestartHold // (V6)
 	NotLeader
-	// NotVoter means that the leader does not vote in its own configuration.
 	NotVoter
-	// NoOwnTermCommit means that the leader has not committed an entry of its
-	// own term, so its commit index may be behind (Raft thesis, section 6.4).
-	NoOwnTermCommit
-	// ConfPending means that a configuration change is committed whose result
-	// the lease has not been told yet (L5).
-	ConfPending
-	// Transferring means that leadership is being transferred (L6).
-	Transferring
-	// ClockFault means that the clock failed, went backwards or was disrupted and
-	// no quorum has answered since, or that too many clocks were found to run
-	// outside the configured bound.
+	NoOwnTermCommit // (L4; Raft thesis, section 6.4)
+	ConfPending     // (L5)
+	Transferring    // (L6)
 	ClockFault
-	// DiskStalled means that the embedder's disk does not answer.
 	DiskStalled
-	// Expired means that the end has passed, or that no quorum has answered yet.
-	// Another leader may exist.
 	Expired
-	// Margin means that less than MaxClockSkew is left: no reads, but renewal is
-	// still possible.
 	Margin
-	// Valid means that a read may be served now.
 	Valid
 
 	// NumStatus is the number of values, for arrays indexed by Status.
