@@ -399,18 +399,18 @@ func TestAMissedChangeIsSaidOnce(t *testing.T) {
 		said    bool
 	}{{4, false}, {5, true}, {6, false}, {8, false}} {
 		before := c.wrong()
-		c.applied(step.applied)
+		c.noteApplied(step.applied)
 		if err := c.wrong(); (before == nil && err != nil) != step.said {
 			t.Errorf("applied(%d): wrong() = %v, was %v, want it said: %v", step.applied, err, before, step.said)
 		}
 	}
-	if use, broken := c.toldAt(5); !use || broken != "" {
+	if use, broken := c.close(5); !use || broken != "" {
 		t.Fatalf("toldAt(5) = %v, %q, want it used", use, broken)
 	}
-	if c.applied(8); c.wrong() != nil {
+	if c.noteApplied(8); c.wrong() != nil {
 		t.Errorf("wrong() once 5 is told and 8 applied = %v, want nil", c.wrong())
 	}
-	if c.applied(9); c.wrong() == nil {
+	if c.noteApplied(9); c.wrong() == nil {
 		t.Error("wrong() when 9 is applied without being told = nil, want an error")
 	}
 }

@@ -136,7 +136,7 @@ func TestAChangeThatStorageLacksContradictsConfIndex(t *testing.T) {
 	p.ApplyConfStateAt(2, voters(1, 2, 3)) // what counts already
 	p.sound()
 	p.ApplyConfStateAt(2, voters(1, 4, 5))
-	p.misused("ApplyConfState 2 says other voters than Storage")
+	p.misused("ApplyConfState at index 2 has other voters than Storage")
 	// What is said late, of a change below a snapshot, is void as ever.
 	p = newPuppet(t, func(c *Config) { c.ConfIndex = 4 })
 	p.commitChanges(1)

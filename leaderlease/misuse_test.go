@@ -188,7 +188,7 @@ func TestConfStatesOfOneIndexAgree(t *testing.T) {
 	index := p.commitChanges(1)
 	p.ApplyConfStateAt(index, voters(1, 2, 3))
 	p.ApplyConfStateAt(index, voters(1, 2, 3, 4, 5))
-	p.misused(fmt.Sprintf("ApplyConfState %d, where", index))
+	p.misused(fmt.Sprintf("ApplyConfState was called for index %d", index))
 }
 
 // With its index a call is matched with its change, however late it comes.
@@ -211,7 +211,7 @@ func TestConfStateIsMatchedByItsIndex(t *testing.T) {
 
 	index = p.commitChanges(2)
 	p.ApplyConfStateAt(index, voters(1))
-	p.misused(fmt.Sprintf("ApplyConfState %d", index))
+	p.misused(fmt.Sprintf("ApplyConfState was called for index %d", index))
 	p = leading(t)
 	p.ApplyConfStateAt(p.last+1, voters(1))
 	p.misused("ApplyConfState")

@@ -28,7 +28,7 @@ func TestEveryStatusHasAName(t *testing.T) {
 // The examples embed the library as users do: they import leaderlease, its clocks
 // and fences, and nothing beneath.
 func TestExamplesImportNothingBeneath(t *testing.T) {
-	files, err := filepath.Glob("example_*_test.go")
+	files, err := filepath.Glob("example*_test.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("Glob() = %d examples, %v, want some", len(files), err)
 	}

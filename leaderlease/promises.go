@@ -17,18 +17,16 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// PromiseFile is a PromiseStore in a file of its own, for those whose log keeps
-// none; its value is the file's name. It belongs where the node's log is: who
-// restores one without the other has a member that forgot its promises.
+// PromiseFile is a PromiseStore in a file, whose name is its value. It is for embedders whose log keeps no promises.
+// Put it beside the node's log. A member that is restored with one and without the other has forgotten its promises.
 //
 // The file is replaced as a whole, so a crash leaves the old one or the new one.
 type PromiseFile string
 
 var _ PromiseStore = PromiseFile("")
 
-// LoadMaxPromise returns what was saved last, or 0 if the file does not exist. One
-// that cannot be read is an error: the node must then stay down for the longest
-// promise that it may ever have made, after which the file can be removed.
+// LoadMaxPromise returns the saved duration, or 0 if the file does not exist. If the file cannot be read, the node
+// must stay down for the longest promise that it may ever have made. Then the file can be removed.
 func (f PromiseFile) LoadMaxPromise() (time.Duration, error) {
 	if f == "" {
 		return 0, errors.New("leaderlease: the PromiseFile has no name")
@@ -43,13 +41,13 @@ func (f PromiseFile) LoadMaxPromise() (time.Duration, error) {
 	line, whole := strings.CutSuffix(string(text), "\n")
 	d, err := time.ParseDuration(line)
 	if err != nil || !whole || d <= 0 {
-		return 0, fmt.Errorf("%s holds %q, want a positive duration and a new line: stay down for the longest MaxPromise ever configured, then remove the file", string(f), text)
+		return 0, fmt.Errorf("leaderlease: promise file %s: content %q is not a positive duration and a newline: stay down for the longest MaxPromise ever configured, then remove the file", string(f), text)
 	}
 	return d, nil
 }
 
-// SaveMaxPromise returns once d is durable. What the file holds already may be there in
-// memory only, under its new name: a process ended before it had synced the directory.
+// SaveMaxPromise returns once d is durable. It syncs the directory even if the file holds d, since an earlier process
+// may have ended between the rename and the sync.
 func (f PromiseFile) SaveMaxPromise(d time.Duration) error { return f.save(disk{}, d) }
 
 func (f PromiseFile) save(on steps, d time.Duration) error {
@@ -63,10 +61,9 @@ func (f PromiseFile) save(on steps, d time.Duration) error {
 	return f.replace(on, d.String()+"\n")
 }
 
-// Retire is for a member that has run with a Lease and starts without one: call it
-// before the member takes part. It waits until all promises of earlier runs have
-// ended, and then removes the file. Without a file it returns at once. If ctx ends
-// first the file stays, and the member must not start.
+// Retire is for a member that has run with a Lease and will run without one. Call it before the member takes part. It
+// waits until all promises of earlier processes have ended, and then removes the file. Without a file it returns at
+// once. If ctx ends first the file stays, and the member must not start.
 func (f PromiseFile) Retire(ctx context.Context) error {
 	longest, err := f.LoadMaxPromise()
 	if err != nil || longest == 0 {
@@ -82,8 +79,7 @@ func (f PromiseFile) Retire(ctx context.Context) error {
 	}
 }
 
-// replace writes a new file beside the old one, makes it durable, and gives it the
-// old one's name.
+// replace writes a new file beside the old one, syncs it, and renames it to the old one.
 func (f PromiseFile) replace(on steps, text string) error {
 	next := string(f) + ".new"
 	if err := on.write(next, text); err != nil {
@@ -95,7 +91,7 @@ func (f PromiseFile) replace(on steps, text string) error {
 	return on.syncDir(filepath.Dir(string(f)))
 }
 
-// steps are what a crash can come between.
+// steps are the operations between which a crash is possible. Tests replace them.
 type steps interface {
 	// write returns once the file with this text is durable.
 	write(name, text string) error
@@ -103,7 +99,7 @@ type steps interface {
 	syncDir(dir string) error
 }
 
-// disk is the operating system's.
+// disk implements steps with the operating system.
 type disk struct{}
 
 func (disk) write(name, text string) error {
@@ -119,8 +115,7 @@ func (disk) write(name, text string) error {
 
 func (disk) rename(from, to string) error { return os.Rename(from, to) }
 
-// syncDir makes a rename durable. Windows has no such call, and does it with the
-// rename.
+// syncDir makes a rename durable. Windows has no such call; there the rename is durable.
 func (disk) syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -138,9 +133,8 @@ type saving struct {
 	failed   bool // the newest save has failed
 }
 
-// saveLocked begins to save the longest promise if storage must hold another one. Nothing
-// waits for the disk: a probe that asks for more is refused meanwhile, and its leader sends
-// another one.
+// saveLocked begins to save the longest promise if storage must hold another one. No call waits for the disk: a probe
+// that asks for a longer promise is refused meanwhile, and its leader sends another one.
 func (l *Lease) saveLocked(now core.Instant) {
 	s := &l.mu.saving
 	if s.underWay || l.mu.closed {
@@ -159,14 +153,14 @@ func (l *Lease) saveLocked(now core.Instant) {
 	l.saves.Go(func() { l.save(d) })
 }
 
-// save is called without a lock, since it waits for a disk.
+// save runs without the lock, since it waits for the disk.
 func (l *Lease) save(d time.Duration) {
 	err := l.cfg.Promises.SaveMaxPromise(d)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := &l.mu.saving
 	if err != nil && !s.failed {
-		l.logLocked(slog.LevelError, "the longest promise cannot be saved", "duration", d, "error", err)
+		l.logLocked(slog.LevelError, "could not save the longest promise", "duration", d, "error", err)
 	}
 	s.underWay, s.failed = false, err != nil
 	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindSaved, Duration: d, OK: err == nil})

@@ -336,7 +336,7 @@ func TestASaveThatFailsIsSaidOnce(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if got := strings.Count(log.String(), "cannot be saved"); got != 1 || len(f.begun) != 4 {
+		if got := strings.Count(log.String(), "could not save"); got != 1 || len(f.begun) != 4 {
 			t.Errorf("%d lines about %d saves, want 1 about 3 and the first:\n%s", got, len(f.begun), &log)
 		}
 		f.answer <- nil

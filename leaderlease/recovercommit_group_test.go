@@ -109,7 +109,7 @@ func (g *forgottenGroup) handle(m *forgottenMember) {
 		g.settle(m)
 	}
 	for _, e := range rd.CommittedEntries {
-		if changesConf(e) {
+		if isChange(e) {
 			m.conf = m.raw.ApplyConfChange(decodeChange(g.t, e))
 			m.ApplyConfState(e.GetIndex(), m.conf)
 		} else if len(e.GetData()) > 0 {

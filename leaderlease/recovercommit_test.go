@@ -249,7 +249,7 @@ func wander(t *testing.T, seed uint64, look func(disk *raft.MemoryStorage, commi
 		n := 0
 		last, _ := m.disk.LastIndex()
 		_ = eachEntry(m.disk, 2, last+1, func(e *raftpb.Entry) bool {
-			if changesConf(e) {
+			if isChange(e) {
 				n++
 			}
 			return true
@@ -290,7 +290,7 @@ func TestTheNewestChangeIsNotProven(t *testing.T) {
 		wander(t, seed, func(disk *raft.MemoryStorage, committed uint64) {
 			last, _ := disk.LastIndex()
 			_ = eachEntry(disk, 2, last+1, func(e *raftpb.Entry) bool {
-				found = found || changesConf(e) && e.GetIndex() > committed
+				found = found || isChange(e) && e.GetIndex() > committed
 				return true
 			})
 		})

@@ -265,13 +265,13 @@ func TestNodesRefuseWhatRaftPanicsOn(t *testing.T) {
 		{"StartNode, two raft.Configs", start(peers), both, "leave Config.Raft nil"},
 		{"RestartNode, two raft.Configs", restart, both, "leave Config.Raft nil"},
 		{"NewRawNode, two raft.Configs", raw, both, "leave Config.Raft nil"},
-		{"StartNode, no peers", start(nil), nil, "use RestartNode"},
-		{"StartNode, a log that is not empty", start(peers), nil, "ends at index 4, with a HardState of term 9: use RestartNode"},
+		{"StartNode, no peers", start(nil), nil, "uses RestartNode"},
+		{"StartNode, a log that is not empty", start(peers), nil, "ends at index 4, and its HardState has term 9 (use RestartNode"},
 		{"StartNode, a vote without entries", start(peers), func(rc *raft.Config, _ *Config) {
 			s := raft.NewMemoryStorage()
 			_ = s.SetHardState(&raftpb.HardState{Term: new(uint64(5)), Vote: new(uint64(3))})
 			rc.Storage = s
-		}, "ends at index 0, with a HardState of term 5: use RestartNode"},
+		}, "ends at index 0, and its HardState has term 5 (use RestartNode"},
 		{"NewRawNode, Applied above the commit index", raw, func(rc *raft.Config, _ *Config) { rc.Applied = 4 }, "Applied 4 is above the commit index 3"},
 		{"RestartNode, no Storage", restart, func(rc *raft.Config, _ *Config) { rc.Storage = nil }, "Raft.Storage is missing"},
 		{"NewRawNode, no PreVote", raw, func(rc *raft.Config, _ *Config) { rc.PreVote = false }, "Raft.PreVote must be on"},
@@ -349,7 +349,7 @@ func runNode(t *testing.T, node raft.Node, l *Lease, s *raft.MemoryStorage, tick
 				_ = s.SetHardState(rd.HardState)
 			}
 			for _, e := range rd.CommittedEntries {
-				if changesConf(e) {
+				if isChange(e) {
 					var cc raftpb.ConfChange
 					if err := proto.Unmarshal(e.GetData(), &cc); err != nil {
 						t.Error(err)

@@ -56,35 +56,31 @@ func (w Withheld) String() string {
 
 // Stats counts what has happened since New.
 type Stats struct {
-	// Renewals counts grants that moved the end of the lease, Losses the times
-	// a held lease was lost, by the status that took its place.
+	// Renewals counts grants that moved the end of the lease. Losses counts how often a held lease was lost,
+	// by the reason.
 	Renewals uint64
 	Losses   [core.NumStatus]uint64
-	// Reads counts served reads by path, without TryRead; Refused counts lease
-	// checks that failed, by reason.
+	// Reads counts served reads by path, without TryRead. Refused counts failed lease checks by reason.
 	Reads   [numPaths]uint64
 	Refused [core.NumStatus]uint64
-	// Rounds counts the ReadIndex rounds asked for, Answered the forwarded
-	// reads that were answered from the lease.
+	// Rounds counts requested ReadIndex rounds, Answered the forwarded reads answered from the lease.
 	Rounds, Answered uint64
 	// Withheld counts what promises kept back, by kind.
 	Withheld [numWithheld]uint64
-	// Probes, Promises and Grants count the way of a renewal: sent, made,
-	// given. RefusedProbes asked for too much or came from a deposed leader.
+	// Probes counts sent probes, Promises made promises, and Grants sent grants. RefusedProbes counts probes
+	// without a promise: they asked for too much, or came from a deposed leader.
 	Probes, Promises, Grants, RefusedProbes uint64
-	// Malformed counts lease fields that could not be understood, Absent the
-	// heartbeats and responses without one.
+	// Malformed counts invalid lease fields, Absent the heartbeats and responses without one.
 	Malformed, Absent uint64
-	// Transfers counts releases, ClockFaults bad clock readings, Disruptions
-	// the times the machine was migrated or restored.
+	// Transfers counts releases, ClockFaults bad clock readings, and Disruptions how often the machine was
+	// migrated or restored.
 	Transfers, ClockFaults, Disruptions uint64
 	// Obituaries counts processes that were told to be dead, VoidedPromises the promises that
 	// this has ended.
 	Obituaries, VoidedPromises uint64
 }
 
-// counters is Stats while it is being counted. Only paths is written by served
-// reads.
+// counters has the counters of Stats. Served reads write only paths.
 type counters struct {
 	paths   pathCounter
 	refused [core.NumStatus]atomic.Uint64
@@ -100,7 +96,7 @@ type counters struct {
 
 func (c *counters) init() { c.paths.init() }
 
-// countField counts a message whose lease field grants or asks nothing.
+// countField counts a message whose lease field is absent or malformed.
 func (c *counters) countField(err error) {
 	if errors.Is(err, errNoField) {
 		c.absent.Add(1)
@@ -158,8 +154,8 @@ func (c *counters) collect() Stats {
 	return s
 }
 
-// pathCounter counts served reads on stripes, so that cores that read at the
-// same time do not write to the same cache line.
+// pathCounter counts served reads in stripes, so that cores that read at the same time do not write to the same cache
+// line.
 type pathCounter struct{ stripes []stripe }
 
 type stripe struct {
@@ -169,8 +165,7 @@ type stripe struct {
 
 func (c *pathCounter) init() { c.stripes = make([]stripe, stripeCount) }
 
-// stripeCount is a power of two, at most 16: enough that two goroutines which
-// run at the same time rarely share one.
+// stripeCount is a power of two, at most 16. Two goroutines that run at the same time rarely share a stripe.
 var stripeCount = func() int {
 	n := 1
 	for n < min(4*runtime.GOMAXPROCS(0), 16) {
@@ -179,8 +174,7 @@ var stripeCount = func() int {
 	return n
 }()
 
-// add picks the stripe by the address of the goroutine's stack: goroutines that
-// run at the same time have different ones, and no state is shared to choose.
+// add chooses the stripe by the address of the goroutine's stack, which needs no shared state.
 func (c *pathCounter) add(p Path) {
 	var here byte
 	at := uintptr(unsafe.Pointer(&here)) >> 11
@@ -188,7 +182,7 @@ func (c *pathCounter) add(p Path) {
 	c.stripes[int(at)&(len(c.stripes)-1)].served[p].Add(1)
 }
 
-// Info is everything there is to know about a lease at one moment.
+// Info describes a lease at one moment.
 type Info struct {
 	ID     uint64
 	Term   uint64
@@ -197,19 +191,18 @@ type Info struct {
 
 	// Status says whether a lease read would be served now, and if not, why.
 	Status Status
-	// Remaining is for how long lease reads are still served, 0 if they are
-	// not; End is how long until another leader may exist, by this node's clock:
-	// Remaining and the margin. Both are at most Duration.
+	// Remaining is for how long lease reads are still served, 0 if they are not. End is the time until
+	// another leader may exist, by this node's clock: Remaining and the margin. Both are at most Duration.
 	Remaining, End time.Duration
 
-	// Promise is what this node owes to a leader, and its restart hold.
+	// Promise is this node's promise to a leader, and its restart hold.
 	Promise PromiseInfo
-	// Peers are the other voters as the leader sees them: who grants nothing,
-	// or something else than Duration, stands out here.
+	// Peers are the other voters as the leader sees them. It shows peers without a grant, and peers whose
+	// grants have another Duration.
 	Peers []PeerInfo
 
 	Commit, Applied uint64
-	// Waiting is the number of reads that wait.
+	// Waiting is the number of waiting reads.
 	Waiting int
 
 	Duration, MaxClockSkew, MaxPromise time.Duration
@@ -218,7 +211,7 @@ type Info struct {
 	Err error
 }
 
-// Valid reports whether a lease read would be served.
+// Valid reports whether a lease read would be served now.
 func (i *Info) Valid() bool { return i.Status == core.Valid }
 
 // Info describes the lease as of now.

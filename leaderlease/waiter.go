@@ -14,25 +14,23 @@ type waiter struct {
 	done  func(ReadResult, error)
 	stats *counters
 	read  ReadResult
-	// remote means that the read is a follower's, which counts it itself.
+	// remote means that a follower has forwarded the read. The follower counts it.
 	remote bool
 	// quorum means that no lease may answer: see Lease.ReadIndex.
 	quorum bool
 
-	// at and index are a moment after the read arrived at which this node led,
-	// and its commit index then or later. A lease that turns out to have covered
-	// at covers the read (docs/design.md, A read). at is 0 on followers, and as long as no
-	// own-term entry is committed, and for reads that no lease may answer.
+	// at is a moment after the read arrived at which this node led, and index its commit index then or
+	// later. A lease that covers at covers the read (docs/design.md, A read). at is 0 on followers, before
+	// the first commit of the term, and for reads that need a round.
 	at    core.Instant
 	index uint64
-	// round is the first round asked for after the read arrived.
+	// round is the first round requested after the read arrived.
 	round uint64
-	// in is the list that holds the waiter, if any; gone means that its caller
-	// has left, and that the list drops it when it is met next.
+	// in is the list that holds the waiter, if any. gone means that the read was given up; the list drops
+	// the waiter later.
 	in   *waitlist
 	gone bool
-	// unhook makes the context that ends the read forget it, nil if there is none or
-	// the caller sees to it.
+	// unhook stops the context.AfterFunc of the read, if there is one.
 	unhook func() bool
 }
 
@@ -52,15 +50,14 @@ func (w *waiter) finish(err error) {
 	w.done(w.read, nil)
 }
 
-// waitlist holds waiters. Those that have left stay until half of the list is
-// gone: reads are given up by the thousand when a quorum is lost, under the lock
-// that the raft loop needs, so each must cost next to nothing.
+// waitlist holds waiters. Abandoned waiters stay in the list until they are more than half of it. Thousands of
+// reads may be given up when a quorum is lost, under the lock that the raft loop needs, so each must be cheap.
 type waitlist struct {
 	all  []*waiter
 	gone int
 }
 
-// len returns how many wait.
+// len returns the number of waiters that are not abandoned.
 func (q *waitlist) len() int { return len(q.all) - q.gone }
 
 func (q *waitlist) push(w *waiter) {
@@ -68,9 +65,8 @@ func (q *waitlist) push(w *waiter) {
 	q.all = append(q.all, w)
 }
 
-// file puts w behind all with the same index or a lower one. Indexes mostly
-// arrive in order.
-func (q *waitlist) file(w *waiter) {
+// insert keeps the list sorted by index.
+func (q *waitlist) insert(w *waiter) {
 	w.in = q
 	at, _ := slices.BinarySearchFunc(q.all, w.read.Index, func(o *waiter, index uint64) int {
 		if o.read.Index <= index {
@@ -81,8 +77,8 @@ func (q *waitlist) file(w *waiter) {
 	q.all = slices.Insert(q.all, at, w)
 }
 
-// leave lets go of w, if it is in a list.
-func (w *waiter) leave() {
+// abandon marks w as gone, if it is in a list.
+func (w *waiter) abandon() {
 	q := w.in
 	if q == nil || w.gone {
 		return
@@ -92,7 +88,7 @@ func (w *waiter) leave() {
 	q.compact()
 }
 
-// compact drops those that have left once they are more than half.
+// compact drops abandoned waiters once they are more than half.
 func (q *waitlist) compact() {
 	if 2*q.gone > len(q.all) {
 		q.all = slices.DeleteFunc(q.all, func(w *waiter) bool { return w.gone })
@@ -100,7 +96,7 @@ func (q *waitlist) compact() {
 	}
 }
 
-// take removes and returns the waiters that match.
+// take removes the waiters that match and returns them.
 func (q *waitlist) take(match func(*waiter) bool) (taken []*waiter) {
 	kept := q.all[:0]
 	for _, w := range q.all {
@@ -118,9 +114,8 @@ func (q *waitlist) take(match func(*waiter) bool) (taken []*waiter) {
 	return taken
 }
 
-// reached removes and returns the waiters whose index is applied, from a list
-// that is filed by index.
-func (q *waitlist) reached(applied uint64) []*waiter {
+// takeApplied removes the waiters whose index is applied from a list sorted by index, and returns them.
+func (q *waitlist) takeApplied(applied uint64) []*waiter {
 	n := 0
 	for n < len(q.all) && q.all[n].read.Index <= applied {
 		n++
@@ -139,13 +134,13 @@ func everyone(*waiter) bool { return true }
 // context's error, and says what the read was waiting for.
 type waitError struct {
 	err error
-	// index is what Applied has to reach, applied what it has; index is 0 if the
-	// read has none yet. Then it waits for a round: the try under way, by this node
-	// if leader is 0. untaken means that nobody has called ReadIndex for it.
+	// index is the index that Applied must reach, and applied the present one. index is 0 if the read has
+	// none yet. Then the read waits for a round: the number try, made by leader, or by this node if leader
+	// is 0. untaken means that the embedding has not taken the request from ReadRequests.
 	index, applied uint64
 	leader, try    uint64
 	untaken        bool
-	// uncommitted means that a reign has begun whose first entry is not committed.
+	// uncommitted means that this node leads, and the first entry of its term is not committed.
 	uncommitted bool
 	misuse      error
 }
@@ -157,7 +152,7 @@ func (e *waitError) Error() string {
 	case e.index > 0:
 		s += fmt.Sprintf("Applied >= %d, is %d", e.index, e.applied)
 	case e.uncommitted:
-		s += "the first commit of the reign"
+		s += "the first commit of the term"
 	case e.untaken:
 		s += fmt.Sprintf("ReadIndex to be called with what ReadRequests delivers, try %d", e.try)
 	case e.leader != 0:
@@ -174,8 +169,8 @@ func (e *waitError) Error() string {
 // Unwrap returns the context's error.
 func (e *waitError) Unwrap() error { return e.err }
 
-// giveUp forgets a read whose context has ended, and returns its error. It reports
-// false, and no error, if the read is over, or about to be reported.
+// giveUp removes a read whose context has ended, and returns its error. It reports false if the read is over, or
+// about to be reported.
 func (l *Lease) giveUp(w *waiter, ended error) (mine bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,11 +189,11 @@ func (l *Lease) giveUp(w *waiter, ended error) (mine bool, err error) {
 			e.uncommitted = !mu.lease.HasOwnTermCommit()
 		}
 	}
-	w.leave()
+	w.abandon()
 	return true, e
 }
 
-// startUntil starts w, which ends with ctx at the latest.
+// startUntil starts w, and gives it up when ctx ends.
 func (l *Lease) startUntil(ctx context.Context, w *waiter) {
 	if ctx.Done() == nil {
 		l.start(w)
@@ -216,12 +211,12 @@ func (l *Lease) startUntil(ctx context.Context, w *waiter) {
 	w.unhook = context.AfterFunc(ctx, ended)
 	l.start(w)
 	if ctx.Err() != nil {
-		ended() // it may have ended before there was a read to give up
+		ended() // ctx may have ended before the read was in a list
 	}
 }
 
-// warnLocked is asked with each tick. It says once an election timeout, and rarely
-// from then on, that reads wait for a state machine that does not move.
+// warnLocked runs at each tick. It warns after an election timeout, and rarely from then on, that reads wait while
+// Applied does not move.
 func (l *Lease) warnLocked() {
 	r, applied := &l.mu.reads, l.applied.Load()
 	if r.barriers.len() == 0 || applied != r.seen {

@@ -28,20 +28,20 @@ func TestWaitlistIsASlice(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "op") {
 			case 0:
 				w := &waiter{read: ReadResult{Index: rapid.Uint64Range(1, 9).Draw(t, "index")}}
-				q.file(w)
+				q.insert(w)
 				model, everMade = append(model, w), append(everMade, w)
 				slices.SortStableFunc(model, func(a, b *waiter) int { return int(a.read.Index) - int(b.read.Index) })
 			case 1:
 				if len(everMade) > 0 {
 					left := rapid.SampledFrom(everMade).Draw(t, "who")
-					left.leave()
+					left.abandon()
 					drop(func(w *waiter) bool { return w == left })
 				}
 			case 2:
 				applied := rapid.Uint64Range(0, 9).Draw(t, "applied")
 				want := slices.Clone(model)
 				want = slices.DeleteFunc(want, func(w *waiter) bool { return w.read.Index > applied })
-				if got := q.reached(applied); !slices.Equal(got, want) {
+				if got := q.takeApplied(applied); !slices.Equal(got, want) {
 					t.Fatalf("reached(%d) returned %d waiters, want %d, in order", applied, len(got), len(want))
 				}
 				drop(func(w *waiter) bool { return w.read.Index <= applied })
@@ -114,7 +114,7 @@ func TestAReadSaysWhatItWaitsFor(t *testing.T) {
 	}{
 		{"the state machine", leading, func(p *puppet) { p.commitNew() }, "waits for Applied >= 3, is 2"},
 		{"a round that nobody asks raft for", expired, func(*puppet) {}, "waits for ReadIndex to be called with what ReadRequests delivers, try 1"},
-		{"the first commit", newPuppet, func(p *puppet) { p.win(2) }, "waits for the first commit of the reign"},
+		{"the first commit", newPuppet, func(p *puppet) { p.win(2) }, "waits for the first commit of the term"},
 		{"a misuse", expired, func(p *puppet) { p.misuse("a rule", false) }, "leaderlease: misuse: a rule"},
 	}
 	for _, tc := range tests {

@@ -12,19 +12,19 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// Event says that the lease was gained or lost.
+// Event reports that the lease was gained or lost.
 type Event struct {
 	// Held is whether the lease is held from now on.
 	Held bool
-	// Term is the reign that gained or lost it.
+	// Term is the term of the lease.
 	Term uint64
-	// Status is Valid, or why it was lost.
+	// Status is StatusValid, or the reason of the loss.
 	Status Status
-	// Missed is how many events the receiver was too slow for before this one.
+	// Missed is the number of events before this one that were dropped because the receiver was slow.
 	Missed int
 }
 
-// watchBuffer is how many events a watcher may fall behind.
+// watchBuffer is the number of events that wait for a slow receiver.
 const watchBuffer = 16
 
 type watcher struct {
@@ -32,11 +32,9 @@ type watcher struct {
 	missed int
 }
 
-// Watch delivers an event whenever the lease is gained or lost, beginning with
-// the present state, until stop or Close is called, which closes the channel;
-// after Close it delivers that state and is closed already. A receiver that falls
-// behind loses the oldest events and is told how many. Loss by time alone is
-// noticed at the next Tick: to stop work in time use Do, to check use TryRead.
+// Watch delivers the present state, and an event whenever the lease is gained or lost. stop and Close close the
+// channel. After Close, Watch delivers only that state. A slow receiver loses the oldest events: see Event.Missed.
+// The end of a lease by time alone is delivered at the next Tick. To stop work in time use Do, to check use TryRead.
 func (l *Lease) Watch() (events <-chan Event, stop func()) {
 	w := &watcher{events: make(chan Event, watchBuffer)}
 	if l == nil {
@@ -88,7 +86,7 @@ func (w *watcher) send(e Event) {
 	}
 }
 
-// noteLocked notices that the lease was gained or lost.
+// noteLocked reports it to watchers and workers if the lease was gained or lost.
 func (l *Lease) noteLocked(now core.Instant) {
 	mu := &l.mu
 	v := l.view.Load()
@@ -118,11 +116,9 @@ func (l *Lease) noteLocked(now core.Instant) {
 	}
 }
 
-// Token returns a fencing token for work done under the present lease: (term,
-// commit index). It is above every token that an earlier leader was given; two
-// tokens of one reign may be equal. It fails with a *NoLeaseError if the lease is not valid. The resource that the
-// work touches must check it (package fence): a lease can be lost at any moment
-// after this call.
+// Token returns a fencing token for work under the present lease: (term, commit index). It is above all tokens of
+// earlier leaders; two tokens of one term may be equal. It fails with a *NoLeaseError if the lease is not valid. The
+// resource must check the token (package fence), since the lease can be lost at any moment after this call.
 func (l *Lease) Token() (fence.Token, error) {
 	if l == nil {
 		return fence.Token{}, errNoLibrary
@@ -134,18 +130,18 @@ func (l *Lease) Token() (fence.Token, error) {
 	return fence.Token{Term: v.Term, Index: l.commit.Load()}, nil
 }
 
-// Context returns a child of parent that ends, with a *NoLeaseError as its
-// cause, when this reign's lease is no longer valid, and when stop is called,
-// which the caller must do. It fails at once if there is no lease.
+// Context returns a child of parent that ends, with a *NoLeaseError as its cause, when the lease of this term is no
+// longer valid. It also ends when stop is called, which the caller must do. Context fails at once if there is no
+// lease.
 //
-// Ending a context takes time and stops nothing that is on its way already:
-// work with effects outside this process carries a Token.
+// The end of a context does not stop a request that has left already: work with effects outside this process needs
+// a Token.
 func (l *Lease) Context(parent context.Context) (ctx context.Context, stop func(), err error) {
 	if l == nil {
 		return nil, nil, errNoLibrary
 	}
-	// Parent may be the embedder's code. What ends with the lease, under its lock,
-	// is a child of base and asks no further.
+	// parent may be a type of the embedder. The context that ends under the lock of the lease is a child of
+	// base, so that no method of parent runs there.
 	base, leave := context.WithCancel(parent)
 	ctx, cancel := context.WithCancelCause(base)
 	w, err := l.startWork(cancel)
@@ -173,10 +169,9 @@ func (l *Lease) startWork(cancel context.CancelCauseFunc) (*worker, error) {
 	return w, nil
 }
 
-// Do runs work with a Context of the lease, and returns its error: a
-// *NoLeaseError if there was no lease to begin with, or if work ended because
-// its context did when the lease was lost. Work that returns nil has succeeded,
-// whatever became of the lease meanwhile.
+// Do runs work with a Context of the lease, and returns its error. It returns a *NoLeaseError if there was no lease at
+// the start, or if work returned the error of its context because the lease was lost. Work that returns nil has
+// succeeded, even if the lease was lost meanwhile.
 func (l *Lease) Do(parent context.Context, work func(context.Context) error) error {
 	ctx, stop, err := l.Context(parent)
 	if err != nil {
@@ -190,15 +185,14 @@ func (l *Lease) Do(parent context.Context, work func(context.Context) error) err
 	return err
 }
 
-// worker is work that must end with the lease. Its timer runs while it does.
+// worker is work that must end with the lease. Its timer runs as long as the work.
 type worker struct {
 	term   uint64
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 }
 
-// checkWork runs when the lease, as it was, has run out; usually it has been
-// renewed since.
+// checkWork runs when the lease that the timer was set for has ended. Usually a renewal has come since.
 func (l *Lease) checkWork(w *worker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +206,7 @@ func (l *Lease) checkWork(w *worker) {
 	}
 }
 
-// stopWorkLocked ends the work of reigns whose lease is not valid any more.
+// stopWorkLocked ends the work of all terms whose lease is no longer valid.
 func (l *Lease) stopWorkLocked(v *view, s Status) {
 	for w := range l.mu.workers {
 		if s == core.Valid && v.Term == w.term {

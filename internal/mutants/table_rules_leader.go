@@ -253,7 +253,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "a late change is taken for the next", Pkg: libPkg, Test: "^TestConfStateIsMatchedByItsIndex$",
 		File: "leaderlease/conf.go",
-		Old:  "return c.toldAt(index) })", New: "return c.told() })\n\t_ = index",
+		Old:  "return c.close(index) })", New: "return c.closeNext() })\n\t_ = index",
 	},
 	{
 		Rule: "L6", Name: "lease kept in a transfer", Pkg: rulesPkg, Test: "^TestL6LeaseEndsBeforeTheTransferLeaves$",

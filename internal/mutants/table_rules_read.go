@@ -36,7 +36,7 @@ var readRules = []Mutant{
 	{
 		Rule: "§6", Name: "an ended context leaves its read behind", Pkg: libPkg, Test: "^TestStartReadEndsWithItsContext$",
 		File: "leaderlease/waiter.go",
-		Old:  "\tw.leave()\n\treturn true, e\n", New: "\treturn true, e\n",
+		Old:  "\tw.abandon()\n\treturn true, e\n", New: "\treturn true, e\n",
 	},
 	{
 		Rule: "§6", Name: "a context that ended before the read waits", Pkg: libPkg, Test: "^TestAContextThatEndsBeforeTheReadWaits$",

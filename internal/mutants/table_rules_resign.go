@@ -3,7 +3,7 @@ package main
 const resignFile = "leaderlease/release.go"
 
 // releasesAndCloses is how resigning gives the lease up.
-const releasesAndCloses = "\tl.releaseLocked(m, now)\n\treturn m, l.closeLocked(now) // published before anybody has m (L7)\n"
+const releasesAndCloses = "\tl.releaseLocked(m, now)\n\treturn m, l.closeLocked(now) // published before m is returned (L7)\n"
 
 // resignRules take L6b out, or a part of it.
 var resignRules = []Mutant{
