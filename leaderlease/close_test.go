@@ -111,7 +111,7 @@ func TestStopEndsWhatIsHeldBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if l.Stats().Withheld[WithheldSelf] == 0 {
+		if l.Stats().Withheld.Self == 0 {
 			t.Fatal("nothing is held back")
 		}
 		good := clock.reading.Swap(0)

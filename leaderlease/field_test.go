@@ -185,8 +185,8 @@ func TestMalformedReleasesAreCountedAndIgnored(t *testing.T) {
 			if p.Incoming(m) {
 				t.Error("Incoming(timeout now) = true, want it kept from a node that is bound")
 			}
-			if s := p.Stats(); s.Malformed != 1 || s.Withheld[WithheldTimeoutNowIn] != 1 {
-				t.Errorf("Stats() = %d malformed, %d withheld, want 1, 1", s.Malformed, s.Withheld[WithheldTimeoutNowIn])
+			if s := p.Stats(); s.Malformed != 1 || s.Withheld.TimeoutNowIn != 1 {
+				t.Errorf("Stats() = %d malformed, %d withheld, want 1, 1", s.Malformed, s.Withheld.TimeoutNowIn)
 			}
 		})
 	}

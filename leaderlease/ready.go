@@ -130,7 +130,7 @@ func (l *Lease) followLeadershipLocked(entries []*raftpb.Entry, commit uint64, n
 // Advance, where no filter sees it (V5). No grant leaves meanwhile.
 func (l *Lease) holdBack(rd *raft.Ready, stop <-chan struct{}) bool {
 	for l.WouldBlock(rd) {
-		l.stats.withheld[WithheldSelf].Add(1)
+		l.stats.withheld.self.Add(1)
 		l.mu.Lock()
 		left := l.mu.guard.Info(l.nowLocked())
 		l.mu.Unlock()

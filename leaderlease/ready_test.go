@@ -144,14 +144,14 @@ func TestACopyOfTheReadyHoldsNoVoteInResponses(t *testing.T) {
 	p := bound(t, inAsyncMode)
 	vote, ack := p.message(raftpb.MsgVoteResp, 1, 3), p.message(raftpb.MsgAppResp, 1, 2)
 	write := &raftpb.Message{Type: raftpb.MsgStorageAppend.Enum(), To: new(raft.LocalAppendThread), Responses: []*raftpb.Message{vote, ack}}
-	before := p.Stats().Withheld[WithheldVoteRespOut]
+	before := p.Stats().Withheld.VoteRespOut
 	p.Ready(raft.Ready{Messages: []*raftpb.Message{write}})
 	wantVoid(t, "the vote", vote)
 	if got := write.GetResponses(); len(got) != 1 || got[0] != ack {
 		t.Errorf("Responses = %v, want the MsgAppResp alone", got)
 	}
-	if got := p.Stats().Withheld[WithheldVoteRespOut] - before; got != 1 {
-		t.Errorf("Stats().Withheld[WithheldVoteRespOut] = %d, want 1", got)
+	if got := p.Stats().Withheld.VoteRespOut - before; got != 1 {
+		t.Errorf("Stats().Withheld.VoteRespOut = %d, want 1", got)
 	}
 }
 

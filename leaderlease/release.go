@@ -123,7 +123,7 @@ func (l *Lease) ProcessDied(leader uint64, dead ProcessID) (*raftpb.Message, boo
 	left := l.mu.guard.Info(now).Remaining
 	rel, void := l.mu.guard.ProcessDied(leader, dead)
 	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindProcessDied, At: now, Peer: leader, Term: rel.Term, Number: processNumber(dead), OK: void})
-	l.stats.obituaries.Add(1)
+	l.stats.deaths.Add(1)
 	if !void {
 		return nil, false
 	}

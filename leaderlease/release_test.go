@@ -122,8 +122,8 @@ func TestObituaryMakesTheMessage(t *testing.T) {
 	if p.CanCampaign() != nil {
 		t.Error("CanCampaign() after a heartbeat of the dead = an error, want nil")
 	}
-	if s := p.Stats(); s.Obituaries != 1 || s.VoidedPromises != 1 {
-		t.Errorf("Stats() = %d obituaries, %d voided, want 1 and 1", s.Obituaries, s.VoidedPromises)
+	if s := p.Stats(); s.Deaths != 1 || s.VoidedPromises != 1 {
+		t.Errorf("Stats() = %d deaths, %d voided, want 1 and 1", s.Deaths, s.VoidedPromises)
 	}
 }
 

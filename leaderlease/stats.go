@@ -14,46 +14,6 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Withheld names the kinds of messages and calls that a promise keeps back.
-type Withheld uint8
-
-const (
-	// WithheldVoteIn is a MsgVote kept from raft (V3).
-	WithheldVoteIn Withheld = iota
-	// WithheldPreVoteIn is a MsgPreVote kept from raft (V3).
-	WithheldPreVoteIn
-	// WithheldTimeoutNowIn is a MsgTimeoutNow kept from raft (V3).
-	WithheldTimeoutNowIn
-	// WithheldVoteRespIn is a granted vote or pre-vote for this node kept from
-	// raft (V3).
-	WithheldVoteRespIn
-	// WithheldVoteOut is a MsgVote kept from the network (V4).
-	WithheldVoteOut
-	// WithheldPreVoteOut is a MsgPreVote kept from the network (V4).
-	WithheldPreVoteOut
-	// WithheldVoteRespOut is a granted vote kept from the network, or from
-	// raft's own count (V4).
-	WithheldVoteRespOut
-	// WithheldTick is a tick of a node that would have elected itself (V5).
-	WithheldTick
-	// WithheldSelf is a Ready held back for the same reason (V5).
-	WithheldSelf
-
-	numWithheld = int(WithheldSelf) + 1
-)
-
-var withheldNames = [numWithheld]string{
-	"vote_in", "pre_vote_in", "timeout_now_in", "vote_resp_in", "vote_out", "pre_vote_out", "vote_resp_out", "tick", "self",
-}
-
-// String returns the name used in metrics.
-func (w Withheld) String() string {
-	if int(w) < numWithheld {
-		return withheldNames[w]
-	}
-	return "unknown"
-}
-
 // Stats counts what has happened since New.
 type Stats struct {
 	// Renewals counts grants that moved the end of the lease. Losses counts how often a held lease was lost,
@@ -65,8 +25,16 @@ type Stats struct {
 	Refused [core.NumStatus]uint64
 	// Rounds counts requested ReadIndex rounds, Answered the forwarded reads answered from the lease.
 	Rounds, Answered uint64
-	// Withheld counts what promises kept back, by kind.
-	Withheld [numWithheld]uint64
+	// Withheld counts the messages and calls that promises forbade.
+	Withheld struct {
+		// Withheld from raft (V3). VoteRespIn counts granted votes and pre-votes for this node.
+		VoteIn, PreVoteIn, TimeoutNowIn, VoteRespIn uint64
+		// Withheld from the network (V4). VoteRespOut counts granted votes, including those that raft
+		// itself would have counted.
+		VoteOut, PreVoteOut, VoteRespOut uint64
+		// Ticks and Readys of a node that would have elected itself (V5).
+		Tick, Self uint64
+	}
 	// Probes counts sent probes, Promises made promises, and Grants sent grants. RefusedProbes counts probes
 	// without a promise: they asked for too much, or came from a deposed leader.
 	Probes, Promises, Grants, RefusedProbes uint64
@@ -75,9 +43,8 @@ type Stats struct {
 	// Transfers counts releases, ClockFaults bad clock readings, and Disruptions how often the machine was
 	// migrated or restored.
 	Transfers, ClockFaults, Disruptions uint64
-	// Obituaries counts processes that were told to be dead, VoidedPromises the promises that
-	// this has ended.
-	Obituaries, VoidedPromises uint64
+	// Deaths counts reports of dead processes, VoidedPromises the promises that they have voided.
+	Deaths, VoidedPromises uint64
 }
 
 // counters has the counters of Stats. Served reads write only paths.
@@ -89,9 +56,9 @@ type counters struct {
 	probes, promises, grants, refusedProbes atomic.Uint64
 	malformed, absent                       atomic.Uint64
 	transfers, clockFaults, disruptions     atomic.Uint64
-	obituaries, voided                      atomic.Uint64
+	deaths, voided                          atomic.Uint64
 	losses                                  [core.NumStatus]atomic.Uint64
-	withheld                                [numWithheld]atomic.Uint64
+	withheld                                struct{ voteIn, preVoteIn, timeoutNowIn, voteRespIn, voteOut, preVoteOut, voteRespOut, tick, self atomic.Uint64 }
 }
 
 func (c *counters) init() { c.paths.init() }
@@ -108,19 +75,19 @@ func (c *counters) countField(err error) {
 func (c *counters) withhold(t raftpb.MessageType, inbound bool) {
 	switch {
 	case t == raftpb.MsgVote && inbound:
-		c.withheld[WithheldVoteIn].Add(1)
+		c.withheld.voteIn.Add(1)
 	case t == raftpb.MsgPreVote && inbound:
-		c.withheld[WithheldPreVoteIn].Add(1)
+		c.withheld.preVoteIn.Add(1)
 	case t == raftpb.MsgTimeoutNow:
-		c.withheld[WithheldTimeoutNowIn].Add(1)
+		c.withheld.timeoutNowIn.Add(1)
 	case inbound:
-		c.withheld[WithheldVoteRespIn].Add(1)
+		c.withheld.voteRespIn.Add(1)
 	case t == raftpb.MsgVote:
-		c.withheld[WithheldVoteOut].Add(1)
+		c.withheld.voteOut.Add(1)
 	case t == raftpb.MsgPreVote:
-		c.withheld[WithheldPreVoteOut].Add(1)
+		c.withheld.preVoteOut.Add(1)
 	default:
-		c.withheld[WithheldVoteRespOut].Add(1)
+		c.withheld.voteRespOut.Add(1)
 	}
 }
 
@@ -138,14 +105,15 @@ func (c *counters) collect() Stats {
 		Probes: c.probes.Load(), Promises: c.promises.Load(), Grants: c.grants.Load(), RefusedProbes: c.refusedProbes.Load(),
 		Malformed: c.malformed.Load(), Absent: c.absent.Load(),
 		Transfers: c.transfers.Load(), ClockFaults: c.clockFaults.Load(), Disruptions: c.disruptions.Load(),
-		Obituaries: c.obituaries.Load(), VoidedPromises: c.voided.Load(),
+		Deaths: c.deaths.Load(), VoidedPromises: c.voided.Load(),
 	}
 	for i := range c.losses {
 		s.Losses[i], s.Refused[i] = c.losses[i].Load(), c.refused[i].Load()
 	}
-	for i := range c.withheld {
-		s.Withheld[i] = c.withheld[i].Load()
-	}
+	from, to := &c.withheld, &s.Withheld
+	to.VoteIn, to.PreVoteIn, to.TimeoutNowIn, to.VoteRespIn = from.voteIn.Load(), from.preVoteIn.Load(), from.timeoutNowIn.Load(), from.voteRespIn.Load()
+	to.VoteOut, to.PreVoteOut, to.VoteRespOut = from.voteOut.Load(), from.preVoteOut.Load(), from.voteRespOut.Load()
+	to.Tick, to.Self = from.tick.Load(), from.self.Load()
 	for i := range c.paths.stripes {
 		for p := range s.Reads {
 			s.Reads[p] += c.paths.stripes[i].served[p].Load()

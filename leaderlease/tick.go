@@ -37,7 +37,7 @@ func (l *Lease) Tick() bool {
 	l.mu.Unlock()
 	done.report()
 	if !may {
-		l.stats.withheld[WithheldTick].Add(1)
+		l.stats.withheld.tick.Add(1)
 	}
 	return may
 }

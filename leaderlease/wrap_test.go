@@ -163,7 +163,7 @@ func TestWrappedTickBurst(t *testing.T) {
 		if got := g.nodes[1].Lease.Info().Term; got != term {
 			t.Errorf("term = %d after the burst, want %d", got, term)
 		}
-		if n := f.Stats().Withheld[WithheldPreVoteOut]; n == 0 {
+		if n := f.Stats().Withheld.PreVoteOut; n == 0 {
 			t.Error("Stats().Withheld[pre_vote_out] = 0, want the campaign of the burst kept back")
 		}
 		if n := g.sent(3, raftpb.MsgPreVote); n != 0 {
@@ -193,7 +193,7 @@ func TestWrappedSoleVoterAwaitsItsHold(t *testing.T) {
 				t.Fatal("the node leads within its restart hold")
 			}
 		}
-		if n := restarted.Stats().Withheld[WithheldTick]; n < 128 {
+		if n := restarted.Stats().Withheld.Tick; n < 128 {
 			t.Errorf("Stats().Withheld[tick] = %d, want the burst of 128 kept back", n)
 		}
 		g.leads(1)

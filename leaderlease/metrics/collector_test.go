@@ -79,7 +79,7 @@ func exported(t *testing.T, source Source) map[string]float64 {
 var counterNames = map[string]string{
 	"Losses": "losses_total{reason=%s}", "Refused": "refusals_total{reason=%s}",
 	"Reads": "reads_total{path=%s}", "Withheld": "withheld_total{kind=%s}",
-	"Answered": "answered_reads_total", "RefusedProbes": "refused_probes_total",
+	"Answered": "answered_reads_total", "Deaths": "obituaries_total", "RefusedProbes": "refused_probes_total",
 	"Malformed": "malformed_fields_total", "Absent": "absent_fields_total", "ClockFaults": "clock_faults_total", "VoidedPromises": "voided_promises_total",
 }
 
@@ -93,7 +93,7 @@ func seriesOf(field string, i int) string {
 	case field == "Reads":
 		return fmt.Sprintf(name, leaderlease.Path(i))
 	case field == "Withheld":
-		return fmt.Sprintf(name, leaderlease.Withheld(i))
+		return fmt.Sprintf(name, kinds[i])
 	default:
 		return name
 	}
@@ -102,14 +102,20 @@ func seriesOf(field string, i int) string {
 func TestEveryCounterOfStatsIsExported(t *testing.T) {
 	for field := range reflect.TypeFor[leaderlease.Stats]().Fields() {
 		n := 1
-		if field.Type.Kind() == reflect.Array {
+		switch field.Type.Kind() {
+		case reflect.Array:
 			n = field.Type.Len()
+		case reflect.Struct:
+			n = field.Type.NumField()
 		}
 		for i := range n {
 			var source fake
 			v := reflect.ValueOf(&source.stats).Elem().FieldByIndex(field.Index)
-			if v.Kind() == reflect.Array {
+			switch v.Kind() {
+			case reflect.Array:
 				v = v.Index(i)
+			case reflect.Struct:
+				v = v.Field(i)
 			}
 			v.SetUint(7)
 			name := seriesOf(field.Name, i)

@@ -54,7 +54,7 @@
 //	leaderlease_clock_counts_suspend       1 if the clock counts suspended time (assumption A2)
 //	leaderlease_peers                      other voters, by state: granting, silent, suspect_clock, other_duration
 //
-// Reasons are the names of core.Status, kinds those of leaderlease.Withheld.
+// Reasons are the names of core.Status, kinds the fields of leaderlease.Stats.Withheld.
 //
 // # What to watch
 //

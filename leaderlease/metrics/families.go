@@ -80,7 +80,7 @@ func names[T ~uint8](n int, name func(T) string) []string {
 var (
 	reasons = names(len(leaderlease.Stats{}.Losses), leaderlease.Status.String)
 	paths   = names(len(leaderlease.Stats{}.Reads), leaderlease.Path.String)
-	kinds   = names(len(leaderlease.Stats{}.Withheld), leaderlease.Withheld.String)
+	kinds   = []string{"vote_in", "pre_vote_in", "timeout_now_in", "vote_resp_in", "vote_out", "pre_vote_out", "vote_resp_out", "tick", "self"}
 )
 
 // never says which values of a label cannot occur: nothing is lost or refused
@@ -110,7 +110,10 @@ var counterFamilies = []family{
 	counter("answered_reads_total", "Reads forwarded by other nodes that were answered from the lease.",
 		func(s *leaderlease.Stats) uint64 { return s.Answered }),
 	counters("withheld_total", "Messages and ticks that a promise kept back, by kind.",
-		"kind", kinds, func(s *leaderlease.Stats) []uint64 { return s.Withheld[:] }),
+		"kind", kinds, func(s *leaderlease.Stats) []uint64 {
+			w := &s.Withheld
+			return []uint64{w.VoteIn, w.PreVoteIn, w.TimeoutNowIn, w.VoteRespIn, w.VoteOut, w.PreVoteOut, w.VoteRespOut, w.Tick, w.Self}
+		}),
 	counter("probes_total", "Heartbeats that left with a probe.",
 		func(s *leaderlease.Stats) uint64 { return s.Probes }),
 	counter("promises_total", "Probes that this node answered with a promise.",
@@ -130,7 +133,7 @@ var counterFamilies = []family{
 	counter("disruptions_total", "Times that the clock told of a migration or a restore of the machine.",
 		func(s *leaderlease.Stats) uint64 { return s.Disruptions }),
 	counter("obituaries_total", "Processes that were told to be dead.",
-		func(s *leaderlease.Stats) uint64 { return s.Obituaries }),
+		func(s *leaderlease.Stats) uint64 { return s.Deaths }),
 	counter("voided_promises_total", "Promises that were void at once, since the process that they were made to was dead.",
 		func(s *leaderlease.Stats) uint64 { return s.VoidedPromises }),
 }
