@@ -132,7 +132,7 @@ func (l *raftLoop) processDied(peer uint64, process leaderlease.ProcessID) {
 	switch {
 	case void:
 		l.afterDeath = m
-		l.detector.Obituary(m, now)
+		l.detector.ProcessDied(m, now)
 	case !l.cfg.IgnoreClosed:
 		l.detector.Gone(peer, now)
 	}

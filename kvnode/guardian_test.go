@@ -101,7 +101,7 @@ func TestAnObituaryVoidsThePromise(t *testing.T) {
 					}
 				}
 				s := next.Status().Suspicions
-				if by := s.Last.Way == detector.Obituary; by != tt.fast {
+				if by := s.Last.Way == detector.ProcessDied; by != tt.fast {
 					t.Errorf("it says %+v, want an obituary: %v", s.Last, tt.fast)
 				}
 			})

@@ -137,7 +137,7 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "a member waits until the dead are silent", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "return d.suspicion.way == Obituary || now.", New: "return now.",
+		Old:  "return d.suspicion.way == ProcessDied || now.", New: "return now.",
 	},
 	{
 		Rule: "V8", Name: "after an obituary members ask for pre-votes", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
@@ -152,12 +152,12 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "what the dead have sent is a sign of life", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if d.suspicion.way == Obituary && term <= d.suspicion.term {", New: "if false {",
+		Old:  "if d.suspicion.way == ProcessDied && term <= d.suspicion.term {", New: "if false {",
 	},
 	{
 		Rule: "V8", Name: "what the dead have sent ends the turns", Pkg: rulesPkg, Test: "^TestV8WhatTheDeadHaveSentEndsNoTurn$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if leader == d.leader && d.suspicion.way == Obituary {", New: "if false {",
+		Old:  "if leader == d.leader && d.suspicion.way == ProcessDied {", New: "if false {",
 	},
 	{
 		Rule: "V8", Name: "the next process of the dead is taken for dead", Pkg: detectorPkg, Test: "^TestTheNextProcessLeads$",
@@ -167,12 +167,12 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "a fail-over whose first turn was in vain is called a transfer", Pkg: detectorPkg, Test: "^TestTheFirstTurnIsInVain$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if d.suspicion.way == Obituary { // the candidate", New: "if false { // of which",
+		Old:  "if d.suspicion.way == ProcessDied { // the candidate", New: "if false { // of which",
 	},
 	{
 		Rule: "V8", Name: "nothing ends an obituary", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if d.suspicion.way == Obituary && term <= d.suspicion.term {", New: "if d.suspicion.way == Obituary {",
+		Old:  "if d.suspicion.way == ProcessDied && term <= d.suspicion.term {", New: "if d.suspicion.way == ProcessDied {",
 	},
 	{
 		Rule: "V8", Name: "the message of an obituary is called a transfer", Pkg: detectorPkg, Test: "^TestAnObituaryIsNobodysWish$",
@@ -182,7 +182,7 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "an obituary is lost where its connections have ended first", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "d.cfg.Self || d.suspicion.way == Obituary {", New: "d.cfg.Self || d.suspicion.way != Silence {",
+		Old:  "d.cfg.Self || d.suspicion.way == ProcessDied {", New: "d.cfg.Self || d.suspicion.way != Silence {",
 	},
 	{
 		Rule: "V8", Name: "who stands by an obituary waits for those who hold", Pkg: rulesPkg, Test: "^TestV8VotersThatHoldMissTheRequest$",

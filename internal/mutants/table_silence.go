@@ -130,7 +130,7 @@ var silenceRules = []Mutant{
 	{
 		Rule: "silence", Name: "a sign of life that was under way ends no silence", Pkg: detectorPkg, Test: "^TestASignOfLifeEndsASilenceAtOnce$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if d.suspicion.way == LearntSilence || d.suspicion.way == Obituary { // over, whenever the message was sent", New: "if false {",
+		Old:  "if d.suspicion.way == LongSilence || d.suspicion.way == ProcessDied { // over, whenever the message was sent", New: "if false {",
 	},
 	{
 		Rule: "silence", Name: "who knows no stalls decides for those who do", Pkg: rulesPkg, Test: "^TestV7WhoKnowsStallsOutvotesWhoDoesNot$",
@@ -150,7 +150,7 @@ var silenceRules = []Mutant{
 	{
 		Rule: "silence", Name: "a member that is bound raises alarms", Pkg: detectorPkg, Test: "^TestASilenceIsNoHintWhileThePromiseLasts$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "\td.adaptive.noteRunning(now)\n\tif k.Leads ||", New: "\td.adaptive.noteRunning(now)\n\tif d.suspicion.way == Silence && d.adaptive.suspect(d.leader, now) {\n\t\td.suspect(d.leader, LearntSilence, now)\n\t}\n\tif k.Leads ||",
+		Old:  "\td.adaptive.noteRunning(now)\n\tif k.Leads ||", New: "\td.adaptive.noteRunning(now)\n\tif d.suspicion.way == Silence && d.adaptive.suspect(d.leader, now) {\n\t\td.suspect(d.leader, LongSilence, now)\n\t}\n\tif k.Leads ||",
 	},
 	{
 		Rule: "silence", Name: "a loop polls when all is well", Pkg: detectorPkg, Test: "^TestWhenALoopPolls$",

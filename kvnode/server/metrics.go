@@ -256,7 +256,7 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstHistogram(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), syncBuckets(r.Counts.CheckpointWithin))
 	out <- prometheus.MustNewConstHistogram(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), syncBuckets(r.WAL.SyncWithin))
 	out <- prometheus.MustNewConstHistogram(late, r.Late.Count, r.Late.Sum.Seconds(), r.Late.Buckets())
-	for _, way := range []detector.Way{detector.Hint, detector.PreVote, detector.LearntSilence, detector.Obituary} {
+	for _, way := range []detector.Way{detector.ConnClosed, detector.PreVote, detector.LongSilence, detector.ProcessDied} {
 		out <- prometheus.MustNewConstMetric(suspected, prometheus.CounterValue, float64(r.Suspicions.Hints[way]), way.String())
 	}
 	collectFailOvers(out, &r.Suspicions)

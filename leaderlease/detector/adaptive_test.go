@@ -216,8 +216,8 @@ func TestASilenceIsNoHintWhileThePromiseLasts(t *testing.T) {
 		t.Errorf("it campaigns %v after its promise, want at once", got)
 	}
 	l.LeaderIs(3, at(l.now+10*ms))
-	want := FailOver{Way: LearntSilence, Hint: 605 * ms, Election: 10 * ms}
-	if s := l.Stats(); s.Last != want || s.Hints[LearntSilence] != 1 || s.Forgets != 1 || s.FalseAlarms != 0 {
+	want := FailOver{Way: LongSilence, Hint: 605 * ms, Election: 10 * ms}
+	if s := l.Stats(); s.Last != want || s.Hints[LongSilence] != 1 || s.Forgets != 1 || s.FalseAlarms != 0 {
 		t.Errorf("Stats() = %+v, want one hint by silence, and %+v", s, want)
 	}
 }
@@ -227,7 +227,7 @@ func TestASignOfLifeEndsASilenceAtOnce(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
 	l.stalls(255 * ms)
-	if s := l.Stats(); l.Suspects(at(l.now)) || s.Hints[LearntSilence] != 1 || s.FalseAlarms != 1 {
+	if s := l.Stats(); l.Suspects(at(l.now)) || s.Hints[LongSilence] != 1 || s.FalseAlarms != 1 {
 		t.Errorf("Stats() = %+v, and it suspects its leader: %v, want one false alarm that is over", s, l.Suspects(at(l.now)))
 	}
 }
@@ -257,7 +257,7 @@ func TestFalseAlarmsAreLearntFrom(t *testing.T) {
 	limit(500 * ms)
 	l.hears(t, 10*time.Minute)
 	limit(250 * ms)
-	if s := l.Stats(); s.FalseAlarms != 2 || s.Hints[LearntSilence] != 2 {
+	if s := l.Stats(); s.FalseAlarms != 2 || s.Hints[LongSilence] != 2 {
 		t.Errorf("Stats() = %+v, want two false alarms", s)
 	}
 }

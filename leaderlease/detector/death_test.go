@@ -20,8 +20,8 @@ func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
 	first, second := follower(2), follower(3)
 	for _, d := range []*Detector{first, second} {
 		d.Gone(1, at(9*ms)) // the connections end first
-		d.Obituary(own(), at(10*ms))
-		d.Obituary(own(), at(30*ms)) // once more changes nothing
+		d.ProcessDied(own(), at(10*ms))
+		d.ProcessDied(own(), at(30*ms)) // once more changes nothing
 		if !d.Suspects(at(10 * ms)) {
 			t.Error("Suspects() = false, want true")
 		}
@@ -33,8 +33,8 @@ func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
 	second.wants(t, 55*ms, three, nothing)
 	second.wants(t, 60*ms, three, force)
 	first.LeaderIs(3, at(120*ms))
-	want := FailOver{Way: Obituary, Hint: 10 * ms, Election: 110 * ms}
-	if s := first.Stats(); s.Last != want || s.Hints[Obituary] != 1 || s.FailOvers[Obituary] != 1 || s.FalseAlarms != 0 {
+	want := FailOver{Way: ProcessDied, Hint: 10 * ms, Election: 110 * ms}
+	if s := first.Stats(); s.Last != want || s.Hints[ProcessDied] != 1 || s.FailOvers[ProcessDied] != 1 || s.FalseAlarms != 0 {
 		t.Errorf("Stats() = %+v, want one obituary and %+v", s, want)
 	}
 	first.wants(t, 130*ms, three, nothing)
@@ -43,14 +43,14 @@ func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
 // Who was asked for its vote by another that has acted upon it leaves it the time of an election.
 func TestWhoHasActedUponAnObituaryIsLeftAlone(t *testing.T) {
 	d := follower(3)
-	d.Obituary(own(), at(10*ms))
+	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forget)
 	vote := message(raftpb.MsgVote, 2, 6)
 	vote.Context = []byte(core.CampaignTransfer)
 	d.Heard(vote, 5, at(12*ms))
 	d.wants(t, 35*ms, three, nothing)
 	d.LeaderIs(2, at(40*ms))
-	if got, want := d.Stats().Last, (FailOver{Way: Obituary, Hint: 10 * ms, Election: 30 * ms}); got != want {
+	if got, want := d.Stats().Last, (FailOver{Way: ProcessDied, Hint: 10 * ms, Election: 30 * ms}); got != want {
 		t.Errorf("Stats().Last = %+v, want %+v", got, want)
 	}
 }
@@ -58,7 +58,7 @@ func TestWhoHasActedUponAnObituaryIsLeftAlone(t *testing.T) {
 // Nobody stands that is bound, or stands already, or may not.
 func TestWhoMayNotStandAfterAnObituary(t *testing.T) {
 	d := follower(2)
-	d.Obituary(own(), at(10*ms))
+	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, bound, nothing)
 	d.wants(t, 10*ms, Known{Voters: []uint64{1, 3}}, nothing)
 	d.wants(t, 10*ms, Known{Voters: three.Voters, Candidate: true}, forget)
@@ -70,7 +70,7 @@ func TestWhoMayNotStandAfterAnObituary(t *testing.T) {
 func TestWhoStandsByAnObituaryStandsAnewOnce(t *testing.T) {
 	d := follower(2)
 	candidate := Known{Voters: three.Voters, Candidate: true}
-	d.Obituary(own(), at(10*ms))
+	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forced)
 	d.wants(t, 309*ms, candidate, nothing)
 	d.wants(t, 310*ms, candidate, campaign)
@@ -91,7 +91,7 @@ func TestWhatEndsAnObituary(t *testing.T) {
 		"another leads":           {func(d *Detector) { d.LeaderIs(3, at(20*ms)) }, nothing},
 	} {
 		d := follower(2)
-		d.Obituary(own(), at(10*ms))
+		d.ProcessDied(own(), at(10*ms))
 		tt.do(d)
 		if got := d.Poll(at(210*ms), three); got != tt.want {
 			t.Errorf("%s: Poll() = %+v, want %+v", name, got, tt.want)
@@ -102,7 +102,7 @@ func TestWhatEndsAnObituary(t *testing.T) {
 	}
 	d := follower(2)
 	for _, peer := range []uint64{0, 2, 3} {
-		if d.Obituary(death(peer), at(10*ms)); d.Suspects(at(10 * ms)) {
+		if d.ProcessDied(death(peer), at(10*ms)); d.Suspects(at(10 * ms)) {
 			t.Errorf("Suspects() after the obituary of %d = true, want false", peer)
 		}
 	}
@@ -112,7 +112,7 @@ func TestWhatEndsAnObituary(t *testing.T) {
 // for the leader once more, of the same term: that is no sign of life either.
 func TestTheDeadLeadOnceMore(t *testing.T) {
 	d := follower(3)
-	d.Obituary(own(), at(10*ms))
+	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forget)
 	d.LeaderIs(0, at(10*ms))
 	d.Heard(message(raftpb.MsgApp, 1, 5), 5, at(12*ms))
@@ -123,7 +123,7 @@ func TestTheDeadLeadOnceMore(t *testing.T) {
 // Who had the first turn lacks entries: the next one stands in its turn, for the same reason.
 func TestTheFirstTurnIsInVain(t *testing.T) {
 	d := follower(3)
-	d.Obituary(own(), at(10*ms))
+	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forget)
 	vote := message(raftpb.MsgVote, 2, 6)
 	vote.Context = []byte(core.CampaignTransfer)
@@ -131,7 +131,7 @@ func TestTheFirstTurnIsInVain(t *testing.T) {
 	d.Refused(at(12 * ms))
 	d.wants(t, 62*ms, three, force)
 	d.LeaderIs(3, at(70*ms))
-	if got, want := d.Stats().Last, (FailOver{Way: Obituary, Hint: 10 * ms, Promise: 2 * ms, Election: 58 * ms}); got != want {
+	if got, want := d.Stats().Last, (FailOver{Way: ProcessDied, Hint: 10 * ms, Promise: 2 * ms, Election: 58 * ms}); got != want {
 		t.Errorf("Stats().Last = %+v, want %+v", got, want)
 	}
 }
@@ -139,7 +139,7 @@ func TestTheFirstTurnIsInVain(t *testing.T) {
 // The same member leads a later term, for which this one has voted.
 func TestTheNextProcessLeads(t *testing.T) {
 	d := follower(3)
-	d.Obituary(own(), at(10*ms))
+	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forget)
 	d.Heard(message(raftpb.MsgApp, 1, 6), 6, at(12*ms))
 	d.LeaderIs(1, at(12*ms))
@@ -149,7 +149,7 @@ func TestTheNextProcessLeads(t *testing.T) {
 // Its own message is nobody's wish: who refuses another its vote then does so for no leader's sake.
 func TestAnObituaryIsNobodysWish(t *testing.T) {
 	d := follower(2)
-	d.Obituary(own(), at(10*ms))
+	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forced)
 	d.Heard(own(), 5, at(10*ms))
 	d.Refused(at(15 * ms))
@@ -164,10 +164,10 @@ func TestTheAlarmBeforeAnObituaryWasNotFalse(t *testing.T) {
 	if l.alarm() == 0 {
 		t.Fatal("no silence is an alarm")
 	}
-	l.Obituary(own(), at(l.now))
+	l.ProcessDied(own(), at(l.now))
 	l.Heard(own(), 5, at(l.now))
 	l.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(l.now))
-	if s := l.Stats(); s.Hints[LearntSilence] != 1 || s.FalseAlarms != 0 || l.adaptive.doubled != 0 {
+	if s := l.Stats(); s.Hints[LongSilence] != 1 || s.FalseAlarms != 0 || l.adaptive.doubled != 0 {
 		t.Errorf("%+v, doubts %d, want one alarm that was not false", s, l.adaptive.doubled)
 	}
 }

@@ -56,7 +56,7 @@ type Detector struct {
 // suspicion describes why and since when the leader is suspected.
 type suspicion struct {
 	way  Way    // Silence if the leader is not suspected
-	term uint64 // of the dead leader, for Obituary
+	term uint64 // of the dead leader, for ProcessDied
 	at   time.Time
 	// freeAt is when the promise to the leader had ended.
 	freeAt time.Time
@@ -73,7 +73,7 @@ func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 	if leader == raft.None {
 		return // the last leader counts
 	}
-	if leader == d.leader && d.suspicion.way == Obituary {
+	if leader == d.leader && d.suspicion.way == ProcessDied {
 		return // raft has stepped a late message of the dead leader
 	}
 	if leader != d.leader && d.leader != raft.None && d.leader != d.cfg.Self {
@@ -86,7 +86,7 @@ func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 
 // Gone reports that the other end has closed the last connection of peer: its process may have
 // died. Do not report a timeout, or a connection that this process has closed.
-func (d *Detector) Gone(peer uint64, now time.Time) { d.suspect(peer, Hint, now) }
+func (d *Detector) Gone(peer uint64, now time.Time) { d.suspect(peer, ConnClosed, now) }
 
 func (d *Detector) suspect(peer uint64, why Way, now time.Time) {
 	// A second suspicion does not prolong the first: after an election timeout silence decides.
@@ -97,7 +97,7 @@ func (d *Detector) suspect(peer uint64, why Way, now time.Time) {
 	d.stats.Hints[why]++
 }
 
-// Obituary reports that the leader's process has died, and that Lease.ProcessDied has voided this
+// ProcessDied reports that the leader's process has died, and that Lease.ProcessDied has voided this
 // member's promise to it and returned m. Call Poll next.
 //
 // The first member in order then campaigns at once by m, which needs no pre-vote. If no member has
@@ -106,14 +106,14 @@ func (d *Detector) suspect(peer uint64, why Way, now time.Time) {
 // step messages that the dead process has sent.
 //
 // If Lease.ProcessDied has voided nothing, call Gone: the report may be about an earlier process.
-func (d *Detector) Obituary(m *raftpb.Message, now time.Time) {
+func (d *Detector) ProcessDied(m *raftpb.Message, now time.Time) {
 	peer := m.GetFrom()
 	d.adaptive.confirm(peer)
-	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.way == Obituary {
+	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.way == ProcessDied {
 		return
 	}
-	d.suspicion = suspicion{way: Obituary, at: now, term: m.GetTerm()}
-	d.stats.Hints[Obituary]++
+	d.suspicion = suspicion{way: ProcessDied, at: now, term: m.GetTerm()}
+	d.stats.Hints[ProcessDied]++
 }
 
 // Silence returns the number of ticks since the last sign of life of the leader.
@@ -192,8 +192,8 @@ func (d *Detector) noteAlive(now time.Time) {
 func (d *Detector) Refused(now time.Time) {
 	if !d.transferAt.IsZero() {
 		next := suspicion{way: Transfer, at: now, freeAt: now}
-		if d.suspicion.way == Obituary { // the candidate knows of the same death
-			next.way, next.term, next.at = Obituary, d.suspicion.term, d.suspicion.at
+		if d.suspicion.way == ProcessDied { // the candidate knows of the same death
+			next.way, next.term, next.at = ProcessDied, d.suspicion.term, d.suspicion.at
 		}
 		d.transferAt, d.deferUntil, d.suspicion = time.Time{}, 0, next
 	}
@@ -201,12 +201,12 @@ func (d *Detector) Refused(now time.Time) {
 
 // leaderHeard handles a heartbeat or an append of the leader in term.
 func (d *Detector) leaderHeard(term uint64, now time.Time) {
-	if d.suspicion.way == Obituary && term <= d.suspicion.term {
+	if d.suspicion.way == ProcessDied && term <= d.suspicion.term {
 		return // the dead process had sent it
 	}
 	d.noteAlive(now)
 	d.adaptive.noteAlive(now)
-	if d.suspicion.way == LearntSilence || d.suspicion.way == Obituary { // over, whenever the message was sent
+	if d.suspicion.way == LongSilence || d.suspicion.way == ProcessDied { // over, whenever the message was sent
 		d.suspicion = suspicion{}
 	}
 	if d.suspicion.way == Silence || now.Sub(d.suspicion.at) < d.cfg.Heartbeat {
@@ -218,7 +218,7 @@ func (d *Detector) leaderHeard(term uint64, now time.Time) {
 
 // leaderSilent reports whether the leader has missed enough heartbeats, or is known to be dead.
 func (d *Detector) leaderSilent(now time.Time) bool {
-	return d.suspicion.way == Obituary || now.Sub(d.heard) >= missedHeartbeats*d.cfg.Heartbeat
+	return d.suspicion.way == ProcessDied || now.Sub(d.heard) >= missedHeartbeats*d.cfg.Heartbeat
 }
 
 // shouldForget reports whether raft must forget the leader. It is true once per suspicion, as soon
@@ -246,7 +246,7 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 	// Silence is judged only after the promise has ended. A suspicion before that would decide
 	// nothing, and might prove false.
 	if d.suspicion.way == Silence && d.adaptive.suspect(d.leader, now) {
-		d.suspect(d.leader, LearntSilence, now)
+		d.suspect(d.leader, LongSilence, now)
 	}
 	if !d.suspected(now) {
 		return Decision{}
@@ -269,7 +269,7 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 
 // mustForce reports whether to campaign by the message of Lease.ProcessDied: in the first slot only.
 func (d *Detector) mustForce(k Known) bool {
-	return d.suspicion.way == Obituary && d.suspicion.slot == 0 && !k.Candidate
+	return d.suspicion.way == ProcessDied && d.suspicion.slot == 0 && !k.Candidate
 }
 
 // mayCampaign reports whether a campaign disturbs no election that may still be won. A candidate
@@ -298,7 +298,7 @@ func (d *Detector) slotAt(since time.Duration, of int) (slot int, length time.Du
 // firstSlot is the length of the first slots. After a death it is doubled: no pre-vote tells the next
 // member about the campaign, and the first one's term must be on its disk before its request leaves.
 func (d *Detector) firstSlot() time.Duration {
-	if d.suspicion.way == Obituary {
+	if d.suspicion.way == ProcessDied {
 		return 2 * d.cfg.Turn
 	}
 	return d.cfg.Turn

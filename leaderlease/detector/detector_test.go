@@ -62,15 +62,15 @@ func TestAHintIsActedUponWhenThePromiseEnds(t *testing.T) {
 	second.wants(t, 270*ms, three, nothing)
 	second.wants(t, 275*ms, three, campaign)
 	first.LeaderIs(3, at(310*ms))
-	want := FailOver{Way: Hint, Hint: 10 * ms, Promise: 240 * ms, Election: 60 * ms}
-	if s := first.Stats(); s.Last != want || s.Hints[Hint] != 1 || s.Forgets != 1 || s.FalseAlarms != 0 {
+	want := FailOver{Way: ConnClosed, Hint: 10 * ms, Promise: 240 * ms, Election: 60 * ms}
+	if s := first.Stats(); s.Last != want || s.Hints[ConnClosed] != 1 || s.Forgets != 1 || s.FalseAlarms != 0 {
 		t.Errorf("Stats() = %+v, want one hint, one leader forgotten, and %+v", s, want)
 	}
 	first.wants(t, 320*ms, three, nothing)
 	first.Committed(at(314 * ms))
 	first.Committed(at(320 * ms)) // and on and on
 	want.Commit = 4 * ms
-	if s := first.Stats(); s.Last != want || s.FailOvers != [NumWays]uint64{Hint: 1} {
+	if s := first.Stats(); s.Last != want || s.FailOvers != [NumWays]uint64{ConnClosed: 1} {
 		t.Errorf("Stats() = %+v, want %+v, by one hint", s, want)
 	}
 }
@@ -147,7 +147,7 @@ func TestTheNextLeaderIsNoFalseAlarm(t *testing.T) {
 	d.wants(t, 250*ms, three, both)
 	d.Heard(message(raftpb.MsgApp, 3, 6), 6, at(300*ms))
 	d.LeaderIs(3, at(300*ms))
-	want := FailOver{Way: Hint, Hint: 10 * ms, Promise: 240 * ms, Election: 50 * ms}
+	want := FailOver{Way: ConnClosed, Hint: 10 * ms, Promise: 240 * ms, Election: 50 * ms}
 	if s := d.Stats(); s.Last != want || s.FalseAlarms != 0 {
 		t.Errorf("Stats() = %+v, want no false alarm, and %+v", s, want)
 	}
@@ -267,7 +267,7 @@ func TestASuspicionIsNotRenewedByOthers(t *testing.T) {
 			t.Fatalf("Poll(%v) = %+v, want nothing after an election timeout", now, do)
 		}
 	}
-	if s := d.Stats(); s.Hints != [NumWays]uint64{Hint: 1} || s.Forgets != 1 {
+	if s := d.Stats(); s.Hints != [NumWays]uint64{ConnClosed: 1} || s.Forgets != 1 {
 		t.Errorf("Stats() = %+v, want one hint", s)
 	}
 	d.Heard(message(raftpb.MsgHeartbeat, 1, 6), 5, at(3*time.Second))

@@ -12,7 +12,7 @@
 //   - Gone reports that the other end has closed a peer's last connection (io.EOF,
 //     io.ErrUnexpectedEOF under TLS, ECONNRESET). Do not report a timeout, or a connection that this
 //     process has closed. Proxies and middleboxes close connections too, so this proves nothing.
-//   - Obituary reports that the leader's process has died and that the promise to it is void
+//   - ProcessDied reports that the leader's process has died and that the promise to it is void
 //     (Lease.ProcessDied). This is a proof, so the first member in order campaigns at once.
 //   - A member that has restarted and hears no leader suspects its former leader. So a group whose
 //     members were all killed does not wait for an election timeout.

@@ -179,7 +179,7 @@ func Example_rawNodeObituary() {
 			now := time.Now()
 			if m, void := lease.ProcessDied(dead.peer, dead.process); void {
 				afterDeath = m
-				d.Obituary(m, now)
+				d.ProcessDied(m, now)
 			} else { // of a former process, say
 				d.Gone(dead.peer, now)
 			}
@@ -228,7 +228,7 @@ func Example_nodeObituary() {
 			now := time.Now()
 			if m, void := lease.ProcessDied(dead.peer, dead.process); void {
 				afterDeath = m
-				d.Obituary(m, now)
+				d.ProcessDied(m, now)
 			} else {
 				d.Gone(dead.peer, now)
 			}

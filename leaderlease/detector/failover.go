@@ -8,8 +8,8 @@ type Way uint8
 const (
 	// Silence is an election timeout without a sign of life.
 	Silence Way = iota
-	// Hint is a connection that the other end has closed.
-	Hint
+	// ConnClosed is a connection that the other end has closed.
+	ConnClosed
 	// PreVote is another member's request for a pre-vote.
 	PreVote
 	// Transfer is a leadership transfer.
@@ -17,13 +17,13 @@ const (
 	// Resignation is the message of a leader that shuts down, as its receiver reports it. To the
 	// other members it looks like a transfer.
 	Resignation
-	// LearntSilence is a silence that is much longer than the leader's recent ones.
-	LearntSilence
-	// Obituary is the proof that the leader's process has died.
-	Obituary
+	// LongSilence is a silence that is much longer than the leader's recent ones.
+	LongSilence
+	// ProcessDied is the proof that the leader's process has died.
+	ProcessDied
 
 	// NumWays is the number of ways.
-	NumWays = int(Obituary) + 1
+	NumWays = int(ProcessDied) + 1
 
 	// restart is a start of this member after which it has heard no leader. There is no leader that
 	// could be replaced, so restart starts no fail-over and is not among the ways.
@@ -54,7 +54,7 @@ type FailOver struct {
 type Stats struct {
 	// Hints counts suspicions by their cause.
 	Hints [NumWays]uint64
-	// FalseAlarms counts suspicions that a sign of life has ended. One for LearntSilence is also
+	// FalseAlarms counts suspicions that a sign of life has ended. One for LongSilence is also
 	// false if the leader was replaced, and is heard within an election timeout of its last sign of
 	// life.
 	FalseAlarms uint64
@@ -76,7 +76,7 @@ func (d *Detector) Stats() Stats { return d.stats }
 func (d *Detector) recordFailOver(now time.Time) {
 	s, last := &d.suspicion, FailOver{}
 	switch {
-	case !d.transferAt.IsZero() && s.way != Obituary:
+	case !d.transferAt.IsZero() && s.way != ProcessDied:
 		last = FailOver{Way: d.transferWay, Election: now.Sub(d.transferAt)}
 	case s.way == Silence:
 		all := now.Sub(d.heard) // another member may have heard less, and campaigned first

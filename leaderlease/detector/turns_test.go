@@ -207,7 +207,7 @@ func TestWaysOfFailOvers(t *testing.T) {
 			d.Heard(vote, 5, at(40*ms))
 			d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(50*ms))
 		}, 1150 * ms, FailOver{Hint: time.Second, Election: 100 * ms}},
-		"another was first, though it was hinted at": {func(d *Detector) { d.Gone(1, at(10*ms)) }, 260 * ms, FailOver{Way: Hint, Hint: 10 * ms, Election: 250 * ms}},
+		"another was first, though it was hinted at": {func(d *Detector) { d.Gone(1, at(10*ms)) }, 260 * ms, FailOver{Way: ConnClosed, Hint: 10 * ms, Election: 250 * ms}},
 		"a campaign that was none of a transfer":     {func(d *Detector) { d.Heard(message(raftpb.MsgVote, 3, 6), 5, at(40*ms)) }, 50 * ms, FailOver{Hint: 50 * ms}},
 	} {
 		d := follower(2)

@@ -181,7 +181,7 @@ func (s *sim) collect(n *leasetest.Node) {
 	}
 	s.res.addStats(n.Lease().Stats())
 	suspected := n.Suspicions()
-	s.res.Alarms += suspected.Hints[detector.LearntSilence]
+	s.res.Alarms += suspected.Hints[detector.LongSilence]
 	s.res.FalseAlarms += suspected.FalseAlarms
 	if suspected.FalseAlarms > 0 {
 		s.trace.note(s.c.Now(), n.ID, "was wrong to suspect its leader", "times", suspected.FalseAlarms)
