@@ -208,7 +208,7 @@ func TestASilenceIsNoHintWhileThePromiseLasts(t *testing.T) {
 	l.hears(t, 11*time.Second)
 	l.known = bound
 	l.silent(600 * ms)
-	if s := l.Stats(); s.Hints != [NumWays]uint64{} {
+	if s := l.Stats(); s.Suspicions != [NumWays]uint64{} {
 		t.Errorf("Stats() = %+v of a member that is bound, want no hint", s)
 	}
 	l.known = three
@@ -216,8 +216,8 @@ func TestASilenceIsNoHintWhileThePromiseLasts(t *testing.T) {
 		t.Errorf("it campaigns %v after its promise, want at once", got)
 	}
 	l.LeaderIs(3, at(l.now+10*ms))
-	want := FailOver{Way: LongSilence, Hint: 605 * ms, Election: 10 * ms}
-	if s := l.Stats(); s.Last != want || s.Hints[LongSilence] != 1 || s.Forgets != 1 || s.FalseAlarms != 0 {
+	want := FailOver{Way: LongSilence, Detection: 605 * ms, Election: 10 * ms}
+	if s := l.Stats(); s.Last != want || s.Suspicions[LongSilence] != 1 || s.Forgets != 1 || s.FalseSuspicions != 0 {
 		t.Errorf("Stats() = %+v, want one hint by silence, and %+v", s, want)
 	}
 }
@@ -227,7 +227,7 @@ func TestASignOfLifeEndsASilenceAtOnce(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
 	l.stalls(255 * ms)
-	if s := l.Stats(); l.Suspects(at(l.now)) || s.Hints[LongSilence] != 1 || s.FalseAlarms != 1 {
+	if s := l.Stats(); l.Suspects(at(l.now)) || s.Suspicions[LongSilence] != 1 || s.FalseSuspicions != 1 {
 		t.Errorf("Stats() = %+v, and it suspects its leader: %v, want one false alarm that is over", s, l.Suspects(at(l.now)))
 	}
 }
@@ -257,7 +257,7 @@ func TestFalseAlarmsAreLearntFrom(t *testing.T) {
 	limit(500 * ms)
 	l.hears(t, 10*time.Minute)
 	limit(250 * ms)
-	if s := l.Stats(); s.FalseAlarms != 2 || s.Hints[LongSilence] != 2 {
+	if s := l.Stats(); s.FalseSuspicions != 2 || s.Suspicions[LongSilence] != 2 {
 		t.Errorf("Stats() = %+v, want two false alarms", s)
 	}
 }
@@ -297,7 +297,7 @@ func TestWhoIsReplacedAndLives(t *testing.T) {
 		for range 2 { // the second time it is no news
 			l.Heard(tt.m, 6, at(heard+tt.after))
 		}
-		if s := l.Stats(); s.FalseAlarms != tt.want || uint64(l.adaptive.doubled) != tt.want {
+		if s := l.Stats(); s.FalseSuspicions != tt.want || uint64(l.adaptive.doubled) != tt.want {
 			t.Errorf("%s: Stats() = %+v, and %d doubts, want %d", name, s, l.adaptive.doubled, tt.want)
 		}
 	}
@@ -311,7 +311,7 @@ func TestALongSilenceIsNoNews(t *testing.T) {
 		l.now += Interval
 		l.Poll(at(l.now), three)
 	}
-	if s := l.Stats(); s.Hints != [NumWays]uint64{} {
+	if s := l.Stats(); s.Suspicions != [NumWays]uint64{} {
 		t.Errorf("Stats() = %+v, want no hint", s)
 	}
 }
@@ -344,9 +344,9 @@ func TestStallsThatAreForgotten(t *testing.T) {
 	l.hears(t, 11*time.Second)
 	var alarms []int
 	for i := range 100 {
-		before := l.Stats().FalseAlarms
+		before := l.Stats().FalseSuspicions
 		l.stalls(300 * ms)
-		if l.Stats().FalseAlarms > before {
+		if l.Stats().FalseSuspicions > before {
 			alarms = append(alarms, i)
 		}
 		l.now += 30 * time.Minute

@@ -33,8 +33,8 @@ func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
 	second.wants(t, 55*ms, three, nothing)
 	second.wants(t, 60*ms, three, force)
 	first.LeaderIs(3, at(120*ms))
-	want := FailOver{Way: ProcessDied, Hint: 10 * ms, Election: 110 * ms}
-	if s := first.Stats(); s.Last != want || s.Hints[ProcessDied] != 1 || s.FailOvers[ProcessDied] != 1 || s.FalseAlarms != 0 {
+	want := FailOver{Way: ProcessDied, Detection: 10 * ms, Election: 110 * ms}
+	if s := first.Stats(); s.Last != want || s.Suspicions[ProcessDied] != 1 || s.FailOvers[ProcessDied] != 1 || s.FalseSuspicions != 0 {
 		t.Errorf("Stats() = %+v, want one obituary and %+v", s, want)
 	}
 	first.wants(t, 130*ms, three, nothing)
@@ -50,7 +50,7 @@ func TestWhoHasActedUponAnObituaryIsLeftAlone(t *testing.T) {
 	d.Heard(vote, 5, at(12*ms))
 	d.wants(t, 35*ms, three, nothing)
 	d.LeaderIs(2, at(40*ms))
-	if got, want := d.Stats().Last, (FailOver{Way: ProcessDied, Hint: 10 * ms, Election: 30 * ms}); got != want {
+	if got, want := d.Stats().Last, (FailOver{Way: ProcessDied, Detection: 10 * ms, Election: 30 * ms}); got != want {
 		t.Errorf("Stats().Last = %+v, want %+v", got, want)
 	}
 }
@@ -96,8 +96,8 @@ func TestWhatEndsAnObituary(t *testing.T) {
 		if got := d.Poll(at(210*ms), three); got != tt.want {
 			t.Errorf("%s: Poll() = %+v, want %+v", name, got, tt.want)
 		}
-		if s := d.Stats(); s.FalseAlarms != 0 {
-			t.Errorf("%s: FalseAlarms = %d, want 0", name, s.FalseAlarms)
+		if s := d.Stats(); s.FalseSuspicions != 0 {
+			t.Errorf("%s: FalseSuspicions = %d, want 0", name, s.FalseSuspicions)
 		}
 	}
 	d := follower(2)
@@ -131,7 +131,7 @@ func TestTheFirstTurnIsInVain(t *testing.T) {
 	d.Refused(at(12 * ms))
 	d.wants(t, 62*ms, three, force)
 	d.LeaderIs(3, at(70*ms))
-	if got, want := d.Stats().Last, (FailOver{Way: ProcessDied, Hint: 10 * ms, Promise: 2 * ms, Election: 58 * ms}); got != want {
+	if got, want := d.Stats().Last, (FailOver{Way: ProcessDied, Detection: 10 * ms, Promise: 2 * ms, Election: 58 * ms}); got != want {
 		t.Errorf("Stats().Last = %+v, want %+v", got, want)
 	}
 }
@@ -167,7 +167,7 @@ func TestTheAlarmBeforeAnObituaryWasNotFalse(t *testing.T) {
 	l.ProcessDied(own(), at(l.now))
 	l.Heard(own(), 5, at(l.now))
 	l.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(l.now))
-	if s := l.Stats(); s.Hints[LongSilence] != 1 || s.FalseAlarms != 0 || l.adaptive.doubled != 0 {
+	if s := l.Stats(); s.Suspicions[LongSilence] != 1 || s.FalseSuspicions != 0 || l.adaptive.doubled != 0 {
 		t.Errorf("%+v, doubts %d, want one alarm that was not false", s, l.adaptive.doubled)
 	}
 }

@@ -94,7 +94,7 @@ func (d *Detector) suspect(peer uint64, why Way, now time.Time) {
 		return
 	}
 	d.suspicion = suspicion{way: why, at: now}
-	d.stats.Hints[why]++
+	d.stats.Suspicions[why]++
 }
 
 // ProcessDied reports that the leader's process has died, and that Lease.ProcessDied has voided this
@@ -113,7 +113,7 @@ func (d *Detector) ProcessDied(m *raftpb.Message, now time.Time) {
 		return
 	}
 	d.suspicion = suspicion{way: ProcessDied, at: now, term: m.GetTerm()}
-	d.stats.Hints[ProcessDied]++
+	d.stats.Suspicions[ProcessDied]++
 }
 
 // Silence returns the number of ticks since the last sign of life of the leader.
@@ -137,7 +137,7 @@ func (d *Detector) suspected(now time.Time) bool {
 func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision {
 	d.adaptive.noteRunning(now)
 	if d.adaptive.refute(m.GetFrom(), now) {
-		d.stats.FalseAlarms++
+		d.stats.FalseSuspicions++
 	}
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
@@ -213,7 +213,7 @@ func (d *Detector) leaderHeard(term uint64, now time.Time) {
 		return // the message may be older than the suspicion
 	}
 	d.suspicion = suspicion{}
-	d.stats.FalseAlarms++
+	d.stats.FalseSuspicions++
 }
 
 // leaderSilent reports whether the leader has missed enough heartbeats, or is known to be dead.

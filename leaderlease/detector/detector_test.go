@@ -62,8 +62,8 @@ func TestAHintIsActedUponWhenThePromiseEnds(t *testing.T) {
 	second.wants(t, 270*ms, three, nothing)
 	second.wants(t, 275*ms, three, campaign)
 	first.LeaderIs(3, at(310*ms))
-	want := FailOver{Way: ConnClosed, Hint: 10 * ms, Promise: 240 * ms, Election: 60 * ms}
-	if s := first.Stats(); s.Last != want || s.Hints[ConnClosed] != 1 || s.Forgets != 1 || s.FalseAlarms != 0 {
+	want := FailOver{Way: ConnClosed, Detection: 10 * ms, Promise: 240 * ms, Election: 60 * ms}
+	if s := first.Stats(); s.Last != want || s.Suspicions[ConnClosed] != 1 || s.Forgets != 1 || s.FalseSuspicions != 0 {
 		t.Errorf("Stats() = %+v, want one hint, one leader forgotten, and %+v", s, want)
 	}
 	first.wants(t, 320*ms, three, nothing)
@@ -120,7 +120,7 @@ func TestASuspicionStands(t *testing.T) {
 		d.Gone(1, at(0))
 		d.Heard(say.m, 5, at(say.at))
 		d.LeaderIs(raft.None, at(say.at)) // as raft says once it has forgotten
-		if got := d.Poll(at(250*ms), three); got != both || d.Stats().FalseAlarms != 0 {
+		if got := d.Poll(at(250*ms), three); got != both || d.Stats().FalseSuspicions != 0 {
 			t.Errorf("%s: Poll() = %+v, want %+v", name, got, both)
 		}
 	}
@@ -132,7 +132,7 @@ func TestAFalseAlarmIsCounted(t *testing.T) {
 	for now := beat; now <= 5*beat; now += beat {
 		d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(now))
 	}
-	if s := d.Stats(); s.FalseAlarms != 1 || d.Suspects(at(beat)) {
+	if s := d.Stats(); s.FalseSuspicions != 1 || d.Suspects(at(beat)) {
 		t.Errorf("Stats() = %+v, want one false alarm", s)
 	}
 	d.Gone(1, at(time.Second)) // and the next one counts as any
@@ -147,8 +147,8 @@ func TestTheNextLeaderIsNoFalseAlarm(t *testing.T) {
 	d.wants(t, 250*ms, three, both)
 	d.Heard(message(raftpb.MsgApp, 3, 6), 6, at(300*ms))
 	d.LeaderIs(3, at(300*ms))
-	want := FailOver{Way: ConnClosed, Hint: 10 * ms, Promise: 240 * ms, Election: 50 * ms}
-	if s := d.Stats(); s.Last != want || s.FalseAlarms != 0 {
+	want := FailOver{Way: ConnClosed, Detection: 10 * ms, Promise: 240 * ms, Election: 50 * ms}
+	if s := d.Stats(); s.Last != want || s.FalseSuspicions != 0 {
 		t.Errorf("Stats() = %+v, want no false alarm, and %+v", s, want)
 	}
 }
@@ -250,7 +250,7 @@ func TestARequestForAPreVoteIsAHint(t *testing.T) {
 		}
 		suspecting.heard = at(-1)
 	}
-	if d.Stats().Hints[PreVote] != 1 || d.Stats().Forgets != 1 {
+	if d.Stats().Suspicions[PreVote] != 1 || d.Stats().Forgets != 1 {
 		t.Errorf("Stats() = %+v, want one hint by a pre-vote", d.Stats())
 	}
 }
@@ -267,7 +267,7 @@ func TestASuspicionIsNotRenewedByOthers(t *testing.T) {
 			t.Fatalf("Poll(%v) = %+v, want nothing after an election timeout", now, do)
 		}
 	}
-	if s := d.Stats(); s.Hints != [NumWays]uint64{ConnClosed: 1} || s.Forgets != 1 {
+	if s := d.Stats(); s.Suspicions != [NumWays]uint64{ConnClosed: 1} || s.Forgets != 1 {
 		t.Errorf("Stats() = %+v, want one hint", s)
 	}
 	d.Heard(message(raftpb.MsgHeartbeat, 1, 6), 5, at(3*time.Second))

@@ -43,21 +43,21 @@ func (w Way) String() string {
 // FailOver describes how one leader replaced another, as seen by one follower.
 type FailOver struct {
 	Way Way
-	// Hint is the time from the last sign of life to the suspicion; for Silence it is at most an
+	// Detection is the time from the last sign of life to the suspicion; for Silence it is at most an
 	// election timeout. Promise is how long this member was still bound then, 0 if another member
 	// was first. Election is the time from there, or from the request of a transfer, until the next
 	// leader was known. Commit is the time from there to the next commit.
-	Hint, Promise, Election, Commit time.Duration
+	Detection, Promise, Election, Commit time.Duration
 }
 
 // Stats counts events since New.
 type Stats struct {
-	// Hints counts suspicions by their cause.
-	Hints [NumWays]uint64
-	// FalseAlarms counts suspicions that a sign of life has ended. One for LongSilence is also
+	// Suspicions counts suspicions by their cause.
+	Suspicions [NumWays]uint64
+	// FalseSuspicions counts suspicions that a sign of life has ended. One for LongSilence is also
 	// false if the leader was replaced, and is heard within an election timeout of its last sign of
 	// life.
-	FalseAlarms uint64
+	FalseSuspicions uint64
 	// Forgets counts how often raft had to forget its leader.
 	Forgets uint64
 	// Limit is the silence after which the leader would be suspected, as of the last Tick. It is
@@ -80,12 +80,12 @@ func (d *Detector) recordFailOver(now time.Time) {
 		last = FailOver{Way: d.transferWay, Election: now.Sub(d.transferAt)}
 	case s.way == Silence:
 		all := now.Sub(d.heard) // another member may have heard less, and campaigned first
-		last.Hint = min(all, d.cfg.ElectionTimeout)
-		last.Election = all - last.Hint
+		last.Detection = min(all, d.cfg.ElectionTimeout)
+		last.Election = all - last.Detection
 	case s.freeAt.IsZero(): // another member was first
-		last = FailOver{Way: s.way, Hint: s.at.Sub(d.heard), Election: now.Sub(s.at)}
+		last = FailOver{Way: s.way, Detection: s.at.Sub(d.heard), Election: now.Sub(s.at)}
 	default:
-		last = FailOver{Way: s.way, Hint: s.at.Sub(d.heard), Promise: s.freeAt.Sub(s.at), Election: now.Sub(s.freeAt)}
+		last = FailOver{Way: s.way, Detection: s.at.Sub(d.heard), Promise: s.freeAt.Sub(s.at), Election: now.Sub(s.freeAt)}
 	}
 	d.stats.Last, d.replacedAt = last, now
 	d.stats.FailOvers[last.Way]++

@@ -198,17 +198,17 @@ func TestWaysOfFailOvers(t *testing.T) {
 		at   time.Duration
 		want FailOver
 	}{
-		"silence":           {func(*Detector) {}, 1060 * ms, FailOver{Hint: time.Second, Election: 60 * ms}},
-		"others' silence":   {func(*Detector) {}, 900 * ms, FailOver{Hint: 900 * ms}},
+		"silence":           {func(*Detector) {}, 1060 * ms, FailOver{Detection: time.Second, Election: 60 * ms}},
+		"others' silence":   {func(*Detector) {}, 900 * ms, FailOver{Detection: 900 * ms}},
 		"it was asked":      {func(d *Detector) { d.Heard(message(raftpb.MsgTimeoutNow, 1, 5), 5, at(40*ms)) }, 48 * ms, FailOver{Way: Transfer, Election: 8 * ms}},
 		"the leader ended":  {func(d *Detector) { d.Heard(word, 5, at(40*ms)) }, 48 * ms, FailOver{Way: Resignation, Election: 8 * ms}},
 		"another was asked": {func(d *Detector) { d.Heard(vote, 5, at(40*ms)) }, 45 * ms, FailOver{Way: Transfer, Election: 5 * ms}},
 		"asked in vain": {func(d *Detector) {
 			d.Heard(vote, 5, at(40*ms))
 			d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(50*ms))
-		}, 1150 * ms, FailOver{Hint: time.Second, Election: 100 * ms}},
-		"another was first, though it was hinted at": {func(d *Detector) { d.Gone(1, at(10*ms)) }, 260 * ms, FailOver{Way: ConnClosed, Hint: 10 * ms, Election: 250 * ms}},
-		"a campaign that was none of a transfer":     {func(d *Detector) { d.Heard(message(raftpb.MsgVote, 3, 6), 5, at(40*ms)) }, 50 * ms, FailOver{Hint: 50 * ms}},
+		}, 1150 * ms, FailOver{Detection: time.Second, Election: 100 * ms}},
+		"another was first, though it was hinted at": {func(d *Detector) { d.Gone(1, at(10*ms)) }, 260 * ms, FailOver{Way: ConnClosed, Detection: 10 * ms, Election: 250 * ms}},
+		"a campaign that was none of a transfer":     {func(d *Detector) { d.Heard(message(raftpb.MsgVote, 3, 6), 5, at(40*ms)) }, 50 * ms, FailOver{Detection: 50 * ms}},
 	} {
 		d := follower(2)
 		tt.do(d)
@@ -300,7 +300,7 @@ func TestAfterARestartMembersTakeTurnsOnceTheHoldIsOver(t *testing.T) {
 			t.Errorf("member %d is still polled after an election timeout, want silence to decide", self)
 		}
 		d.LeaderIs(2, at(time.Second))
-		if s := d.Stats(); s.Hints != [NumWays]uint64{} || s.FailOvers != [NumWays]uint64{} || s.Forgets != 0 || s.FalseAlarms != 0 {
+		if s := d.Stats(); s.Suspicions != [NumWays]uint64{} || s.FailOvers != [NumWays]uint64{} || s.Forgets != 0 || s.FalseSuspicions != 0 {
 			t.Errorf("Stats() of member %d = %+v, want no suspicion, and no fail-over", self, s)
 		}
 	}
@@ -314,7 +314,7 @@ func TestAfterARestartALeaderIsLeftAlone(t *testing.T) {
 		heard.wants(t, now, three, nothing)
 		fresh.wants(t, now, three, nothing) // Tick decides
 	}
-	if s := heard.Stats(); s.Hints != [NumWays]uint64{} {
+	if s := heard.Stats(); s.Suspicions != [NumWays]uint64{} {
 		t.Errorf("Stats() = %+v, want no suspicion", s)
 	}
 	// Where no promise binds, a leader still has the time of three heartbeats.

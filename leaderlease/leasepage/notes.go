@@ -59,9 +59,9 @@ func (t *counters) since(before *counters, at leaderlease.Instant) (notes []note
 		n.Reads[i] = increase(t.lease.Reads[i], before.lease.Reads[i])
 	}
 	for i := range n.Hints {
-		n.Hints[i] = increase(t.leader.Hints[i], before.leader.Hints[i])
+		n.Hints[i] = increase(t.leader.Suspicions[i], before.leader.Suspicions[i])
 	}
-	n.FalseAlarms = increase(t.leader.FalseAlarms, before.leader.FalseAlarms)
+	n.FalseAlarms = increase(t.leader.FalseSuspicions, before.leader.FalseSuspicions)
 	if n == (note{}) {
 		return nil
 	}

@@ -92,9 +92,9 @@ func TestNotesTellWhatIsNew(t *testing.T) {
 	if got := now.since(&before, 5); got != nil {
 		t.Errorf("nothing was counted, and %+v is noted", got)
 	}
-	before.lease.Reads[leaderlease.PathLease], before.leader.FalseAlarms = 10, 1
+	before.lease.Reads[leaderlease.PathLease], before.leader.FalseSuspicions = 10, 1
 	now.lease.Reads[leaderlease.PathLease], now.lease.Reads[leaderlease.PathForwarded] = 13, 2
-	now.leader.Hints[detector.LongSilence], now.leader.FalseAlarms = 1, 2
+	now.leader.Suspicions[detector.LongSilence], now.leader.FalseSuspicions = 1, 2
 	got := now.since(&before, 5)
 	want := note{At: 5, Reads: reads{leaderlease.PathLease: 3, leaderlease.PathForwarded: 2}, FalseAlarms: 1}
 	want.Hints[detector.LongSilence] = 1
