@@ -34,7 +34,7 @@ func (l *raftLoop) newDetector() *detector.Detector {
 	}
 	return detector.New(detector.Config{
 		Self: l.self, Fresh: l.firstEntries > 0, ElectionTicks: l.cfg.electionTicks(),
-		Heartbeat: l.cfg.TickInterval, ElectionTimeout: l.cfg.ElectionTimeout, Learn: learn,
+		Heartbeat: l.cfg.TickInterval, ElectionTimeout: l.cfg.ElectionTimeout, Observe: learn,
 	}, time.Now())
 }
 

@@ -45,12 +45,12 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "a candidate campaigns again", Pkg: "./leaderlease/detector", Test: "^TestACandidateDoesNotCampaignAgain$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Turn) ||", New: "length < 0 ||",
+		Old:  "k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Slot) ||", New: "length < 0 ||",
 	},
 	{
 		Rule: "succession", Name: "who has split the vote after a hint waits for silence", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Turn) ||", New: "k.Candidate && length > 0 ||",
+		Old:  "k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Slot) ||", New: "k.Candidate && length > 0 ||",
 	},
 	{
 		Rule: "succession", Name: "who has voted stands all the same", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedLeavesAnElectionItsTime$",

@@ -202,6 +202,6 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "the next turn is as short as one with pre-votes", Pkg: rulesPkg, Test: "^TestV8TheNextTurnWaitsForTheFirstOnesDisk$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "return 2 * d.cfg.Turn", New: "return d.cfg.Turn",
+		Old:  "return 2 * d.cfg.Slot", New: "return d.cfg.Slot",
 	},
 }

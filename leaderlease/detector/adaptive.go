@@ -50,7 +50,7 @@ type adaptive struct {
 func newAdaptive(cfg *Config, now time.Time) adaptive {
 	a := adaptive{
 		heartbeat: cfg.Heartbeat, tick: cfg.tick(), timeout: cfg.ElectionTimeout,
-		learn: cfg.Learn, since: now, from: now, ran: now, penalty: minPenalty,
+		learn: cfg.Observe, since: now, from: now, ran: now, penalty: minPenalty,
 	}
 	if a.timeout < minElectionTimeout {
 		a.learn = 0

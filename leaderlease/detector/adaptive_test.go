@@ -18,7 +18,7 @@ type life struct {
 
 // learner has heard of leader 1 at 0, and learns for ten seconds.
 func learner() *life {
-	d := New(Config{Self: 2, ElectionTicks: 20, Heartbeat: beat, ElectionTimeout: time.Second, Learn: 10 * time.Second}, at(0))
+	d := New(Config{Self: 2, ElectionTicks: 20, Heartbeat: beat, ElectionTimeout: time.Second, Observe: 10 * time.Second}, at(0))
 	d.LeaderIs(1, at(0))
 	return &life{d, 0, three}
 }

@@ -48,7 +48,7 @@ func TestWhatIsLearntAgainstItsHistory(t *testing.T) {
 	}
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
-		cfg := Config{ElectionTicks: 20, Heartbeat: beat, ElectionTimeout: time.Second, Learn: 10 * time.Second}
+		cfg := Config{ElectionTicks: 20, Heartbeat: beat, ElectionTimeout: time.Second, Observe: 10 * time.Second}
 		l, h := newAdaptive(&cfg, at(0)), history{{started, at(0)}}
 		for now := at(0); len(h) < 1500; {
 			step := time.Duration(r.ExpFloat64() * float64(pick(r, 30*ms, 30*ms, 30*ms, 30*ms, 60*ms, 200*ms)))

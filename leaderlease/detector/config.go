@@ -11,26 +11,26 @@ type Config struct {
 	Heartbeat time.Duration
 	// ElectionTimeout is how long a suspicion lasts. After it, the election timeout decides.
 	ElectionTimeout time.Duration
-	// Turn is the length of the first campaign slots after a suspicion. Default: half a Heartbeat,
+	// Slot is the length of the first campaign slots after a suspicion. Default: half a Heartbeat,
 	// and at least 25 ms. If it is shorter than the latency between members, they split the vote,
 	// and a later and longer slot decides. If it is long, fail-over takes longer when the first
 	// member in order is down too.
-	Turn time.Duration
+	Slot time.Duration
 	// Fresh says that no leader was elected since the log was bootstrapped. No member has made a
 	// promise then, so the first election need not wait for an election timeout.
 	Fresh bool
-	// Learn is how long a leader is observed before an unusually long silence is a suspicion. Zero
-	// turns this off. If Learn is short, the usual pauses of a leader are not known yet, and one may
+	// Observe is how long a leader is observed before an unusually long silence is a suspicion. Zero
+	// turns this off. If Observe is short, the usual pauses of a leader are not known yet, and one may
 	// cost an election. An election timeout below 300 ms leaves nothing to gain, and turns it off.
 	// A member that does not call Tick at each tick seems to be paused all the time, and records
 	// nothing.
-	Learn time.Duration
+	Observe time.Duration
 }
 
 // New returns the detector of a member that starts now.
 func New(cfg Config, now time.Time) *Detector {
-	if cfg.Turn == 0 {
-		cfg.Turn = max(cfg.Heartbeat/2, 25*time.Millisecond)
+	if cfg.Slot == 0 {
+		cfg.Slot = max(cfg.Heartbeat/2, 25*time.Millisecond)
 	}
 	slotTicks := minSlotTicks
 	if tick := cfg.tick(); tick > 0 {

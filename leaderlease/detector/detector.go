@@ -149,7 +149,7 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 			d.suspect(d.leader, PreVote, now)
 		}
 		if d.suspicion.deferUntil.IsZero() { // once: a candidate with a short log asks again and again
-			d.suspicion.deferUntil = now.Add(deferSlots * d.cfg.Turn)
+			d.suspicion.deferUntil = now.Add(deferSlots * d.cfg.Slot)
 		}
 		return Decision{Forget: d.shouldForget(now)}
 	case raftpb.MsgTimeoutNow:
@@ -258,7 +258,7 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 	}
 	rank, of := d.rank(k.Voters)
 	slot, length := d.slotAt(now.Sub(s.freeAt), of)
-	if slot%of != rank || slot+1 == s.slot || k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Turn) || !d.mayCampaign(k) {
+	if slot%of != rank || slot+1 == s.slot || k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Slot) || !d.mayCampaign(k) {
 		return do
 	}
 	do.Force = d.mustForce(k)
@@ -299,9 +299,9 @@ func (d *Detector) slotAt(since time.Duration, of int) (slot int, length time.Du
 // member about the campaign, and the first one's term must be on its disk before its request leaves.
 func (d *Detector) firstSlot() time.Duration {
 	if d.suspicion.way == ProcessDied {
-		return 2 * d.cfg.Turn
+		return 2 * d.cfg.Slot
 	}
-	return d.cfg.Turn
+	return d.cfg.Slot
 }
 
 // rank returns the member's position among the voters other than the leader, and their number.
@@ -325,7 +325,7 @@ func (d *Detector) rank(voters []uint64) (at, of int) {
 func (d *Detector) Tick(now time.Time, k Known) Decision {
 	d.adaptive.noteRunning(now)
 	d.stats.Limit = 0
-	if !k.Leads && d.cfg.Learn > 0 {
+	if !k.Leads && d.cfg.Observe > 0 {
 		d.stats.Limit = d.adaptive.limit(now)
 	}
 	due := d.campaignDue(k)

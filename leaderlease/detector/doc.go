@@ -16,7 +16,7 @@
 //     (Lease.ProcessDied). This is a proof, so the first member in order campaigns at once.
 //   - A member that has restarted and hears no leader suspects its former leader. So a group whose
 //     members were all killed does not wait for an election timeout.
-//   - With Config.Learn, a silence that is unusually long for this leader is a suspicion. See below.
+//   - With Config.Observe, a silence that is unusually long for this leader is a suspicion. See below.
 //
 // While the leader is suspected, the raft loop calls Poll every few milliseconds. Once the promise
 // to the leader has ended, and three heartbeats are missing, Poll makes raft forget the leader
@@ -33,7 +33,7 @@
 //
 // # Adaptive failure detection
 //
-// A leader that is stopped, cut off or without power closes no connection. With Config.Learn its
+// A leader that is stopped, cut off or without power closes no connection. With Config.Observe its
 // silence is a suspicion as soon as all of these hold:
 //
 //   - It is twice as long as the longest silence of the last ten minutes that ended within an
@@ -44,7 +44,7 @@
 //
 // Only time in which this member ran counts, as its calls of Tick, Poll and Heard show. After a
 // pause of its own that is longer than a tick and a heartbeat, the silence starts again at zero. A
-// leader is observed for Learn first, and again after an absence; the second half of that time is
+// leader is observed for Config.Observe first, and again after an absence; the second half of that time is
 // recorded. Until then, and where the limit would reach an election timeout, silence is no
 // suspicion. A suspicion was false if the suspect is heard, leader or not, within an election
 // timeout of its last sign of life.

@@ -32,7 +32,7 @@ func Example_rawNode() {
 	)
 	d := detector.New(detector.Config{
 		Self: 1, ElectionTicks: 20, Heartbeat: 50 * time.Millisecond, ElectionTimeout: time.Second,
-		Learn: 10 * time.Second, // silence is a hint, too
+		Observe: 10 * time.Second, // silence is a hint, too
 	}, time.Now())
 	elect := func(do detector.Decision) {
 		if do.Forget {

@@ -61,7 +61,7 @@ type Stats struct {
 	// Forgets counts how often raft had to forget its leader.
 	Forgets uint64
 	// Limit is the silence after which the leader would be suspected, as of the last Tick. It is
-	// the election timeout until enough is recorded, and 0 without Config.Learn and on the leader.
+	// the election timeout until enough is recorded, and 0 without Config.Observe and on the leader.
 	Limit time.Duration
 	// FailOvers counts fail-overs by their cause.
 	FailOvers [NumWays]uint64
