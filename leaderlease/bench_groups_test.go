@@ -15,7 +15,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// BenchmarkIdleGroups ticks the leases of many groups that nobody uses, with a
+// BenchmarkIdleGroups ticks the leases of many unused groups, with a
 // heartbeat to and from two voters in each tick. One operation is a tick of all
 // groups; ns/group-tick and B/group are one group's share of it and of the
 // heap, on a node that leads them (role=leader) or follows (role=follower).

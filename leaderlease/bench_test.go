@@ -22,7 +22,7 @@ import (
 var discardLog = log.New(io.Discard, "", 0)
 
 // BenchmarkTryRead compares a lease check with what it cannot do without, one
-// clock reading; with what everybody knows, time.Now; and with the check that
+// clock reading; with time.Now; and with the check that
 // one would write at first, a mutex and time.Now. ns/op is the time that one
 // goroutine needs for one operation; with op=TryRead16 one operation is one of
 // 16 reads that share a check.
@@ -160,7 +160,7 @@ type trioNode struct {
 	storage *raft.MemoryStorage
 }
 
-// newTrio returns a trio whose leader holds a valid lease, if filter is on.
+// newTrio returns a trio with a leader, which holds a valid lease if filter is on.
 func newTrio(tb testing.TB, c clock.Clock, filter bool) *trio {
 	tb.Helper()
 	t := &trio{}
@@ -294,7 +294,7 @@ func (*trio) must(tb testing.TB, err error) {
 var proposal = make([]byte, 128)
 
 // BenchmarkProposal takes a proposal of 128 bytes from the leader through all
-// three nodes, until everybody has applied it: with the filter and without. No
+// three nodes, until all have applied it: with the filter and without. No
 // disk and no network hide the filter, so this is the worst case.
 // arms=interleaved runs both in turn, and is the one to quote: overhead-%
 // compares the tenth percentiles of blocks of 64 proposals, because what else

@@ -65,7 +65,7 @@ func TestMessagesThatAFollowerPassesOnAreItsOwn(t *testing.T) {
 	}
 }
 
-// late is a voter whose Storage is empty at New, and filled afterwards.
+// late is a voter with a Storage that is empty at New, and filled afterwards.
 func late(t *testing.T, fill func(*raft.MemoryStorage) error, amend ...func(*Config)) *puppet {
 	t.Helper()
 	storage := raft.NewMemoryStorage()

@@ -62,7 +62,7 @@ func TestAClockThatKeepsSteppingIsDistrusted(t *testing.T) {
 	}
 }
 
-// A voter that owes nobody anything stays free if its clock cannot be read now and
+// A voter without a promise stays free if its clock cannot be read now and
 // then: time passes as ever.
 func TestAClockThatFailsBindsNobody(t *testing.T) {
 	p := newPuppet(t)

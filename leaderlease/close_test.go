@@ -294,7 +294,7 @@ func calls() []call {
 		call{"Close again", func(p *puppet) { p.Close() }})
 }
 
-// gone is the context of somebody who waits for nothing.
+// gone is a context that has ended.
 func gone() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

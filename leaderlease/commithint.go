@@ -48,7 +48,7 @@ func (l *Lease) attachCommitLocked(m *raftpb.Message) {
 //		node.Step(m)
 //	}
 //
-// Without it, a group whose leader removed itself and is gone may never elect another one. The Node that Wrap,
+// Without it, a group may never elect another leader after one that removed itself. The Node that Wrap,
 // StartNode or RestartNode returns does the same in Step.
 //
 // The hint counts only if raft's own log has the entry with the same index and term. The entries before it are
@@ -87,8 +87,8 @@ func (l *Lease) hasNewCommit(m *raftpb.Message) bool {
 	return l != nil && isVoteAnswer(m) && m.GetCommit() > l.commit.Load()
 }
 
-// commitAppend returns the append by which raft, whose state is s, learns the commit index in m. It returns nil
-// if no configuration change is committed by it.
+// commitAppend returns the append by which raft in state s learns the commit index in m. It returns nil if no
+// configuration change is committed by it.
 //
 // A heartbeat would not do: it has no term of the entry, so raft would take its own entry at that index for
 // committed. Comparing with Storage would not do either, since raft's log differs from it during a write.

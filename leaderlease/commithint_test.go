@@ -201,7 +201,7 @@ func hintFrom3(term, index, indexTerm uint64) *raftpb.Message {
 	return m
 }
 
-// slowNode is a node whose storage thread answers when local is told to.
+// slowNode is a node with a storage thread that answers when local allows it.
 type slowNode struct {
 	*realNode
 }
@@ -227,7 +227,7 @@ func (d *slowNode) next() raft.Ready {
 	return rd
 }
 
-// An entry that the hint names may be on the disk, and replaced in raft, whose write is
+// The hinted entry may be on the disk, and already replaced in raft, with the write
 // under way. Nothing is lost or torn here: member 1 has the change of term 2 at index 3 on
 // disk, a late append of the leader of term 3 replaces it, and the leader of term 4 has
 // committed the change.

@@ -34,7 +34,7 @@
 //
 // If a clock breaks A1 or A2, lease reads of that leader may be stale for as long as it believes in
 // its lease. Writes, and reads that took ReadIndex, are never affected. The library watches the
-// assumptions. A leader does not count voters whose clocks run outside the bound. A clock that fails,
+// assumptions. A leader does not count voters with clocks outside the bound. A clock that fails,
 // goes backwards or reports a disruption costs the lease. A virtual machine that its hypervisor
 // pauses may break A2 unnoticed. One that is restored from a snapshot, or migrated, breaks A2 unless
 // its clock reports it (package clock).
@@ -79,7 +79,7 @@
 // which entries are committed.
 //
 // Read, TryRead, Do, Token and Watch are for the rest of the program. A leader that shuts down calls
-// Resign and is replaced at once. So is one whose process has died, if ProcessDied is called.
+// Resign and is replaced at once. After the death of its process, ProcessDied does the same.
 //
 // Two rules cannot be checked: Ready sees every raft.Ready before anything of it leaves, and Applied
 // never runs ahead of the state machine. The Lease detects some violations, such as Readys of two
@@ -92,7 +92,7 @@
 // Any other forgotten call may cost the lease, never correctness, and shows in Info. Without Incoming
 // a node grants nothing. Without ApplyConfState leases are refused after the next configuration
 // change. Without Applied reads wait. Without Tick, Ready holds back a node that would elect itself
-// against its promise. Config.ConfIndex is for a Storage whose ConfState is newer than its snapshot.
+// against its promise. Config.ConfIndex is for a Storage with a ConfState newer than its snapshot.
 //
 // Advance, or a MsgStorageApplyResp, comes after ApplyConfChange and ApplyConfState for each change
 // in a Ready. Raft's README allows the other order, but raft then counts by outdated configurations,
@@ -137,6 +137,6 @@
 // A *NoLeaseError from Read means that nothing was done. Try again, here after RetryAfter or at its
 // Leader. Read returns it at once when no leader is known and when leadership moves. A caller that
 // wants to wait for the next leader retries until its own deadline. Misuse and Close are final. The
-// error of a read whose context ends matches the context's error, and says whether the read waited
+// error of a read after the end of its context matches the context's error, and says whether it waited
 // for Applied, for a quorum round, or for a call that the embedding has forgotten.
 package leaderlease

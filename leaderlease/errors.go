@@ -76,7 +76,7 @@ type (
 // work that may not go on. *NoLeaseError has the reason.
 var ErrNoLease = errors.New("leaderlease: no usable lease")
 
-// ErrLeaderTooOld is the cause of the *NoLeaseError of ReadIndex on a follower whose leader does not
+// ErrLeaderTooOld is the cause of the *NoLeaseError of ReadIndex on a follower if the leader does not
 // confirm that it made a quorum round. Such a leader runs a version of this library that answers from
 // its lease. Read at the leader instead.
 var ErrLeaderTooOld = errors.New("leaderlease: the leader runs a version that may have answered from its lease, without a quorum round")

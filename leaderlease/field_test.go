@@ -32,7 +32,7 @@ func TestFieldSurvivesTheWire(t *testing.T) {
 	probe := core.Probe{Sent: core.Instant(90 * time.Minute), Duration: 900 * ms}
 	grant := core.Grant{Sent: 1, Duration: 2, Reading: core.Forever, Incarnation: 4}
 	release := core.Release{Term: 7, At: core.Instant(time.Hour)}
-	// Whatever else is unknown in the message belongs to somebody else.
+	// Other unknown fields of the message are left alone.
 	foreign := protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 5)
 
 	m := &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), Term: new(uint64(3))}

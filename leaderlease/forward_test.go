@@ -61,7 +61,7 @@ func TestLeaderAnswersForwardedReads(t *testing.T) {
 	}
 }
 
-// A request that comes from this node itself has nobody to be answered to.
+// A request of this node itself needs no answer.
 func TestLocalReadIndexPassesThrough(t *testing.T) {
 	p := leading(t, func(c *Config) { c.Send = func([]*raftpb.Message) { t.Error("Send was called") } })
 	if !p.Incoming(&raftpb.Message{Type: raftpb.MsgReadIndex.Enum()}) {
@@ -335,7 +335,7 @@ func TestAnswerOfALeaseIsNoRound(t *testing.T) {
 	}
 }
 
-// A request that was lost while nobody waited any more delays no later read.
+// A request that was lost while no read waited any more delays no later read.
 func TestALostRoundOfReadsGivenUpIsAskedAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := following(t)

@@ -171,7 +171,7 @@ func TestConfStateToldOnceTooOften(t *testing.T) {
 }
 
 // Saying once more what counts already is no misuse: some say what a snapshot that
-// they began with has, or ask raft for the configuration by a change of nobody.
+// they began with has, or ask raft for the configuration by an empty change.
 func TestConfStateThatCountsAlreadyIsNoMisuse(t *testing.T) {
 	p := newPuppet(t)
 	p.ApplyConfState(voters(1, 2, 3))

@@ -11,7 +11,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// Every verdict has a name here, so that nobody imports core for one.
+// Every status has a name here, so that users need not import core.
 func TestEveryStatusHasAName(t *testing.T) {
 	all := [len(leaderlease.Stats{}.Losses)]leaderlease.Status{
 		leaderlease.StatusNone, leaderlease.StatusClosed, leaderlease.StatusDisabled, leaderlease.StatusRestartHold, leaderlease.StatusNotLeader,

@@ -17,7 +17,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// PromiseFile is a PromiseStore in a file, whose name is its value. It is for embedders whose log keeps no promises.
+// PromiseFile is a PromiseStore in a file. Its value is the name of the file. It is for logs that keep no promises.
 // Put it beside the node's log. A member that is restored with one and without the other has forgotten its promises.
 //
 // The file is replaced as a whole, so a crash leaves the old one or the new one.

@@ -189,7 +189,7 @@ func TestRetireWaitsForThePromises(t *testing.T) {
 	})
 }
 
-// A process that ended before the new name was durable, or whose sync failed, leaves
+// A process that ended before the new name was durable, or after a failed sync, leaves
 // the new text to be read: by the time New makes promises, it must be on disk.
 func TestWhatIsReadIsMadeDurable(t *testing.T) {
 	f := promiseFileIn(t)
@@ -223,7 +223,7 @@ func TestPromiseFileNeedsAName(t *testing.T) {
 	}
 }
 
-// slowFile is a PromiseStore whose disk answers when the test says so.
+// slowFile is a PromiseStore with a disk that answers when the test allows it.
 type slowFile struct {
 	promiseFile
 	begun  []time.Duration
@@ -262,7 +262,7 @@ func (p *puppet) asked2(d time.Duration) bool {
 	return after.Promises > before.Promises
 }
 
-// Nobody waits for the disk, nor for the lock: the probe is refused, and one that comes
+// No call waits for the disk or for the lock: the probe is refused, and one that comes
 // when the longer promise is durable is not.
 func TestALongerPromiseIsSavedByTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

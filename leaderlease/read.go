@@ -29,7 +29,7 @@ func (l *Lease) Read(ctx context.Context) (ReadResult, error) {
 }
 
 // ReadIndex is Read without the lease: it takes a quorum round even if the lease is valid, and relies on no
-// clock. Its Path is PathReadIndex, or PathForwarded on a follower, whose leader makes the round. If the
+// clock. Its Path is PathReadIndex, or PathForwarded on a follower: the leader makes the round. If the
 // leader's version answers such requests from its lease, ReadIndex fails with ErrLeaderTooOld.
 func (l *Lease) ReadIndex(ctx context.Context) (ReadResult, error) {
 	if l == nil {
@@ -150,7 +150,7 @@ func (l *Lease) whenAppliedLocked(w *waiter, index uint64) finished {
 	return nil
 }
 
-// barrierLocked finishes the reads whose index has been applied.
+// barrierLocked finishes the reads with an applied index.
 func (l *Lease) barrierLocked() (done finished) {
 	for _, w := range l.mu.reads.barriers.takeApplied(l.applied.Load()) {
 		done = append(done, result{w: w})

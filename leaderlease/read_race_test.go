@@ -118,7 +118,7 @@ func (r *racers) startAndAbandon() {
 
 // The commit index is read after the clock and the view have been checked, on
 // every way to the lease. A reader that has it from before may have taken it
-// while another node led: the reign under whose lease it then serves began later,
+// while another node led: the term of the lease that then serves began later,
 // with entries that the reader knows nothing of.
 func TestCommitIndexIsReadAfterTheChecks(t *testing.T) {
 	for name, read := range map[string]func(*puppet) (index uint64){
@@ -271,7 +271,7 @@ func TestClockFaultIsSeenByEveryReader(t *testing.T) {
 	}
 }
 
-// outrun is a clock whose reader is interrupted, once, between the reading and
+// outrun is a clock that interrupts its reader, once, between the reading and
 // what it does with it.
 type outrun struct {
 	*handClock

@@ -9,7 +9,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// expired returns a puppet that leads, and whose lease has run out.
+// expired returns a puppet that leads with an expired lease.
 func expired(tb testing.TB, amend ...func(*Config)) *puppet {
 	tb.Helper()
 	p := leading(tb, amend...)
@@ -252,7 +252,7 @@ func TestOneRequestWaitsAtMost(t *testing.T) {
 	}
 }
 
-// Answers that were meant for somebody else, or for an earlier start of this
+// Answers that were meant for another node, or for an earlier start of this
 // node, confirm nothing.
 func TestForeignReadStatesAreIgnored(t *testing.T) {
 	p := following(t)

@@ -158,7 +158,7 @@ func TestForwardedReadWaitsForTheReignsFirstCommit(t *testing.T) {
 	}
 }
 
-// Whoever asks a leader that loses its reign before is not answered by it.
+// A leader that steps down before does not answer a request.
 func TestForwardedReadEndsWithTheReign(t *testing.T) {
 	var sent []*raftpb.Message
 	p := newPuppet(t, func(c *Config) {

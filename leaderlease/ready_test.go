@@ -121,7 +121,7 @@ func wantVoid(t *testing.T, what string, m *raftpb.Message) {
 	}
 }
 
-// Who sends what a copy of the Ready holds, instead of what Ready leaves, sends no
+// An embedder that sends from a copy of the Ready, and not what Ready leaves, sends no
 // vote that a promise forbids.
 func TestACopyOfTheReadyHoldsNoVoteOfABoundNode(t *testing.T) {
 	p := bound(t)
@@ -178,8 +178,8 @@ func TestACopyOfTheReadyIsStamped(t *testing.T) {
 	}
 }
 
-// Answers to the lease's own requests are for the lease alone: who hands every
-// ReadState to a reader of its own would wait for one that there is not.
+// Answers to the lease's own requests are for the lease alone: an embedder that
+// passes each ReadState to a reader of its own has no reader for them.
 func TestReadyTakesItsOwnReadStatesOut(t *testing.T) {
 	p := leading(t)
 	theirs := raft.ReadState{Index: 7, RequestCtx: []byte("theirs")}
@@ -205,7 +205,7 @@ func TestReadyTakesItsOwnReadStatesOut(t *testing.T) {
 	}
 }
 
-// A read on a member whose Ready nobody has called says so.
+// A read on a member without a call of Ready says so.
 func TestAReadBeforeAnyReadySaysWhatIsMissing(t *testing.T) {
 	p := newPuppet(t)
 	const missing = "Ready was not called"

@@ -12,14 +12,14 @@ import (
 //
 // NewRawNode, StartNode and RestartNode of this package use it. With raft's own constructors, set
 // raft.Config.Storage to RecoverCommit(storage) before raft and New get that Config. New refuses a Storage
-// whose commit index is too low. InitialState reads the log from the commit index on, at most 1 MiB at
+// with a commit index that is too low. InitialState reads the log from the commit index on, at most 1 MiB at
 // once, and fails if the log cannot be read.
 //
 // # Why
 //
 // Raft counts votes by the configuration that a node has applied. The commit index limits what a node may
 // apply, and it need not survive a crash: MustSync does not ask for it, and a process may be killed between
-// the entries and the HardState of one Ready. A node whose log holds two changes then starts with the
+// the entries and the HardState of one Ready. A node with two changes in its log then starts with the
 // configuration before both, while the group may use the configuration after both. The majorities of these
 // two need not have a member in common, so the node can be elected beside a leader with a valid lease.
 //
@@ -42,7 +42,7 @@ import (
 // members of a new group begin, since the first entry after it is a leader's.
 //
 // A tool that appends changes of its own, such as one that forces a new cluster out of one member, must also
-// write a HardState whose Commit covers them. Do not use its output if the tool was killed. Otherwise
+// write a HardState with a Commit that covers them. Do not use its output if the tool was killed. Otherwise
 // RecoverCommit may take such changes for a leader's.
 //
 // A log with a part of the entries of Bootstrap and an empty HardState belongs to a process that was killed

@@ -64,7 +64,7 @@ func TestResignAfterClose(t *testing.T) {
 	}
 }
 
-// Whoever holds the lock may hang, as a logger of the embedder's does: who dies does not hang
+// The goroutine that holds the lock may hang, as in a logger of the embedder: Resign does not hang
 // with it. A lock that is busy is waited for.
 func TestResignDoesNotWaitForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestObituaryThatVoidsNothing(t *testing.T) {
 	}
 }
 
-// Who is bound by its restart, or by a step of its clock, does not campaign, whoever has died.
+// A member in its restart hold, or after a step of its clock, does not campaign after any death.
 func TestObituaryInTheHold(t *testing.T) {
 	p := bereaved(t, ProcessID{7})
 	p.clock.reading.Add(-int64(10 * time.Millisecond))

@@ -126,7 +126,7 @@ func RestartNode(raftConfig *raft.Config, leaseConfig Config) (raft.Node, *Lease
 }
 
 // StartNode returns raft.StartNode(raftConfig, peers) behind its Lease, as Wrap returns it, and the
-// Lease: the node is a member of a new group, whose log begins with peers. Without peers, or if the log
+// Lease: the node is a member of a new group, and its log begins with peers. Without peers, or if the log
 // is not empty, StartNode returns an error. The two configurations are as in NewRawNode.
 func StartNode(raftConfig *raft.Config, leaseConfig Config, peers []raft.Peer) (raft.Node, *Lease, error) {
 	if len(peers) == 0 {

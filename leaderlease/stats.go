@@ -63,7 +63,7 @@ type counters struct {
 
 func (c *counters) init() { c.paths.init() }
 
-// countField counts a message whose lease field is absent or malformed.
+// countField counts a message with an absent or malformed lease field.
 func (c *counters) countField(err error) {
 	if errors.Is(err, errNoField) {
 		c.absent.Add(1)
@@ -165,8 +165,8 @@ type Info struct {
 
 	// Promise is this node's promise to a leader, and its restart hold.
 	Promise PromiseInfo
-	// Peers are the other voters as the leader sees them. It shows peers without a grant, and peers whose
-	// grants have another Duration.
+	// Peers are the other voters as the leader sees them. It shows peers without a grant, and peers with
+	// another Duration.
 	Peers []PeerInfo
 
 	Commit, Applied uint64

@@ -63,7 +63,7 @@ func (l *Lease) traceProbeLocked(k leasetrace.Kind, m *raftpb.Message, peer uint
 	})
 }
 
-// processNumber identifies a process in a trace, whose events have room for 8 bytes. It is a hash, so that IDs that
+// processNumber identifies a process in the events of a trace, which have room for 8 bytes. It is a hash, so that IDs that
 // are not random also differ.
 func processNumber(p ProcessID) uint64 {
 	if p == (ProcessID{}) {

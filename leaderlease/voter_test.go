@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// layer is one place that keeps a bound node from helping anybody to win. Most
+// layer is one place that keeps a bound node from helping a candidate to win. Most
 // schedules pass several, so each is looked at by itself.
 type layer struct {
 	name string
@@ -173,7 +173,7 @@ func (p *puppet) grantTo(leader uint64) {
 
 // A node that was bootstrapped from a snapshot, as raft recommends, and has heard
 // of no term yet, cannot turn a pre-vote down: raft panics, since the rejection
-// would carry term 0. Such a request comes from a candidate whose log is shorter:
+// would carry term 0. Such a request comes from a candidate with a shorter log:
 // one that was bootstrapped from an older snapshot.
 func TestPreVoteOfAShorterLogAtTermZero(t *testing.T) {
 	preVote := func(logTerm, index uint64) *raftpb.Message {

@@ -114,7 +114,7 @@ func (q *waitlist) take(match func(*waiter) bool) (taken []*waiter) {
 	return taken
 }
 
-// takeApplied removes the waiters whose index is applied from a list sorted by index, and returns them.
+// takeApplied removes the waiters with an applied index from a list sorted by index, and returns them.
 func (q *waitlist) takeApplied(applied uint64) []*waiter {
 	n := 0
 	for n < len(q.all) && q.all[n].read.Index <= applied {
@@ -130,7 +130,7 @@ func (q *waitlist) takeApplied(applied uint64) []*waiter {
 
 func everyone(*waiter) bool { return true }
 
-// waitError is the error of a read whose context has ended. It matches the
+// waitError is the error of a read after the end of its context. It matches the
 // context's error, and says what the read was waiting for.
 type waitError struct {
 	err error
@@ -169,7 +169,7 @@ func (e *waitError) Error() string {
 // Unwrap returns the context's error.
 func (e *waitError) Unwrap() error { return e.err }
 
-// giveUp removes a read whose context has ended, and returns its error. It reports false if the read is over, or
+// giveUp removes a read after the end of its context, and returns its error. It reports false if the read is over, or
 // about to be reported.
 func (l *Lease) giveUp(w *waiter, ended error) (mine bool, err error) {
 	l.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// A list of waiters does what a plain slice would, whoever leaves when.
+// A list of waiters does what a plain slice would, in any order of calls.
 func TestWaitlistIsASlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var q waitlist
@@ -104,7 +104,7 @@ func TestRaftsAnswerBelowTheReignDoesNotLeave(t *testing.T) {
 	}
 }
 
-// A read whose context ends says what it was waiting for.
+// The error of a read after the end of its context says what it waited for.
 func TestAReadSaysWhatItWaitsFor(t *testing.T) {
 	tests := []struct {
 		name  string

@@ -206,7 +206,7 @@ func (l *Lease) checkWork(w *worker) {
 	}
 }
 
-// stopWorkLocked ends the work of all terms whose lease is no longer valid.
+// stopWorkLocked ends the work of all terms without a valid lease.
 func (l *Lease) stopWorkLocked(v *view, s Status) {
 	for w := range l.mu.workers {
 		if s == core.Valid && v.Term == w.term {

@@ -111,7 +111,7 @@ func TestWatchReportsGains(t *testing.T) {
 }
 
 // A slow receiver loses the oldest events, sees the newest, and can tell how
-// many it has lost; nobody waits for it.
+// many it has lost; no call waits for it.
 func TestSlowWatcherIsToldWhatItMissed(t *testing.T) {
 	for _, total := range []int{watchBuffer, watchBuffer + 1, 2*watchBuffer + 1, 5 * watchBuffer} {
 		p := leading(t)

@@ -271,7 +271,7 @@ func TestWrappedStop(t *testing.T) {
 	})
 }
 
-// Nobody receives Readys: Stop must not wait for them.
+// No goroutine receives Readys: Stop must not wait for one.
 func TestWrappedStopBeforeAnyReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &wrappedGroup{t: t, nodes: map[uint64]*wrapped{}}

@@ -17,7 +17,7 @@ import (
 // differs between clocks, so readings of two clocks must not be compared.
 //
 // Now is safe for concurrent use and does not panic. A valid reading is
-// positive; zero means that the clock could not be read, and whoever gets it
+// positive. Zero means that the clock could not be read: a node that gets it
 // has no lease and makes no promise.
 type Clock interface {
 	Now() core.Instant

@@ -156,8 +156,8 @@ func (s *stage) forcedVote(i, j int) (letter, bool) {
 }
 
 // judge looks for what must not be: the claim of docs/design.md, literally. A view
-// that passes its check, while somebody has won an election in a later term; and what
-// it is for: a leader whose view passes and whose commit index lacks an entry that is
+// that passes its check, while another node has won an election in a later term; and what
+// it is for: a leader with a valid view and a commit index that lacks an entry that is
 // known to be committed.
 func (s *stage) judge() (bad bool) {
 	last := uint64(0)
@@ -213,7 +213,7 @@ func (a *actor) outvotes(i int) bool {
 	return a.conf.wins(with)
 }
 
-// lacks reports whether anybody knows of more changes that are committed.
+// lacks reports whether another node knows of more committed changes.
 func (s *stage) lacks(committed uint8) bool {
 	for i := range s.b.nodes {
 		if s.actors[i].log.committed > committed {
@@ -263,8 +263,8 @@ func (s *stage) save(k action, i int) bool {
 	return false
 }
 
-// Configurations: a log of changes, reduced to what decides who is elected and which
-// quorum counts. The other entries of a leader's term are as if they were one, its
+// Configurations: a log of changes, reduced to what decides elections and
+// quorums. The other entries of a leader's term are as if they were one, its
 // first. A log and what was applied of it are durable at once.
 
 // logs is the part of a node's log that matters.
@@ -287,7 +287,7 @@ type change struct {
 // newer reports whether a voter with log l refuses a candidate with log c.
 func (l *logs) newer(c *logs) bool { return l.last > c.last || (l.last == c.last && l.n > c.n) }
 
-// conf is the configuration that was applied. Whoever does not vote learns.
+// conf is the applied configuration. Nodes that are no voters are learners.
 func (b *bounds) conf(l *logs) conf {
 	if l.applied == 0 {
 		return b.first()
@@ -364,7 +364,7 @@ func (s *stage) commitChanges(i int) bool {
 	return false
 }
 
-// have returns who has the first n changes of a term's leader.
+// have returns the nodes with the first n changes of a term's leader.
 func (s *stage) have(term, n uint8) (v voters8) {
 	for j := range s.b.nodes {
 		if l := &s.actors[j].log; l.last == term && l.n >= n {
@@ -402,8 +402,8 @@ func (s *stage) apply(i int) bool {
 	return true
 }
 
-// Processes have names where somebody hears of their deaths (V8), and none elsewhere. A process
-// that has died is one whose node has begun another.
+// Processes have names where deaths are reported (V8), and none elsewhere. A process
+// is dead if its node has begun another.
 
 // process is the ID of a node's process, by its number from 1 on. Number 0 is an unknown process.
 func process(id, number uint8) ProcessID {

@@ -263,7 +263,7 @@ type stage struct {
 	// letters are under way. One that has arrived stays, since it may arrive again;
 	// one is lost when another takes its place.
 	letters [maxLetters]letter
-	// led names who has won each term. It is a ghost: nobody knows all of it.
+	// led has the winner of each term. It is a ghost: no node knows all of it.
 	led [maxTerms + 1]uint8
 	// left is what may still happen of each kind of trouble.
 	left budget
@@ -288,11 +288,11 @@ type actor struct {
 	// asking: a candidate's requests for votes may leave, since it was not bound when
 	// it made them (V4), and so may its own vote (V5).
 	asking bool
-	// got is who has voted for this candidate, as far as it knows.
+	// got are the nodes that have voted for this candidate, as far as it knows.
 	got voters8
 	// forced is the release of a candidacy that a transfer has caused.
 	forced Release
-	// mail is who has voted for this node in the term mailTerm, whether it knows or
+	// mail are the nodes that have voted for this node in the term mailTerm, whether it knows or
 	// not: the answers are under way, and arrive in any order, once more, or never.
 	mail     voters8
 	mailTerm uint8
@@ -307,7 +307,7 @@ type actor struct {
 	guard Guard
 	lease Lease
 	peers [maxActors]peer // of lease
-	// run counts the processes before this one, where somebody hears of their deaths.
+	// run counts the processes before this one, where deaths are reported.
 	run uint8
 
 	// drift has, for each leader, what its clock may still gain or lose on the
@@ -380,7 +380,7 @@ type bounds struct {
 	nodes, learners int
 	// d, skew and transfer are the parameters, in units of the clocks.
 	d, skew, transfer int
-	// longest is the longest promise that anybody makes, d if 0.
+	// longest is the longest promise that a node makes, d if 0.
 	longest int
 	// floor is what leaders of even terms ask for, and what is saved falls to; 0 if all ask
 	// for d and nothing is saved. saved is what is saved at first.
@@ -401,8 +401,8 @@ type bounds struct {
 	apart bool
 	// still lets no clock move.
 	still bool
-	// late begins with nobody who leads, and with a grant of a reign that has ended under
-	// way to who led then, by a clock that has begun anew since.
+	// late begins without a leader, and with a grant of a reign that has ended under
+	// way to the leader of then, by a clock that has begun anew since.
 	late bool
 	// named tells states apart that differ by the names of nodes only: for a rule that
 	// does.

@@ -19,7 +19,7 @@ var (
 )
 
 // TestExplore looks at every schedule of a few steps. No view passes its check when
-// somebody has won a later term, and what must be possible is seen.
+// another node has won a later term, and what must be possible is seen.
 func TestExplore(t *testing.T) {
 	var fired [numActions]int
 	var reached [numGoals]bool
@@ -109,7 +109,7 @@ func (b *bounds) String() string {
 		b.budget.crashes, b.budget.transfers, b.budget.jumps, b.budget.backs, b.budget.changes, b.budget.resigns, b.budget.obituaries)
 }
 
-// TestExploreFindsBlunders is the control: whoever does not do what doc.go asks is
+// TestExploreFindsBlunders is the control: a caller that breaks a rule of doc.go is
 // found out, in the search that is named for it. For two, another rule stands in.
 func TestExploreFindsBlunders(t *testing.T) {
 	for f, in := range [numBlunders]string{
@@ -244,7 +244,7 @@ var searches = []bounds{
 		budget: budget{crashes: 1, obituaries: 2}, limits: explore.Limits{States: 60_000},
 	},
 	{
-		// Who has died leads again, as another process, when others hear of that.
+		// A dead process's node leads again, as another process, when the death is reported.
 		name: "lives", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3, letters: 1,
 		opening: []explore.Step{
 			{Kind: uint8(doCrash), A: 0},
@@ -276,12 +276,12 @@ var searches = []bounds{
 		budget: budget{transfers: 1}, limits: explore.Limits{States: 60_000},
 	},
 	{
-		// Who has led leads again, as another process with another clock.
+		// A former leader leads again, as another process with another clock.
 		name: "again", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3,
 		budget: budget{crashes: 1}, limits: explore.Limits{States: 350_000},
 	},
 	{
-		// Who has led leads again, and lacks what was committed meanwhile.
+		// A former leader leads again, and lacks entries that were committed meanwhile.
 		name: "heirs", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3,
 		budget: budget{changes: 1}, limits: explore.Limits{States: 30_000},
 	},
@@ -314,7 +314,7 @@ var searches = []bounds{
 	},
 	{
 		// Three durations. A leader has asked for more than the one before it, of which a probe is
-		// still under way, and which stands again; who has promised that has restarted in the
+		// still under way, and campaigns again; its voter has restarted in the
 		// older term, and its clock has stepped back.
 		name: "owing", settled: true, nodes: 3, d: 3, turns: [3]int{2, 3, 1}, floor: 1, saved: 3, skew: 1, transfer: 1, terms: 3, letters: 1,
 		opening: []explore.Step{
@@ -330,7 +330,7 @@ var searches = []bounds{
 		budget: budget{crashes: 2, backs: 1}, limits: explore.Limits{States: 160_000},
 	},
 	{
-		// Likewise, but who has promised gets a memory from before that.
+		// Likewise, but the voter gets a memory from before its promise.
 		name: "recalled", settled: true, nodes: 3, d: 3, turns: [3]int{2, 3, 1}, floor: 1, saved: 3, skew: 1, transfer: 1, terms: 3,
 		opening: []explore.Step{
 			{Kind: uint8(doStand), A: 1},
@@ -359,7 +359,7 @@ var searches = []bounds{
 		budget: budget{crashes: 1, jumps: 1}, limits: explore.Limits{States: 20_000},
 	},
 	{
-		// Leaders ask for more than anybody promises.
+		// Leaders ask for more than any voter promises.
 		name: "toolong", settled: true, nodes: 3, d: 2, longest: 1, skew: 1, transfer: 1, terms: 2,
 		budget: budget{crashes: 1}, limits: explore.Limits{States: 90_000},
 	},

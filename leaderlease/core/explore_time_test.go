@@ -138,7 +138,7 @@ func (s *stage) forget() {
 	s.forgetLetters()
 }
 
-// forgetLetters takes away what nobody would look at any more, and what is there twice.
+// forgetLetters drops letters that no node would look at any more, and duplicates.
 func (s *stage) forgetLetters() {
 	for i := range s.b.letters {
 		l := &s.letters[i]
@@ -272,7 +272,7 @@ func (s *stage) pass() bool {
 		a := &s.actors[i]
 		for j := range s.b.nodes {
 			if i != j {
-				// Nobody gains anything.
+				// No node gains anything.
 				width := 2*s.b.skew + 1
 				a.drift[j] = a.drift[j] << width & (1<<(s.b.d*width) - 1)
 			}

@@ -37,7 +37,7 @@ type Guard struct {
 	dead    deaths
 }
 
-// NewGuard returns the guard of a node whose clock shows now, and whose grants carry i. It makes no
+// NewGuard returns the guard of a node. Its clock shows now, and its grants carry i. It makes no
 // promise longer than maxPromise. For the duration hold the node neither votes nor campaigns,
 // because it does not remember earlier promises. hold is 0 only for a node that never took part in
 // its group (V6).
@@ -117,7 +117,7 @@ func (g *Guard) Grant(leader, term uint64, now Instant) (Grant, bool) {
 // elect any node, itself included (V3, V4, V5).
 func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || g.Held(now) }
 
-// Owes is Bound without the promises whose grants have not left yet. It decides about a vote of this
+// Owes is Bound without promises that no grant has carried to a leader yet. It decides about a vote of this
 // node that cannot be withheld any more (V5).
 func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now) }
 
@@ -154,7 +154,7 @@ func (g *Guard) Admit(rel *Release, now Instant) bool {
 }
 
 // covers reports whether the leader that released does not rely on this node's promise (L6). Either
-// the promise is to an earlier leader, whose lease must have ended before a later leader could be
+// the promise is to an earlier leader, and its lease must have ended before a later leader could be
 // elected, or the release names its probe.
 func (g *Guard) covers(rel Release) bool {
 	if rel.Term == 0 || rel.At <= 0 {
@@ -271,7 +271,7 @@ func (s *saved) covers(d time.Duration) bool {
 	return d <= s.limit
 }
 
-// clockStepped is for a restored machine, whose memory may be older than its storage and lack
+// clockStepped is for a restored machine. Its memory may be older than its storage and lack
 // promises of up to most. Storage holds at least longest, which never decreases.
 func (s *saved) clockStepped(most time.Duration) {
 	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)

@@ -178,7 +178,7 @@ func TestObituaryBeforeRaftKnowsTheTerm(t *testing.T) {
 	}
 }
 
-// What binds after a restart, or a step of the clock, was promised to nobody knows whom.
+// What binds after a restart, or a step of the clock, was promised to an unknown process.
 func TestNoObituaryLiftsTheHold(t *testing.T) {
 	g := NewGuard(sec, 1, 2*time.Second, time.Second)
 	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, ProcessID{7}, 1500*ms)
@@ -193,7 +193,7 @@ func TestNoObituaryLiftsTheHold(t *testing.T) {
 }
 
 // Heartbeats of a process that has died may be read after its obituary, in the term that it was
-// known to lead or in a later one. They bind nobody.
+// known to lead or in a later one. They bind no node.
 func TestTheDeadArePromisedNothing(t *testing.T) {
 	g := heard(t, ProcessID{7})
 	g.ProcessDied(1, ProcessID{7})

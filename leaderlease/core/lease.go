@@ -31,8 +31,8 @@ type Lease struct {
 	// term is the term that the node leads, or 0.
 	term      uint64
 	ownCommit bool
-	// after is the newest instant whose probes do not count: the last moment before the node led, a
-	// release, an invalidation. Invariant: it never decreases within a term.
+	// Probes sent at after or earlier do not count: after is the last moment before the node led, a
+	// release, or an invalidation. Invariant: it never decreases within a term.
 	after Instant
 	// probed is the send instant of the newest probe.
 	probed Instant
@@ -52,7 +52,7 @@ type Lease struct {
 
 	// peers holds one record per voter other than this node, by ID.
 	peers []peer
-	// outvoted: the voters whose clocks can be trusted are too few for a quorum.
+	// outvoted: the voters with trusted clocks are too few for a quorum.
 	outvoted bool
 	end      Instant
 }

@@ -19,7 +19,7 @@ type peer struct {
 // forget drops the promise, and keeps the observations of the voter's clock.
 func (p *peer) forget() { p.promised = 0 }
 
-// count takes a grant whose term and send instant are right. It reports whether anything changed
+// count takes a grant with the right term and send instant. It reports whether anything changed
 // that the lease depends on.
 func (p *peer) count(g Grant, now Instant, params Params) (changed bool) {
 	p.last.at, p.last.duration = now, g.Duration
@@ -101,8 +101,8 @@ const (
 	// for a clock that stood still for hours, which is found after hours.
 	rateClearWindow = 4
 	rateMaxClear    = 16
-	// rateMaxWindow is the length, in promise durations, after which a new window begins. A clock
-	// whose rate changes is judged by its present rate.
+	// rateMaxWindow is the length, in promise durations, after which a new window begins, so that a
+	// clock is judged by its present rate.
 	rateMaxWindow = 64
 )
 
@@ -145,7 +145,7 @@ func outside(a, b sample, p Params) bool {
 	return voter*bound > most+slack || voter < least*bound-slack
 }
 
-// noteClocks sets outvoted if the voters whose clocks can be trusted are too few for a quorum.
+// noteClocks sets outvoted if the voters with trusted clocks are too few for a quorum.
 func (l *Lease) noteClocks() {
 	l.outvoted = false
 	for i := range l.peers {

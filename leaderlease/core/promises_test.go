@@ -78,7 +78,7 @@ func TestLeaseNeverOutlivesPromises(t *testing.T) {
 	}
 }
 
-// Each duty of the caller matters: whoever neglects it is found out.
+// Each duty of the caller matters: its neglect is found.
 func TestNeglectedDutiesAreFound(t *testing.T) {
 	const seeds = 1000
 	for f := sound + 1; f < numFlaws; f++ {

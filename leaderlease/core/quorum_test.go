@@ -164,7 +164,7 @@ func TestAloneQuorum(t *testing.T) {
 	}
 }
 
-// Voters are who ConfState lists as such: learners, also those to be, are not.
+// Voters are the IDs that ConfState lists as voters. Present and future learners are none.
 func TestVoters(t *testing.T) {
 	got := Voters(&raftpb.ConfState{
 		Voters: []uint64{1, 2}, VotersOutgoing: []uint64{2, 3}, Learners: []uint64{4}, LearnersNext: []uint64{3}, AutoLeave: new(true),

@@ -229,7 +229,7 @@ func TestRateDoubtByAShorterPromise(t *testing.T) {
 	}
 }
 
-// The leader's machine was stopped: it doubts nobody by what its clock showed
+// The leader's machine was stopped: it suspects no clock by what its own clock showed
 // before, and waits for answers to what it sends from then on.
 func TestClockSteppedForgets(t *testing.T) {
 	w := newWatched(0, 300_000, 100*time.Millisecond, time.Millisecond)

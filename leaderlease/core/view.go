@@ -6,7 +6,7 @@ import "time"
 type View struct {
 	// Term is the term of the lease; 0 when the node does not lead.
 	Term uint64
-	// From is the clock reading at which the view was made. A reader whose clock shows less has seen
+	// From is the clock reading at which the view was made. A reader with an earlier reading has seen
 	// its clock go backwards.
 	From Instant
 	// End is when the lease ends: another leader may exist from then on. It is Forever for a sole

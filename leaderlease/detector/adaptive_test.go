@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// life is member 2 of three whose leader is watched, and the time.
+// life is member 2 of three, which observes its leader, and the time.
 type life struct {
 	*Detector
 	now   time.Duration
@@ -148,7 +148,7 @@ func TestWhereNothingIsLearnt(t *testing.T) {
 	}{
 		"it learns":                      {func(*Config) {}, 11 * time.Second, 5 * beat},
 		"not yet":                        {func(*Config) {}, 9 * time.Second, 1050 * ms},
-		"never":                          {func(c *Config) { c.Learn = 0 }, time.Minute, 1050 * ms},
+		"never":                          {func(c *Config) { c.Observe = 0 }, time.Minute, 1050 * ms},
 		"a short election timeout":       {func(c *Config) { c.ElectionTicks, c.ElectionTimeout = 5, 290*ms }, time.Minute, 6 * beat},
 		"an election timeout of 6 beats": {func(c *Config) { c.ElectionTicks, c.ElectionTimeout = 6, 300*ms }, time.Minute, 5 * beat},
 		"beats of 10 ms":                 {func(c *Config) { c.Heartbeat = 10 * ms }, 11 * time.Second, 5 * beat},
@@ -190,7 +190,7 @@ func TestOwnPausesAreNoSilence(t *testing.T) {
 	}
 }
 
-// A member that is late all the time suspects nobody by silence.
+// A member that is late all the time never suspects a leader because of silence.
 func TestWhoIsAlwaysLateSuspectsNobody(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
@@ -262,7 +262,7 @@ func TestFalseAlarmsAreLearntFrom(t *testing.T) {
 	}
 }
 
-// An alarm about somebody else may prove false late, where nothing is left to double.
+// A suspicion of another leader may prove false late, when nothing is left to double.
 func TestFalseAlarmsThatCannotBe(t *testing.T) {
 	l := learner()
 	for range 10 {
@@ -303,7 +303,7 @@ func TestWhoIsReplacedAndLives(t *testing.T) {
 	}
 }
 
-// Who has had no leader for long suspects nobody because it has been watched for long enough by now.
+// A member without a leader for a long time does not suspect the next one at once.
 func TestALongSilenceIsNoNews(t *testing.T) {
 	l := learner()
 	l.hears(t, 5*time.Second)

@@ -40,7 +40,7 @@ func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
 	first.wants(t, 130*ms, three, nothing)
 }
 
-// Who was asked for its vote by another that has acted upon it leaves it the time of an election.
+// A member defers for an election timeout if another one has campaigned after the death.
 func TestWhoHasActedUponAnObituaryIsLeftAlone(t *testing.T) {
 	d := follower(3)
 	d.ProcessDied(own(), at(10*ms))
@@ -55,7 +55,7 @@ func TestWhoHasActedUponAnObituaryIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Nobody stands that is bound, or stands already, or may not.
+// A member does not campaign if it is bound, campaigns already, or is no voter.
 func TestWhoMayNotStandAfterAnObituary(t *testing.T) {
 	d := follower(2)
 	d.ProcessDied(own(), at(10*ms))
@@ -65,7 +65,7 @@ func TestWhoMayNotStandAfterAnObituary(t *testing.T) {
 	d.wants(t, 15*ms, three, force)
 }
 
-// Nobody has said that he would vote for who stands by an obituary: once a turn is as long as an election it
+// No pre-vote has supported a forced campaign: once a slot is as long as an election it
 // stands anew, with pre-votes, and then has the time that every candidate has.
 func TestWhoStandsByAnObituaryStandsAnewOnce(t *testing.T) {
 	d := follower(2)
@@ -120,7 +120,7 @@ func TestTheDeadLeadOnceMore(t *testing.T) {
 	d.wants(t, 61*ms, three, force)
 }
 
-// Who had the first turn lacks entries: the next one stands in its turn, for the same reason.
+// The first member lacks entries: the next one campaigns in its slot, because of the same death.
 func TestTheFirstTurnIsInVain(t *testing.T) {
 	d := follower(3)
 	d.ProcessDied(own(), at(10*ms))
@@ -146,7 +146,7 @@ func TestTheNextProcessLeads(t *testing.T) {
 	d.wants(t, 61*ms, three, nothing)
 }
 
-// Its own message is nobody's wish: who refuses another its vote then does so for no leader's sake.
+// A member's own message is no transfer: a refused vote after it changes nothing.
 func TestAnObituaryIsNobodysWish(t *testing.T) {
 	d := follower(2)
 	d.ProcessDied(own(), at(10*ms))

@@ -363,8 +363,8 @@ func (d *Detector) campaignDue(k Known) bool {
 	since, round := d.silent-d.cfg.ElectionTicks-1, d.slotTicks*of
 	at := since%round - d.slotTicks*rank
 	if k.Candidate {
-		// The vote was split, by a slot shorter than the latency or by a member whose raft timeout
-		// has fired. If two rounds do not help, the disks are slow, and raft's own timeouts give
+		// The vote was split, by a slot shorter than the latency or by raft's own timeout in a
+		// member. If two rounds do not help, the disks are slow, and raft's own timeouts give
 		// them more time than slots do.
 		return at == 0 && since < 2*round
 	}

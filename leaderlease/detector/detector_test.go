@@ -175,8 +175,8 @@ func TestACandidateDoesNotCampaignAgain(t *testing.T) {
 	}
 }
 
-// Who votes for another after a hint stands back while that may be elected. Who has reached
-// the term already that it is asked for does not vote.
+// A member that votes for another after a suspicion defers while that one may be elected. A member
+// in the requested term does not vote.
 func TestWhoHasVotedStandsBack(t *testing.T) {
 	for term, want := range map[uint64]Decision{5: campaign, 6: nothing} {
 		d := follower(2)
@@ -275,7 +275,7 @@ func TestASuspicionIsNotRenewedByOthers(t *testing.T) {
 	d.wants(t, 3350*ms, three, both)
 }
 
-// A storm of connections that end, while heartbeats come in: nobody is forgotten.
+// Many closed connections, while heartbeats come in: no leader is forgotten.
 func TestAStormOfHintsIsHarmless(t *testing.T) {
 	d := follower(2)
 	for now := time.Duration(0); now < time.Minute; now += 5 * ms {

@@ -14,8 +14,8 @@
 //     process has closed. Proxies and middleboxes close connections too, so this proves nothing.
 //   - ProcessDied reports that the leader's process has died and that the promise to it is void
 //     (Lease.ProcessDied). This is a proof, so the first member in order campaigns at once.
-//   - A member that has restarted and hears no leader suspects its former leader. So a group whose
-//     members were all killed does not wait for an election timeout.
+//   - A member that has restarted and hears no leader suspects its former leader. So after a crash of
+//     all members the group does not wait for an election timeout.
 //   - With Config.Observe, a silence that is unusually long for this leader is a suspicion. See below.
 //
 // While the leader is suspected, the raft loop calls Poll every few milliseconds. Once the promise

@@ -19,7 +19,7 @@ func standing(lease *leaderlease.Lease, role raft.StateType, voters []uint64) de
 	}
 }
 
-// A loop around a RawNode. Whoever reads a connection of a peer puts the peer's ID into
+// A loop around a RawNode. The reader of a peer's connection puts the peer's ID into
 // gone when it has ended, and no other connection from that peer is left.
 func Example_rawNode() {
 	var (
@@ -74,7 +74,7 @@ func Example_rawNode() {
 	// Output:
 }
 
-// A loop around the raft.Node that leaderlease.Wrap has returned. Its Ready says who leads,
+// A loop around the raft.Node that leaderlease.Wrap has returned. Its Ready has the leader,
 // and in which role and term this member is.
 func Example_node() {
 	var (

@@ -56,7 +56,7 @@ func TestTurnsAfterSilence(t *testing.T) {
 	}
 }
 
-// Who stands already, with a rival, does so anew in its first two turns. From then on raft
+// A candidate with a rival campaigns again in its first two slots. From then on raft
 // decides, and where there is none raft does at once.
 func TestASplitVoteIsTriedAgainTwice(t *testing.T) {
 	for self, want := range map[uint64][]int{2: {11, 17}, 3: {14, 20}} {
@@ -79,7 +79,7 @@ func TestASplitVoteIsTriedAgainTwice(t *testing.T) {
 	}
 }
 
-// One election, and not each that a rival may have been in: who has stood anew waits for the
+// One election, and not each that a rival may have been in: a candidate that campaigned again waits for the
 // next request.
 func TestARivalCountsOnce(t *testing.T) {
 	d := New(Config{Self: 2, ElectionTicks: 10}, at(0))
@@ -90,7 +90,7 @@ func TestARivalCountsOnce(t *testing.T) {
 	}
 }
 
-// Who votes for another leaves it an election timeout of ticks, and takes its turns then. A
+// A voter defers for an election timeout of ticks, and then campaigns in its slots. A
 // sign of life ends that.
 func TestWhoHasVotedLeavesAnElectionItsTime(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -119,7 +119,7 @@ func TestWhoHasVotedLeavesAnElectionItsTime(t *testing.T) {
 	}
 }
 
-// Who has led for long, and hands over, has heard no sign of life for as long. It has voted for
+// A leader that hands over after a long time has heard no sign of life for as long. It has voted for
 // its successor, and leaves that the time to be elected.
 func TestWhoHandsOverStandsBack(t *testing.T) {
 	d := New(Config{Self: 1, ElectionTicks: 10}, at(0))
@@ -226,7 +226,7 @@ func TestWaysOfFailOvers(t *testing.T) {
 	}
 }
 
-// A leader that resigns names one member, and ends. Who voted for that one, and is bound no
+// A leader that resigns names one member, and ends. A voter for that one that is bound no
 // more, does not stand against it as soon as the leader's connections are gone: two writes to a
 // slow disk fit in an election timeout. After that it does, and at once if it had to refuse.
 func TestWhomTheLeaderHasNamedIsLeftAlone(t *testing.T) {
@@ -261,7 +261,7 @@ func TestWhomTheLeaderHasNamedIsLeftAlone(t *testing.T) {
 }
 
 func TestWays(t *testing.T) {
-	names := []string{Silence.String(), Hint.String(), PreVote.String(), Transfer.String(), Resignation.String(), Way(NumWays).String()}
+	names := []string{Silence.String(), ConnClosed.String(), PreVote.String(), Transfer.String(), Resignation.String(), Way(NumWays).String()}
 	if want := []string{"silence", "hint", "pre-vote", "transfer", "resignation", "unknown"}; !slices.Equal(names, want) {
 		t.Errorf("the ways are called %v, want %v", names, want)
 	}

@@ -4,7 +4,7 @@
 // A model packs its states into bytes, in one form for all states that differ by
 // the names of their nodes only. A state that was seen is kept as a 128-bit hash
 // and the number of the state it came from, which is enough to tell how it is
-// reached: the steps are taken once more, and those kept whose hashes match. Two
+// reached: the steps are taken once more, and those with matching hashes kept. Two
 // states with one hash would be taken for one; with 10^8 states that happens once
 // in 10^22 searches.
 package explore
@@ -53,8 +53,7 @@ type Limits struct {
 // Result is what a search has found.
 type Result struct {
 	States, Steps int
-	// Depth is how many steps away the states are whose successors were all looked
-	// at, with all that are nearer.
+	// Depth is the number of steps up to which all states were expanded.
 	Depth int
 	// Exhausted: no state was left out, so there are no others within the bounds.
 	Exhausted bool

@@ -206,7 +206,7 @@ func (s sample) build() []byte {
 	s.symbols(b[atSymbols:], name)
 
 	table(b[atHash:], 1, 4)
-	// One bucket, whose chain of symbols 1 to 3 ends with the odd value.
+	// One bucket. Its chain of symbols 1 to 3 ends with the odd value.
 	table(b[atGNU:], 1, 1, 1, 0, 0, 0, 1, 2, 4, 7)
 	for i, index := range []uint16{0, 2, 3, 3} {
 		le.PutUint16(b[atVersym+2*i:], index)
