@@ -64,7 +64,7 @@ func TestAClockThatKeepsSteppingIsDistrusted(t *testing.T) {
 
 // A voter without a promise stays free if its clock cannot be read now and
 // then: time passes as ever.
-func TestAClockThatFailsBindsNobody(t *testing.T) {
+func TestAClockThatFailsBindsNoNode(t *testing.T) {
 	p := newPuppet(t)
 	p.follow(2, 0)
 	for range 100 {

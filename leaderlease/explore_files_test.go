@@ -345,7 +345,7 @@ var callers = []struct {
 	{"a grant", func(p *puppet, grant *raftpb.Message) { p.Incoming(grant) }},
 	{"Invalidate", func(p *puppet, _ *raftpb.Message) { p.invalidate() }},
 	{"Tick", func(p *puppet, _ *raftpb.Message) { p.Tick() }},
-	{"the end of the reign", func(p *puppet, _ *raftpb.Message) { p.follow(3, 2) }},
+	{"the end of the term", func(p *puppet, _ *raftpb.Message) { p.follow(3, 2) }},
 	{"Close", func(p *puppet, _ *raftpb.Message) { p.Close() }},
 }
 

@@ -69,7 +69,7 @@ func TestLocalReadIndexPassesThrough(t *testing.T) {
 	}
 }
 
-// A leader that does not know its own reign must not answer as a leader.
+// A leader that does not know its own term must not answer as a leader.
 func TestRaftsAnswerIsKeptBackWithoutACommit(t *testing.T) {
 	p := newPuppet(t)
 	p.win(2)
@@ -84,7 +84,7 @@ func TestRaftsAnswerIsKeptBackWithoutACommit(t *testing.T) {
 	p.commitTo(p.last)
 	// Raft may have given it before the commit that has come to light with it.
 	if msgs := let(p.last - 1); len(msgs) != 0 {
-		t.Errorf("Ready() let %v out, want an answer below the reign's first entry kept back", msgs)
+		t.Errorf("Ready() let %v out, want an answer below the term's first entry kept back", msgs)
 	}
 	if msgs := let(p.last); len(msgs) != 1 {
 		t.Errorf("Ready() let %d messages out, want the answer", len(msgs))
@@ -228,7 +228,7 @@ func (p *puppet) answerTo(rctx []byte, kind byte) {
 
 // A ReadIndex read on a follower says that it wants a round, and a leader under
 // a valid lease lets raft make one.
-func TestLeaderMakesARoundForWhoWantsOne(t *testing.T) {
+func TestLeaderMakesARoundOnRequest(t *testing.T) {
 	f := newPuppet(t)
 	f.follow(2, 2)
 	round, _ := roundAsked(f)

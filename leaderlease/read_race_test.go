@@ -142,7 +142,7 @@ func TestCommitIndexIsReadAfterTheChecks(t *testing.T) {
 				p.renew()
 			}
 			if got := read(p); got != p.last {
-				t.Errorf("read index %d under the lease of a reign that began with %d", got, p.last)
+				t.Errorf("read index %d under the lease of a term that began with %d", got, p.last)
 			}
 		})
 	}

@@ -118,7 +118,7 @@ func TestReadsJoinARenewal(t *testing.T) {
 	}
 }
 
-// Reads that come before the reign's first commit wait for it; raft's answer
+// Reads that come before the term's first commit wait for it; raft's answer
 // from before it is not believed.
 func TestReadsBeforeTheFirstCommit(t *testing.T) {
 	p := newPuppet(t)
@@ -152,7 +152,7 @@ func TestReadFailsFast(t *testing.T) {
 			NoLeaseError{Term: 3, Leader: 0, Status: core.NotLeader, RetryAfter: 100 * ms},
 		},
 		{
-			// Between the reigns another node may have led, and committed what
+			// Between the terms another node may have led, and committed what
 			// the read must see.
 			"the leader is elected again in a later term",
 			func(tb testing.TB) *puppet { return expired(tb) },

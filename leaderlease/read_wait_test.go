@@ -120,7 +120,7 @@ func TestWhatEndsTheWaitForTheStateMachine(t *testing.T) {
 
 // A follower that asks a leader which has only just won is answered once that
 // one knows the answer. Asking again took half an election timeout.
-func TestForwardedReadWaitsForTheReignsFirstCommit(t *testing.T) {
+func TestForwardedReadWaitsForTheTermsFirstCommit(t *testing.T) {
 	var sent []*raftpb.Message
 	p := newPuppet(t, func(c *Config) {
 		c.Send = func(msgs []*raftpb.Message) { sent = append(sent, msgs...) }
@@ -129,15 +129,15 @@ func TestForwardedReadWaitsForTheReignsFirstCommit(t *testing.T) {
 	ask := p.message(raftpb.MsgReadIndex, 2, 1)
 	ask.Entries = []*raftpb.Entry{{Data: []byte("the follower's request")}}
 	if p.Incoming(ask) {
-		t.Fatal("Incoming() passes a read on before the reign's first commit")
+		t.Fatal("Incoming() passes a read on before the term's first commit")
 	}
 	rctx := p.asked()
 	if rctx == nil {
 		t.Fatal("ReadRequests() is empty, want a round for the follower's read")
 	}
-	p.answer(rctx, p.last-1) // raft's early answer: of before the reign
+	p.answer(rctx, p.last-1) // raft's early answer: of before the term
 	if len(sent) != 0 {
-		t.Fatalf("sent %v before the reign's first commit", sent)
+		t.Fatalf("sent %v before the term's first commit", sent)
 	}
 	p.commitTo(p.last)
 	p.Applied(p.last)
@@ -159,7 +159,7 @@ func TestForwardedReadWaitsForTheReignsFirstCommit(t *testing.T) {
 }
 
 // A leader that steps down before does not answer a request.
-func TestForwardedReadEndsWithTheReign(t *testing.T) {
+func TestForwardedReadEndsWithTheTerm(t *testing.T) {
 	var sent []*raftpb.Message
 	p := newPuppet(t, func(c *Config) {
 		c.Send = func(msgs []*raftpb.Message) { sent = append(sent, msgs...) }
@@ -170,7 +170,7 @@ func TestForwardedReadEndsWithTheReign(t *testing.T) {
 	p.lead(4)
 	p.renew()
 	if len(sent) != 0 {
-		t.Errorf("sent %v in a later reign, want nothing", sent)
+		t.Errorf("sent %v in a later term, want nothing", sent)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestReadIndexTakesARoundUnderAValidLease(t *testing.T) {
 	})
 }
 
-// A read that asked for a round before the reign's first commit is not given
+// A read that asked for a round before the term's first commit is not given
 // the moment of that commit, from which a renewal could answer it.
 func TestReadIndexBeforeTheFirstCommitWaitsForItsRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 )
 
 // A loop that hangs has not said yet that raft has stepped down: what is handed back is of the
-// reign that the lease knows, whatever its node has promised to another leader since.
-func TestResignNamesTheReignsTerm(t *testing.T) {
+// term that the lease knows, whatever its node has promised to another leader since.
+func TestResignNamesTheTermThatItLeads(t *testing.T) {
 	p := leading(t)
 	p.clock.Advance(100 * ms)
 	p.term = 3
@@ -103,14 +103,14 @@ func (p *puppet) probed(from ProcessID) {
 }
 
 // The message is what the leader would have said, and the filter lets it in.
-func TestObituaryMakesTheMessage(t *testing.T) {
+func TestProcessDiedMakesTheMessage(t *testing.T) {
 	p := bereaved(t, ProcessID{7})
 	m, ok := p.ProcessDied(2, ProcessID{7})
 	if !ok || m.GetType() != raftpb.MsgTimeoutNow || m.GetFrom() != 2 || m.GetTo() != 1 || m.GetTerm() != 2 {
 		t.Fatalf("ProcessDied() = %v, %v, want a MsgTimeoutNow from 2 to 1 in term 2", m, ok)
 	}
 	if !core.IsProcessDied(m) {
-		t.Error("it does not say that it is of an obituary: a detector takes it for a leader's wish")
+		t.Error("it does not say that it is of a death: a detector takes it for a leader's wish")
 	}
 	if r, err := releaseOf(m); err != nil || r != (core.Release{Term: 2, At: core.Forever}) {
 		t.Errorf("it carries %+v, %v, want a release of term 2 for ever", r, err)
@@ -128,7 +128,7 @@ func TestObituaryMakesTheMessage(t *testing.T) {
 }
 
 // Where nothing is void, there is no message, and the member is bound as before.
-func TestObituaryThatVoidsNothing(t *testing.T) {
+func TestProcessDiedThatVoidsNothing(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		from   ProcessID
@@ -159,7 +159,7 @@ func TestObituaryThatVoidsNothing(t *testing.T) {
 }
 
 // A member in its restart hold, or after a step of its clock, does not campaign after any death.
-func TestObituaryInTheHold(t *testing.T) {
+func TestProcessDiedInTheHold(t *testing.T) {
 	p := bereaved(t, ProcessID{7})
 	p.clock.reading.Add(-int64(10 * time.Millisecond))
 	if m, ok := p.ProcessDied(2, ProcessID{7}); ok || m != nil || p.CanCampaign() == nil {
@@ -186,7 +186,7 @@ func TestTracesTellProcessesApart(t *testing.T) {
 		t.Errorf("promises to %v, want two numbers and 0 for the unknown process", promised)
 	}
 	if len(died) != 1 || died[0] != promised[0] {
-		t.Errorf("obituaries of %v, want one of %v", died, promised[0])
+		t.Errorf("deaths of %v, want one of %v", died, promised[0])
 	}
 }
 

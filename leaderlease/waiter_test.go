@@ -64,8 +64,8 @@ func TestWaitlistIsASlice(t *testing.T) {
 
 // A sole voter that has just won answers ReadIndex at once and with whatever it
 // knows to be committed; the answer may come to light together with the first
-// commit of the reign. Found by review: index 1 was served at commit 6.
-func TestRaftsAnswerBelowTheReignIsNotServed(t *testing.T) {
+// commit of the term. Found by review: index 1 was served at commit 6.
+func TestRaftsAnswerBelowTheTermIsNotServed(t *testing.T) {
 	p := newPuppet(t, func(c *Config) { c.Disabled = true })
 	p.win(2)
 	var got ReadResult
@@ -82,7 +82,7 @@ func TestRaftsAnswerBelowTheReignIsNotServed(t *testing.T) {
 	})
 	p.Applied(p.last)
 	if got != (ReadResult{}) {
-		t.Fatalf("StartRead() was served %+v by an answer below the reign's first entry", got)
+		t.Fatalf("StartRead() was served %+v by an answer below the term's first entry", got)
 	}
 	p.Ready(raft.Ready{ReadStates: []raft.ReadState{{Index: p.last, RequestCtx: <-p.ReadRequests()}}})
 	if got.Index != p.last || got.Path != PathReadIndex {
@@ -91,7 +91,7 @@ func TestRaftsAnswerBelowTheReignIsNotServed(t *testing.T) {
 }
 
 // Forwarded, the same answer must not leave.
-func TestRaftsAnswerBelowTheReignDoesNotLeave(t *testing.T) {
+func TestRaftsAnswerBelowTheTermDoesNotLeave(t *testing.T) {
 	p := newPuppet(t)
 	p.win(2)
 	p.commitTo(p.last)
@@ -408,7 +408,7 @@ func TestAReadThatIsOverLeavesNothingInItsContext(t *testing.T) {
 		t.Errorf("StartReadIndex() that waits leaves %d hooks, want one, or this proves little", ctx.hooks)
 	}
 	if p.follow(3, 2); got == nil || ctx.hooks != 0 {
-		t.Errorf("StartReadIndex() = %v at the end of the reign, and leaves %d hooks, want an error and none", got, ctx.hooks)
+		t.Errorf("StartReadIndex() = %v at the end of the term, and leaves %d hooks, want an error and none", got, ctx.hooks)
 	}
 }
 

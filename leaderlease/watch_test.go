@@ -184,7 +184,7 @@ var losses = []struct {
 }{
 	{"time", func(*puppet) { time.Sleep(usable) }, core.Margin, 1, 2},
 	{"step-down", func(p *puppet) { p.follow(3, 2) }, core.NotLeader, 2, 3},
-	{"a reign that follows at once", func(p *puppet) { p.win(3) }, core.NoOwnTermCommit, 1, 3},
+	{"a term that follows at once", func(p *puppet) { p.win(3) }, core.NoOwnTermCommit, 1, 3},
 	{"transfer", func(p *puppet) {
 		p.Ready(raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgTimeoutNow, 1, 2)}})
 	}, core.Transferring, 1, 2},
@@ -259,10 +259,10 @@ func TestWorkSurvivesRenewals(t *testing.T) {
 	})
 }
 
-// A sole voter's next reign may begin in the very Ready that ends the last, so
+// A sole voter's next term may begin in the very Ready that ends the last, so
 // the lease is valid throughout; what was begun under the old one ends all the
 // same, since another node may have led in between.
-func TestANewReignEndsOldWork(t *testing.T) {
+func TestANewTermEndsOldWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPuppet(t, bubbled, func(c *Config) { c.Raft.Storage = bootstrapped(t, 1) })
 		p.lead(2)
@@ -281,7 +281,7 @@ func TestANewReignEndsOldWork(t *testing.T) {
 		}
 		renewed, stop, err := p.Context(t.Context())
 		if err != nil || renewed.Err() != nil {
-			t.Errorf("Context() in the new reign = %v, want a live one", err)
+			t.Errorf("Context() in the new term = %v, want a live one", err)
 		}
 		stop()
 	})

@@ -3,17 +3,17 @@ package main
 // detectorRules take apart when a member takes its leader for dead.
 var detectorRules = []Mutant{
 	{
-		Rule: "succession", Name: "members wait for an election timeout after a restart", Pkg: "./leaderlease/detector", Test: "^TestAfterARestartMembersTakeTurnsOnceTheHoldIsOver$",
+		Rule: "succession", Name: "members wait for an election timeout after a restart", Pkg: "./leaderlease/detector", Test: "^TestAfterARestartMembersCampaignInSlots$",
 		File: "leaderlease/detector/config.go",
 		Old:  "\t\td.suspicion = suspicion{way: restart, at: now}\n", New: "",
 	},
 	{
-		Rule: "succession", Name: "the leader that was lost has a turn, too", Pkg: "./leaderlease/detector", Test: "^TestTurnsAfterSilence$",
+		Rule: "succession", Name: "the leader that was lost has a turn, too", Pkg: "./leaderlease/detector", Test: "^TestSlotsAfterSilence$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "case id == d.leader:\n", New: "case id == d.leader && false:\n",
 	},
 	{
-		Rule: "succession", Name: "a member campaigns against its promise", Pkg: "./leaderlease/detector", Test: "^TestTurnsAfterSilence$",
+		Rule: "succession", Name: "a member campaigns against its promise", Pkg: "./leaderlease/detector", Test: "^TestSlotsAfterSilence$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "case k.Leads, k.Away, k.Bound:", New: "case k.Leads, k.Away:",
 	},
@@ -23,12 +23,12 @@ var detectorRules = []Mutant{
 		Old:  "if m.GetTerm() >= term && ", New: "if ",
 	},
 	{
-		Rule: "succession", Name: "the next leader is a sign of life of the one before", Pkg: "./leaderlease/detector", Test: "^TestTheNextLeaderIsNoFalseAlarm$",
+		Rule: "succession", Name: "the next leader is a sign of life of the one before", Pkg: "./leaderlease/detector", Test: "^TestTheNextLeaderRefutesNoSuspicion$",
 		File: "leaderlease/detector/detector.go",
 		Old:  " && m.GetFrom() == d.leader {", New: " {",
 	},
 	{
-		Rule: "succession", Name: "a hint is acted upon against the promise", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
+		Rule: "succession", Name: "a hint is acted upon against the promise", Pkg: "./leaderlease/detector", Test: "^TestASuspicionIsActedUponWhenThePromiseEnds$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "k.Away || k.Bound ||", New: "k.Away ||",
 	},
@@ -38,7 +38,7 @@ var detectorRules = []Mutant{
 		Old:  "now.Sub(d.suspicion.at) < d.cfg.Heartbeat {", New: "false {",
 	},
 	{
-		Rule: "succession", Name: "no sign of life ends a suspicion", Pkg: "./leaderlease/detector", Test: "^TestAFalseAlarmIsCounted$",
+		Rule: "succession", Name: "no sign of life ends a suspicion", Pkg: "./leaderlease/detector", Test: "^TestAFalseSuspicionIsCounted$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "now.Sub(d.suspicion.at) < d.cfg.Heartbeat {", New: "true {",
 	},
@@ -53,12 +53,12 @@ var detectorRules = []Mutant{
 		Old:  "k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Slot) ||", New: "k.Candidate && length > 0 ||",
 	},
 	{
-		Rule: "succession", Name: "who has voted stands all the same", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedLeavesAnElectionItsTime$",
+		Rule: "succession", Name: "who has voted stands all the same", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "return d.silent >= d.deferUntil", New: "return true",
 	},
 	{
-		Rule: "succession", Name: "who has voted stands all the same after a hint", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedStandsBack$",
+		Rule: "succession", Name: "who has voted stands all the same after a hint", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefers$",
 		File: "leaderlease/detector/detector.go",
 		Old:  " || !d.mayCampaign(k) {", New: " {",
 	},
@@ -68,12 +68,12 @@ var detectorRules = []Mutant{
 		Old:  "d.deferUntil = d.silent + d.cfg.ElectionTicks", New: "d.deferUntil = 0",
 	},
 	{
-		Rule: "succession", Name: "who cannot vote stands back", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedLeavesAnElectionItsTime$",
+		Rule: "succession", Name: "who cannot vote stands back", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "if asked > term {", New: "if asked >= term {",
 	},
 	{
-		Rule: "succession", Name: "who has voted stands back from a leader that dies later", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedLeavesAnElectionItsTime$",
+		Rule: "succession", Name: "who has voted stands back from a leader that dies later", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "d.silent, d.deferUntil, d.rival = 0, 0, false", New: "d.silent, d.rival = 0, false",
 	},
@@ -93,7 +93,7 @@ var detectorRules = []Mutant{
 		Old:  "since >= time.Duration(of)*length; length *= 2 {", New: "since >= time.Duration(of)*length; length *= 1 {",
 	},
 	{
-		Rule: "succession", Name: "two who suspect split the vote", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
+		Rule: "succession", Name: "two who suspect split the vote", Pkg: "./leaderlease/detector", Test: "^TestAPreVoteIsASuspicion$",
 		File: "leaderlease/detector/detector.go",
 		Old:  " || now.Before(s.deferUntil) {", New: " {",
 	},
@@ -145,17 +145,17 @@ var detectorRules = []Mutant{
 		Old:  "at == 0 && since < 2*round\n", New: "at == 0\n",
 	},
 	{
-		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
+		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestASuspicionIsActedUponWhenThePromiseEnds$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "slot%of != rank || ", New: "slot%of < 0 || rank < 0 || ",
 	},
 	{
-		Rule: "succession", Name: "a member campaigns at each poll of its turn", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
+		Rule: "succession", Name: "a member campaigns at each poll of its turn", Pkg: "./leaderlease/detector", Test: "^TestASuspicionIsActedUponWhenThePromiseEnds$",
 		File: "leaderlease/detector/detector.go",
 		Old:  " || slot+1 == s.slot", New: "",
 	},
 	{
-		Rule: "succession", Name: "any request for a pre-vote is a hint", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
+		Rule: "succession", Name: "any request for a pre-vote is a hint", Pkg: "./leaderlease/detector", Test: "^TestAPreVoteIsASuspicion$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "&& d.leaderSilent(now) && ", New: "&& ",
 	},
@@ -170,17 +170,17 @@ var detectorRules = []Mutant{
 		Old:  " || !d.leaderSilent(now) {", New: " {",
 	},
 	{
-		Rule: "succession", Name: "who has missed the hint vetoes", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
+		Rule: "succession", Name: "who has missed the hint vetoes", Pkg: "./leaderlease/detector", Test: "^TestAPreVoteIsASuspicion$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "return Decision{Forget: d.shouldForget(now)}", New: "return Decision{}",
 	},
 	{
-		Rule: "succession", Name: "a hint is believed for ever", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoHint$",
+		Rule: "succession", Name: "a hint is believed for ever", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoSuspicion$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "return d.suspicion.way != Silence && now.Sub(d.suspicion.at) < d.cfg.ElectionTimeout", New: "return d.suspicion.way != Silence",
 	},
 	{
-		Rule: "succession", Name: "a hint about anybody is one about the leader", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoHint$",
+		Rule: "succession", Name: "a hint about anybody is one about the leader", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoSuspicion$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.way != Silence {", New: "if d.leader == raft.None || peer == d.cfg.Self || d.suspicion.way != Silence {",
 	},

@@ -13,12 +13,12 @@ var resignations = []Mutant{
 		Old:  "\tif term == 0 {", New: "\tif term == 0 || l.mu.closed {",
 	},
 	{
-		Rule: "resignation", Name: "a member stands against whom the leader has named", Pkg: "./leaderlease/detector", Test: "^TestWhomTheLeaderHasNamedIsLeftAlone$",
+		Rule: "resignation", Name: "a member stands against whom the leader has named", Pkg: "./leaderlease/detector", Test: "^TestTheTransfereeIsLeftAlone$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "\t\td.noteVoteRequest(m.GetTerm(), term)\n", New: "\t\tif !core.IsForcedVote(m) {\n\t\t\td.noteVoteRequest(m.GetTerm(), term)\n\t\t}\n",
 	},
 	{
-		Rule: "resignation", Name: "who has refused its vote to whom the leader has named leaves it its time", Pkg: "./leaderlease/detector", Test: "^TestWhomTheLeaderHasNamedIsLeftAlone$",
+		Rule: "resignation", Name: "who has refused its vote to whom the leader has named leaves it its time", Pkg: "./leaderlease/detector", Test: "^TestTheTransfereeIsLeftAlone$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "d.transferAt, d.deferUntil, d.suspicion = time.Time{}, 0, ", New: "d.transferAt, d.suspicion = time.Time{}, ",
 	},

@@ -106,7 +106,7 @@ var leaderRules = []Mutant{
 		Old:  "\tl.noteClocks()\n\tl.recompute()\n}\n", New: "\tl.noteClocks()\n}\n",
 	},
 	{
-		Rule: "L4", Name: "the commit of an earlier reign counts", Pkg: "./leaderlease/core", Test: "^TestReignsAreApart$",
+		Rule: "L4", Name: "the commit of an earlier reign counts", Pkg: "./leaderlease/core", Test: "^TestTermsAreApart$",
 		File: leaseFile,
 		Old:  "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n", New: "\tl.clockFault, l.stepped = false, false\n",
 	},

@@ -121,7 +121,7 @@ var readRules = []Mutant{
 		More: []Edit{{leaseFile, "// Close turns the lease off for good.\n", "func (l *Lease) Trust() { l.clockFault = false }\n\n// Close turns the lease off for good.\n"}},
 	},
 	{
-		Rule: "§8", Name: "a reading that fails begins a hold", Pkg: libPkg, Test: "^TestAClockThatFailsBindsNobody$",
+		Rule: "§8", Name: "a reading that fails begins a hold", Pkg: libPkg, Test: "^TestAClockThatFailsBindsNoNode$",
 		File: "leaderlease/lease.go",
 		Old:  "\t\tl.mu.lease.ClockRead(now)\n", New: "\t\tl.mu.lease.ClockRead(now)\n\t\tl.mu.guard.ClockStepped(now)\n",
 	},
@@ -188,12 +188,12 @@ var readRules = []Mutant{
 		Old:  "\tif p.rate.suspect {\n\t\treturn 0\n\t}\n", New: "",
 	},
 	{
-		Rule: "§6", Name: "raft's early answer is served", Pkg: libPkg, Test: "^TestRaftsAnswerBelowTheReignIsNotServed$",
+		Rule: "§6", Name: "raft's early answer is served", Pkg: libPkg, Test: "^TestRaftsAnswerBelowTheTermIsNotServed$",
 		File: "leaderlease/rounds.go",
 		Old:  "leads && !l.mayAnswerLocked(s.Index)", New: "leads && !l.mayAskLocked()",
 	},
 	{
-		Rule: "§6", Name: "raft's early answer is sent", Pkg: libPkg, Test: "^TestRaftsAnswerBelowTheReignDoesNotLeave$",
+		Rule: "§6", Name: "raft's early answer is sent", Pkg: libPkg, Test: "^TestRaftsAnswerBelowTheTermDoesNotLeave$",
 		File: "leaderlease/outbound.go",
 		Old:  "if !l.mayAnswerLocked(m.GetIndex()) {", New: "if !l.mayAskLocked() {",
 	},
@@ -210,7 +210,7 @@ var readRules = []Mutant{
 		Old:  "	l.probed = max(l.probed, sent)\n", New: "",
 	},
 	{
-		Rule: "L6", Name: "a released probe that comes late binds again", Pkg: "./leaderlease/core", Test: "^TestGuardReleasedProbeBindsNobody$",
+		Rule: "L6", Name: "a released probe that comes late binds again", Pkg: "./leaderlease/core", Test: "^TestGuardReleasedProbeBindsNoNode$",
 		File: guardFile,
 		Old:  "	if term == g.release.Term && p.Sent <= g.release.At {\n		return false\n	}\n", New: "",
 	},

@@ -35,7 +35,7 @@ var resignRules = []Mutant{
 		More: []Edit{{resignFile, "\tl.releaseLocked(m, now)\n", "\tl.mu.lease.Invalidate(now)\n\tattachRelease(m, core.Release{Term: term, At: now})\n"}},
 	},
 	{
-		Rule: "L6b", Name: "a resignation names the newest term that the node knows", Pkg: libPkg, Test: "^TestResignNamesTheReignsTerm$",
+		Rule: "L6b", Name: "a resignation names the newest term that the node knows", Pkg: libPkg, Test: "^TestResignNamesTheTermThatItLeads$",
 		File: resignFile,
 		Old:  "\tm := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: new(to)",
 		New:  "\tterm = max(term, l.mu.guard.Info(now).Term)\n\tm := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: new(to)",

@@ -81,7 +81,7 @@ type stranger struct{}
 
 func (stranger) Now() core.Instant { return 1 }
 
-func TestDescribeMeasuresAStranger(t *testing.T) {
+func TestDescribeMeasuresAForeignClock(t *testing.T) {
 	info := Describe(stranger{})
 	if !strings.HasSuffix(info.Name, "stranger") || info.CountsSuspend || info.Warning == "" {
 		t.Errorf("Describe(stranger) = %+v, want its type, no promise and a warning", info)

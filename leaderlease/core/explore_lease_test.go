@@ -415,7 +415,7 @@ func process(id, number uint8) ProcessID {
 
 // named is the number of node i's process.
 func (s *stage) named(i int) uint8 {
-	if s.b.budget.obituaries == 0 {
+	if s.b.budget.deaths == 0 {
 		return 0
 	}
 	return s.actors[i].run + 1
@@ -425,13 +425,13 @@ func (s *stage) named(i int) uint8 {
 // late or more than once, by the letter that is returned.
 func (s *stage) reportDeath(i, j int) (letter, bool) {
 	v, number := &s.actors[i], s.actors[j].run
-	if s.b.flaw == livingBuried {
+	if s.b.flaw == livingReportedDead {
 		number++
 	}
-	if i == j || number == 0 || s.left.obituaries == 0 {
+	if i == j || number == 0 || s.left.deaths == 0 {
 		return letter{}, false
 	}
-	s.left.obituaries--
+	s.left.deaths--
 	bound := v.guard.promise.until > v.now
 	rel, void := v.guard.ProcessDied(uint64(j+1), process(uint8(j+1), number))
 	switch {

@@ -189,7 +189,7 @@ func bit(b bool, at int) uint8 {
 func (s *stage) pack(b []byte, o order) []byte {
 	p := packer{s: s, n: s.b.nodes, place: o.place(s.b.nodes), b: b}
 	l := &s.left
-	p.put(l.crashes|l.transfers<<2|l.jumps<<4|l.backs<<6, l.changes|l.resigns<<4|l.obituaries<<6)
+	p.put(l.crashes|l.transfers<<2|l.jumps<<4|l.backs<<6, l.changes|l.resigns<<4|l.deaths<<6)
 	for t := 1; t <= s.b.terms; t += 2 {
 		p.put(p.id(s.led[t]) | p.id(s.led[t+1])<<4)
 	}
@@ -208,7 +208,7 @@ func (p *packer) actor(a *actor, o order) {
 	}
 	p.instant(a.now)
 	p.guard(&a.guard, a.forced)
-	if p.s.b.budget.obituaries > 0 {
+	if p.s.b.budget.deaths > 0 {
 		p.processes(a)
 	}
 	if g := &a.guard.saved; p.s.b.floor > 0 {
@@ -330,7 +330,7 @@ func (s *stage) unpackActor(u *unpacker, i int) {
 	a.conf = s.b.conf(&a.log)
 	a.now = u.instant()
 	s.unpackGuard(u, a)
-	if s.b.budget.obituaries > 0 {
+	if s.b.budget.deaths > 0 {
 		u.processes(a)
 	}
 	if v>>3 != 0 {

@@ -15,7 +15,7 @@ func (s *stage) follow(i int, term uint8) {
 	if s.b.flaw != termNotTold {
 		a.guard.SetTerm(uint64(a.term))
 	}
-	if s.b.flaw != reignNotEnded {
+	if s.b.flaw != termNotEnded {
 		a.lease.StepDown()
 	}
 }
@@ -237,7 +237,7 @@ func (s *stage) restart(i int) bool {
 		return false
 	}
 	s.left.crashes--
-	if s.b.budget.obituaries > 0 {
+	if s.b.budget.deaths > 0 {
 		s.actors[i].run++
 	}
 	s.begin(i)

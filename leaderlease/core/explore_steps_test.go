@@ -371,7 +371,7 @@ const (
 )
 
 // budget bounds how often something happens in one run.
-type budget struct{ crashes, transfers, jumps, backs, changes, resigns, obituaries uint8 }
+type budget struct{ crashes, transfers, jumps, backs, changes, resigns, deaths uint8 }
 
 // bounds are what is searched.
 type bounds struct {
@@ -401,7 +401,7 @@ type bounds struct {
 	apart bool
 	// still lets no clock move.
 	still bool
-	// late begins without a leader, and with a grant of a reign that has ended under
+	// late begins without a leader, and with a grant of a term that has ended under
 	// way to the leader of then, by a clock that has begun anew since.
 	late bool
 	// named tells states apart that differ by the names of nodes only: for a rule that

@@ -104,9 +104,9 @@ func (b *bounds) String() string {
 	if b.settled {
 		start = "from a settled leader"
 	}
-	return fmt.Sprintf("%d nodes %s, D=%d skew=%d transfer=%d, terms<=%d, under way<=%d, crashes=%d transfers=%d jumps=%d back=%d changes=%d resigns=%d obituaries=%d",
+	return fmt.Sprintf("%d nodes %s, D=%d skew=%d transfer=%d, terms<=%d, under way<=%d, crashes=%d transfers=%d jumps=%d back=%d changes=%d resigns=%d deaths=%d",
 		b.nodes, start, b.d, b.skew, b.transfer, b.terms, b.letters,
-		b.budget.crashes, b.budget.transfers, b.budget.jumps, b.budget.backs, b.budget.changes, b.budget.resigns, b.budget.obituaries)
+		b.budget.crashes, b.budget.transfers, b.budget.jumps, b.budget.backs, b.budget.changes, b.budget.resigns, b.budget.deaths)
 }
 
 // TestExploreFindsBlunders is the control: a caller that breaks a rule of doc.go is
@@ -114,8 +114,8 @@ func (b *bounds) String() string {
 func TestExploreFindsBlunders(t *testing.T) {
 	for f, in := range [numBlunders]string{
 		voteBeforeDurable: "orders", ownCampaignFree: "settled", guardNotHeard: "settled", noHold: "settled", halfHold: "settled",
-		leaseKept: "settled", reignNotEnded: "settled", fromArrival: "settled", echo: "settled", votersNotTold: "growing",
-		termNotTold: "", pendingNotTold: "", followerResigns: "resigns", resignedLeads: "resigns", livingBuried: "dies",
+		leaseKept: "settled", termNotEnded: "settled", fromArrival: "settled", echo: "settled", votersNotTold: "growing",
+		termNotTold: "", pendingNotTold: "", followerResigns: "resigns", resignedLeads: "resigns", livingReportedDead: "dies",
 	} {
 		slow := in != "settled" || blunder(f) == fromArrival
 		if blunder(f) == faultless || in == "" || (testing.Short() && slow) {
@@ -159,7 +159,7 @@ const (
 	goalLong                      // a lease is held for as long as it can be
 	goalLaterTerm                 // a voter makes the leader whom it knows a promise in a later term
 	goalResigned                  // the leader after one that has resigned, and lives on
-	goalVoided                    // an obituary has voided a promise that had not ended
+	goalVoided                    // a death has voided a promise that had not ended
 	goalFormer                    // one has not: the promise is to the next process
 	goalTwice                     // a node has won a term twice
 	numGoals
@@ -173,7 +173,7 @@ var goalNames = [numGoals]string{
 	"a release voids a promise to an earlier leader", "a late probe gets no promise", "a sole voter has a lease",
 	"a longer promise is made than was saved", "what is saved falls",
 	"a lease lasts as long as it may", "a promise to a leader that leads again", "a leader that resigns is replaced",
-	"an obituary voids a promise", "an obituary of a former process voids none", "a node wins one term twice",
+	"a death voids a promise", "a death of a former process voids none", "a node wins one term twice",
 }
 
 func (s *stage) reach(g goal) { s.marks |= 1 << g }
@@ -192,7 +192,7 @@ const (
 	noHold
 	halfHold
 	leaseKept
-	reignNotEnded
+	termNotEnded
 	termNotTold
 	fromArrival
 	echo
@@ -200,7 +200,7 @@ const (
 	pendingNotTold
 	followerResigns
 	resignedLeads
-	livingBuried
+	livingReportedDead
 	numBlunders
 )
 
@@ -210,7 +210,7 @@ var blunderNames = [numBlunders]string{
 	"V1: the guard is not told the term", "L2: measured from the arrival of the answer", "V2: an echo is a grant",
 	"L5: the lease is not told its voters", "L5: the lease is not told of a pending change",
 	"L6b: who does not lead resigns for its node's term", "L6b: who resigns keeps its lease",
-	"V8: an obituary of a process that lives",
+	"V8: a death of a process that lives",
 }
 
 // searches are what is explored. Each has some kinds of trouble and leaves out
@@ -241,7 +241,7 @@ var searches = []bounds{
 	{
 		// Leaders die, and others hear of it at once or late, one after the other.
 		name: "dies", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3, letters: 1,
-		budget: budget{crashes: 1, obituaries: 2}, limits: explore.Limits{States: 60_000},
+		budget: budget{crashes: 1, deaths: 2}, limits: explore.Limits{States: 60_000},
 	},
 	{
 		// A dead process's node leads again, as another process, when the death is reported.
@@ -253,7 +253,7 @@ var searches = []bounds{
 			{Kind: uint8(doStand), A: 0},
 			{Kind: uint8(doVote), A: 0, B: 1},
 		},
-		budget: budget{crashes: 2, obituaries: 2}, limits: explore.Limits{States: 60_000},
+		budget: budget{crashes: 2, deaths: 2}, limits: explore.Limits{States: 60_000},
 	},
 	{
 		name: "clocks", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,

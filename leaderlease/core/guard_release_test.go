@@ -89,7 +89,7 @@ func TestGuardTransferee(t *testing.T) {
 
 // A probe that the leader has released already is not promised to when it
 // arrives late: the leader would not count it, and a transfer would wait for it.
-func TestGuardReleasedProbeBindsNobody(t *testing.T) {
+func TestGuardReleasedProbeBindsNoNode(t *testing.T) {
 	g := newGuard()
 	g.Admit(&Release{Term: 5, At: 100}, sec)
 	for _, tc := range []struct {
@@ -123,8 +123,8 @@ func heard(t *testing.T, from ...ProcessID) *Guard {
 	return g
 }
 
-// An obituary voids what was promised to the very process that has died, and nothing else (V8).
-func TestGuardObituary(t *testing.T) {
+// A death voids what was promised to the very process that has died, and nothing else (V8).
+func TestGuardProcessDied(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		from   []ProcessID
@@ -169,7 +169,7 @@ func TestGuardObituary(t *testing.T) {
 }
 
 // Raft may not have heard of the term yet in which a promise was made.
-func TestObituaryBeforeRaftKnowsTheTerm(t *testing.T) {
+func TestDeathBeforeRaftKnowsTheTerm(t *testing.T) {
 	g := newGuard()
 	g.SetTerm(4)
 	g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, ProcessID{7}, sec)
@@ -179,7 +179,7 @@ func TestObituaryBeforeRaftKnowsTheTerm(t *testing.T) {
 }
 
 // What binds after a restart, or a step of the clock, was promised to an unknown process.
-func TestNoObituaryLiftsTheHold(t *testing.T) {
+func TestNoDeathLiftsTheHold(t *testing.T) {
 	g := NewGuard(sec, 1, 2*time.Second, time.Second)
 	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, ProcessID{7}, 1500*ms)
 	if _, ok := g.ProcessDied(1, ProcessID{7}); !ok || !g.Bound(2*sec-1) || g.Bound(2*sec) {
@@ -188,11 +188,11 @@ func TestNoObituaryLiftsTheHold(t *testing.T) {
 	}
 	g.ClockStepped(3 * sec)
 	if g.ProcessDied(1, ProcessID{7}); !g.Bound(5*sec - 1) {
-		t.Error("Bound() after a step of the clock and an obituary = false, want true")
+		t.Error("Bound() after a step of the clock and a death = false, want true")
 	}
 }
 
-// Heartbeats of a process that has died may be read after its obituary, in the term that it was
+// Heartbeats of a process that has died may be read after its death, in the term that it was
 // known to lead or in a later one. They bind no node.
 func TestTheDeadArePromisedNothing(t *testing.T) {
 	g := heard(t, ProcessID{7})
@@ -205,9 +205,9 @@ func TestTheDeadArePromisedNothing(t *testing.T) {
 		from ProcessID
 		want bool
 	}{
-		{"of its reign", 5, ProcessID{7}, false},
-		{"of its reign, by a process that is not known", 5, ProcessID{}, false},
-		{"of a later reign that nobody had heard of", 6, ProcessID{7}, false},
+		{"of its term", 5, ProcessID{7}, false},
+		{"of its term, by a process that is not known", 5, ProcessID{}, false},
+		{"of a later term that nobody had heard of", 6, ProcessID{7}, false},
 		{"of the next process", 7, ProcessID{8}, true},
 	} {
 		if got := g.Promise(1, tt.term, probe, tt.from, sec); got != tt.want {
@@ -228,7 +228,7 @@ func TestTheDeadArePromisedNothing(t *testing.T) {
 }
 
 // The next promise is to another process, whatever the one before was to.
-func TestObituaryOfTheLeaderBefore(t *testing.T) {
+func TestDeathOfTheLeaderBefore(t *testing.T) {
 	g := heard(t, ProcessID{6}, ProcessID{7})
 	g.Promise(2, 6, Probe{Sent: 1, Duration: time.Second}, ProcessID{9}, sec)
 	if _, ok := g.ProcessDied(1, ProcessID{7}); ok || !g.Bound(sec) {

@@ -45,7 +45,7 @@ type modelNode struct {
 
 	// Process.
 	leads  bool
-	first  int // the reign's own first entry
+	first  int // the term's own first entry
 	match  map[uint64]int
 	took   uint64          // term of the leader whose log it has
 	votes  map[uint64]bool // as a candidate in term, else nil

@@ -154,14 +154,14 @@ func TestRateForgetsWithTheLeadersClock(t *testing.T) {
 	}
 }
 
-// A node that was doubted in one reign is doubted in the next: the finding is
+// A node that was doubted in one term is doubted in the next: the finding is
 // about its clock.
-func TestRateOutlivesTheReign(t *testing.T) {
+func TestRateOutlivesTheTerm(t *testing.T) {
 	w := newWatched(0, 300_000, 100*time.Millisecond, time.Millisecond)
 	w.within(time.Minute, true)
 	w.lease.Lead(6, w.leader.at(w.truth))
 	if !w.suspect() {
-		t.Error("ClockSuspect = false in the next reign, want true")
+		t.Error("ClockSuspect = false in the next term, want true")
 	}
 	w.lease.SetVoters(voters(1, 3))
 	w.lease.SetVoters(voters(1, 2))

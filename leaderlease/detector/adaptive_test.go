@@ -73,7 +73,7 @@ func (l *life) alarm() time.Duration {
 
 // After which silence a member campaigns, by what it has seen. If it is no alarm, it does after
 // the tick that ends an election timeout, and if 3 has led, it is the second in turn.
-func TestASilenceThatIsMuchLongerThanUsualIsAHint(t *testing.T) {
+func TestAnUnusuallyLongSilenceIsASuspicion(t *testing.T) {
 	const timeout, second = 1050 * ms, 1350 * ms
 	for name, tt := range map[string]struct {
 		do   func(t *testing.T, l *life)
@@ -140,7 +140,7 @@ func TestASilenceThatIsMuchLongerThanUsualIsAHint(t *testing.T) {
 	}
 }
 
-func TestWhereNothingIsLearnt(t *testing.T) {
+func TestWhereNothingIsObserved(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg   func(*Config)
 		watch time.Duration
@@ -191,7 +191,7 @@ func TestOwnPausesAreNoSilence(t *testing.T) {
 }
 
 // A member that is late all the time never suspects a leader because of silence.
-func TestWhoIsAlwaysLateSuspectsNobody(t *testing.T) {
+func TestAMemberThatIsAlwaysLateSuspectsNoLeader(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
 	for range 8 {
@@ -203,7 +203,7 @@ func TestWhoIsAlwaysLateSuspectsNobody(t *testing.T) {
 }
 
 // A promise, too, is waited for: what it forbids is no alarm, and may prove false.
-func TestASilenceIsNoHintWhileThePromiseLasts(t *testing.T) {
+func TestASilenceIsNoSuspicionWhileThePromiseLasts(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
 	l.known = bound
@@ -233,7 +233,7 @@ func TestASignOfLifeEndsASilenceAtOnce(t *testing.T) {
 }
 
 // Each false alarm doubles the least silence, the first one for an hour, the second for two.
-func TestFalseAlarmsAreLearntFrom(t *testing.T) {
+func TestFalseSuspicionsRaiseTheMinimum(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
 	limit := func(want time.Duration) {
@@ -263,7 +263,7 @@ func TestFalseAlarmsAreLearntFrom(t *testing.T) {
 }
 
 // A suspicion of another leader may prove false late, when nothing is left to double.
-func TestFalseAlarmsThatCannotBe(t *testing.T) {
+func TestFalseSuspicionsThatCannotBe(t *testing.T) {
 	l := learner()
 	for range 10 {
 		l.adaptive.suspected, l.adaptive.suspectedFrom = 1, at(l.now)
@@ -276,7 +276,7 @@ func TestFalseAlarmsThatCannotBe(t *testing.T) {
 }
 
 // Whether an alarm was false shows later where another leads by then.
-func TestWhoIsReplacedAndLives(t *testing.T) {
+func TestALeaderIsReplacedAndLives(t *testing.T) {
 	for name, tt := range map[string]struct {
 		m     *raftpb.Message
 		after time.Duration // since it was heard last
@@ -339,7 +339,7 @@ func TestWhenALoopPolls(t *testing.T) {
 }
 
 // A leader that stalls each half hour, which is forgotten by then, is suspected less and less often.
-func TestStallsThatAreForgotten(t *testing.T) {
+func TestPausesThatAreForgotten(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
 	var alarms []int
@@ -363,7 +363,7 @@ func TestStallsThatAreForgotten(t *testing.T) {
 }
 
 // The suspicion of another is a hint where the silence is longer than leaders are known to stall.
-func TestAPreVoteIsNoHintInAUsualSilence(t *testing.T) {
+func TestAPreVoteIsNoSuspicionInAUsualSilence(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   func(l *life)
 		want time.Duration

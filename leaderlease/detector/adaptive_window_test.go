@@ -41,7 +41,7 @@ func TestAWindowAgainstAList(t *testing.T) {
 }
 
 // What is learnt against the whole history: which silences have ended, and when this member ran.
-func TestWhatIsLearntAgainstItsHistory(t *testing.T) {
+func TestAdaptiveAgainstItsHistory(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {
 		seeds = 2

@@ -16,7 +16,7 @@ var (
 
 // A proof waits for no heartbeats: the first member campaigns at once, by the message, and the next
 // one a turn later, which is twice as long as another. After that it is as after a hint.
-func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
+func TestADeathIsActedUponAtOnce(t *testing.T) {
 	first, second := follower(2), follower(3)
 	for _, d := range []*Detector{first, second} {
 		d.Gone(1, at(9*ms)) // the connections end first
@@ -35,13 +35,13 @@ func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
 	first.LeaderIs(3, at(120*ms))
 	want := FailOver{Way: ProcessDied, Detection: 10 * ms, Election: 110 * ms}
 	if s := first.Stats(); s.Last != want || s.Suspicions[ProcessDied] != 1 || s.FailOvers[ProcessDied] != 1 || s.FalseSuspicions != 0 {
-		t.Errorf("Stats() = %+v, want one obituary and %+v", s, want)
+		t.Errorf("Stats() = %+v, want one death and %+v", s, want)
 	}
 	first.wants(t, 130*ms, three, nothing)
 }
 
 // A member defers for an election timeout if another one has campaigned after the death.
-func TestWhoHasActedUponAnObituaryIsLeftAlone(t *testing.T) {
+func TestAForcedCampaignIsLeftAlone(t *testing.T) {
 	d := follower(3)
 	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forget)
@@ -56,7 +56,7 @@ func TestWhoHasActedUponAnObituaryIsLeftAlone(t *testing.T) {
 }
 
 // A member does not campaign if it is bound, campaigns already, or is no voter.
-func TestWhoMayNotStandAfterAnObituary(t *testing.T) {
+func TestMembersThatMayNotCampaignAfterADeath(t *testing.T) {
 	d := follower(2)
 	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, bound, nothing)
@@ -67,7 +67,7 @@ func TestWhoMayNotStandAfterAnObituary(t *testing.T) {
 
 // No pre-vote has supported a forced campaign: once a slot is as long as an election it
 // stands anew, with pre-votes, and then has the time that every candidate has.
-func TestWhoStandsByAnObituaryStandsAnewOnce(t *testing.T) {
+func TestAForcedCampaignIsRepeatedOnce(t *testing.T) {
 	d := follower(2)
 	candidate := Known{Voters: three.Voters, Candidate: true}
 	d.ProcessDied(own(), at(10*ms))
@@ -79,7 +79,7 @@ func TestWhoStandsByAnObituaryStandsAnewOnce(t *testing.T) {
 
 // What the dead have sent, and is read later, is no sign of life. A leader of a later term is one,
 // be it the same member.
-func TestWhatEndsAnObituary(t *testing.T) {
+func TestWhatEndsTheSuspicionOfADeath(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   func(d *Detector)
 		want Decision
@@ -103,7 +103,7 @@ func TestWhatEndsAnObituary(t *testing.T) {
 	d := follower(2)
 	for _, peer := range []uint64{0, 2, 3} {
 		if d.ProcessDied(death(peer), at(10*ms)); d.Suspects(at(10 * ms)) {
-			t.Errorf("Suspects() after the obituary of %d = true, want false", peer)
+			t.Errorf("Suspects() after the death of %d = true, want false", peer)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestTheDeadLeadOnceMore(t *testing.T) {
 }
 
 // The first member lacks entries: the next one campaigns in its slot, because of the same death.
-func TestTheFirstTurnIsInVain(t *testing.T) {
+func TestTheFirstSlotIsInVain(t *testing.T) {
 	d := follower(3)
 	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forget)
@@ -147,7 +147,7 @@ func TestTheNextProcessLeads(t *testing.T) {
 }
 
 // A member's own message is no transfer: a refused vote after it changes nothing.
-func TestAnObituaryIsNobodysWish(t *testing.T) {
+func TestADeathIsNoTransfer(t *testing.T) {
 	d := follower(2)
 	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forced)
@@ -158,7 +158,7 @@ func TestAnObituaryIsNobodysWish(t *testing.T) {
 
 // The word comes after the alarm, as where a core was written first: that was right, whatever is
 // read of the dead after it, and what this member has made of the word is no message of theirs.
-func TestTheAlarmBeforeAnObituaryWasNotFalse(t *testing.T) {
+func TestTheSuspicionBeforeADeathWasNotFalse(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
 	if l.alarm() == 0 {
@@ -172,10 +172,10 @@ func TestTheAlarmBeforeAnObituaryWasNotFalse(t *testing.T) {
 	}
 }
 
-// own is the message of an obituary of the leader.
+// own is the message of a death of the leader.
 func own() *raftpb.Message { return death(1) }
 
-// death is that of an obituary of a peer that has led term 5.
+// death is that of a death of a peer that has led term 5.
 func death(peer uint64) *raftpb.Message {
 	m := message(raftpb.MsgTimeoutNow, peer, 5)
 	core.MarkProcessDied(m)

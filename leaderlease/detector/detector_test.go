@@ -46,7 +46,7 @@ func (d *Detector) wants(t *testing.T, now time.Duration, k Known, want Decision
 
 // The leader is forgotten when the promise ends and not before, and the members campaign
 // one after the other, round and round.
-func TestAHintIsActedUponWhenThePromiseEnds(t *testing.T) {
+func TestASuspicionIsActedUponWhenThePromiseEnds(t *testing.T) {
 	first, second := follower(2), follower(3)
 	for _, d := range []*Detector{first, second} {
 		d.wants(t, 10*ms, three, nothing) // nothing is suspected
@@ -75,7 +75,7 @@ func TestAHintIsActedUponWhenThePromiseEnds(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoHint(t *testing.T) {
+func TestWhatIsNoSuspicion(t *testing.T) {
 	for name, do := range map[string]func(d *Detector) Known{
 		"somebody else is gone":      func(d *Detector) Known { d.Gone(3, at(0)); return three },
 		"the member leads by itself": func(d *Detector) Known { d.LeaderIs(2, at(0)); d.Gone(2, at(0)); return three },
@@ -126,7 +126,7 @@ func TestASuspicionStands(t *testing.T) {
 	}
 }
 
-func TestAFalseAlarmIsCounted(t *testing.T) {
+func TestAFalseSuspicionIsCounted(t *testing.T) {
 	d := follower(2)
 	d.Gone(1, at(0))
 	for now := beat; now <= 5*beat; now += beat {
@@ -141,7 +141,7 @@ func TestAFalseAlarmIsCounted(t *testing.T) {
 
 // What the next leader says is no sign of life of the one before: that was replaced, as it was
 // suspected to be.
-func TestTheNextLeaderIsNoFalseAlarm(t *testing.T) {
+func TestTheNextLeaderRefutesNoSuspicion(t *testing.T) {
 	d := follower(2)
 	d.Gone(1, at(10*ms))
 	d.wants(t, 250*ms, three, both)
@@ -177,7 +177,7 @@ func TestACandidateDoesNotCampaignAgain(t *testing.T) {
 
 // A member that votes for another after a suspicion defers while that one may be elected. A member
 // in the requested term does not vote.
-func TestWhoHasVotedStandsBack(t *testing.T) {
+func TestAVoterDefers(t *testing.T) {
 	for term, want := range map[uint64]Decision{5: campaign, 6: nothing} {
 		d := follower(2)
 		d.Gone(1, at(0))
@@ -189,7 +189,7 @@ func TestWhoHasVotedStandsBack(t *testing.T) {
 }
 
 // Turns are twice as long each time all have had theirs.
-func TestTurnsAfterAHint(t *testing.T) {
+func TestSlotsAfterASuspicion(t *testing.T) {
 	for self, want := range map[uint64][]time.Duration{
 		2: {250 * ms, 300 * ms, 400 * ms, 600 * ms},
 		3: {275 * ms, 350 * ms, 500 * ms, 800 * ms},
@@ -219,7 +219,7 @@ func TestALeaderThatIsHeardIsNotForgotten(t *testing.T) {
 // One follower that has missed the hint does not veto for an election timeout: another one
 // that asks for its pre-vote is believed, if the leader is silent here, too. The lease lets
 // the request in once the promise has ended.
-func TestARequestForAPreVoteIsAHint(t *testing.T) {
+func TestAPreVoteIsASuspicion(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		from uint64
@@ -276,7 +276,7 @@ func TestASuspicionIsNotRenewedByOthers(t *testing.T) {
 }
 
 // Many closed connections, while heartbeats come in: no leader is forgotten.
-func TestAStormOfHintsIsHarmless(t *testing.T) {
+func TestManyClosedConnectionsAreHarmless(t *testing.T) {
 	d := follower(2)
 	for now := time.Duration(0); now < time.Minute; now += 5 * ms {
 		k := bound

@@ -140,7 +140,7 @@ type death struct {
 }
 
 // Death notices and a RawNode. Ticks, hints and Readys are as in the example without them.
-func Example_rawNodeObituary() {
+func Example_rawNodeProcessDied() {
 	var (
 		node       *raft.RawNode
 		lease      *leaderlease.Lease
@@ -192,7 +192,7 @@ func Example_rawNodeObituary() {
 
 // Death notices and a raft.Node that leaderlease.Wrap has returned. The context of Step says
 // which process sent a message.
-func Example_nodeObituary() {
+func Example_nodeProcessDied() {
 	var (
 		node       raft.Node
 		lease      *leaderlease.Lease

@@ -20,7 +20,7 @@ func campaigns(d *Detector, ticks int, k Known) (all []int) {
 	return all
 }
 
-func TestTurnsAfterSilence(t *testing.T) {
+func TestSlotsAfterSilence(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		self  uint64
@@ -92,7 +92,7 @@ func TestARivalCountsOnce(t *testing.T) {
 
 // A voter defers for an election timeout of ticks, and then campaigns in its slots. A
 // sign of life ends that.
-func TestWhoHasVotedLeavesAnElectionItsTime(t *testing.T) {
+func TestAVoterDefersForAnElectionTimeout(t *testing.T) {
 	for name, tt := range map[string]struct {
 		term  uint64
 		alive bool
@@ -121,7 +121,7 @@ func TestWhoHasVotedLeavesAnElectionItsTime(t *testing.T) {
 
 // A leader that hands over after a long time has heard no sign of life for as long. It has voted for
 // its successor, and leaves that the time to be elected.
-func TestWhoHandsOverStandsBack(t *testing.T) {
+func TestALeaderThatHandsOverDefers(t *testing.T) {
 	d := New(Config{Self: 1, ElectionTicks: 10}, at(0))
 	d.LeaderIs(1, at(0))
 	campaigns(d, 1000, Known{Voters: three.Voters, Leads: true})
@@ -137,7 +137,7 @@ func TestWhoHandsOverStandsBack(t *testing.T) {
 }
 
 // Turns are as long, however short ticks are.
-func TestTurnsAreOfTime(t *testing.T) {
+func TestSlotsHaveAMinimumTime(t *testing.T) {
 	for tick, want := range map[time.Duration][]int{
 		25 * ms: {41, 47, 49}, 50 * ms: {21, 24, 25}, 100 * ms: {11, 12, 13}, 500 * ms: {3, 4, 5},
 	} {
@@ -177,7 +177,7 @@ func TestSignsOfLife(t *testing.T) {
 
 // A member that does not take part yet counts the ticks: once it does it is in step with
 // the others.
-func TestTheFirstTurnCountsFromTheStart(t *testing.T) {
+func TestTheFirstSlotCountsFromTheStart(t *testing.T) {
 	d := New(Config{Self: 2, Fresh: true, ElectionTicks: 10}, at(0))
 	if got := campaigns(d, 3, Known{Voters: []uint64{1, 2}, Away: true}); got != nil {
 		t.Fatalf("it campaigns at %v before it takes part", got)
@@ -229,7 +229,7 @@ func TestWaysOfFailOvers(t *testing.T) {
 // A leader that resigns names one member, and ends. A voter for that one that is bound no
 // more, does not stand against it as soon as the leader's connections are gone: two writes to a
 // slow disk fit in an election timeout. After that it does, and at once if it had to refuse.
-func TestWhomTheLeaderHasNamedIsLeftAlone(t *testing.T) {
+func TestTheTransfereeIsLeftAlone(t *testing.T) {
 	vote := message(raftpb.MsgVote, 3, 6)
 	vote.Context = []byte("CampaignTransfer")
 	for name, tt := range map[string]struct {
@@ -273,7 +273,7 @@ func restarted(self uint64) *Detector {
 }
 
 // Members that have restarted, and hear no leader, take turns as soon as their restart hold is over.
-func TestAfterARestartMembersTakeTurnsOnceTheHoldIsOver(t *testing.T) {
+func TestAfterARestartMembersCampaignInSlots(t *testing.T) {
 	for self, want := range map[uint64][]time.Duration{
 		1: {250 * ms, 325 * ms, 475 * ms, 775 * ms},
 		2: {275 * ms, 375 * ms, 575 * ms, 975 * ms},
