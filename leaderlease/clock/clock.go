@@ -2,6 +2,7 @@ package clock
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -150,7 +151,7 @@ func Runtime() Clock { return newRuntimeClock() }
 
 func newRuntimeClock() *runtimeClock {
 	c := &runtimeClock{base: time.Now()}
-	c.info = Info{Name: "runtime", Warning: runtimeWarning}
+	c.info = Info{Name: "runtime", Warning: runtimeWarning()}
 	c.info.Cost, c.info.Slow = measure(c)
 	return c
 }
@@ -158,4 +159,13 @@ func newRuntimeClock() *runtimeClock {
 // Now implements Clock.
 func (c *runtimeClock) Now() core.Instant {
 	return firstReading + core.Instant(time.Since(c.base))
+}
+
+func runtimeWarning() string {
+	if runtime.GOOS == "windows" {
+		// The runtime reads InterruptTime of the shared user page. It is documented to include sleep, but
+		// this is not verified, and it advances only with the system tick.
+		return "the runtime's clock on Windows is up to one system tick (0.5 to 15.6 ms) late, which MaxClockSkew must cover, and is not verified to count suspended time (assumption A2)"
+	}
+	return "the runtime's clock does not count time in which the machine is suspended (assumption A2)"
 }

@@ -56,9 +56,6 @@ func (i Instant) Sub(o Instant) time.Duration {
 // Before reports whether i is earlier than o.
 func (i Instant) Before(o Instant) bool { return i < o }
 
-// After reports whether i is later than o.
-func (i Instant) After(o Instant) bool { return i > o }
-
 // Probe rides on a heartbeat and asks its receiver for a promise (L1).
 type Probe struct {
 	// Sent is the leader's clock just before the heartbeat leaves. Only the leader interprets it; the
