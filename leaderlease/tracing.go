@@ -63,8 +63,8 @@ func (l *Lease) traceProbeLocked(k leasetrace.Kind, m *raftpb.Message, peer uint
 	})
 }
 
-// processNumber identifies a process in the events of a trace, which have room for 8 bytes. It is a hash, so that IDs that
-// are not random also differ.
+// processNumber identifies a process in the events of a trace, which have room for 8 bytes. It is a hash, so that
+// IDs that are not random also differ.
 func processNumber(p ProcessID) uint64 {
 	if p == (ProcessID{}) {
 		return 0

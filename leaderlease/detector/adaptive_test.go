@@ -23,7 +23,7 @@ func learner() *life {
 	return &life{d, 0, three}
 }
 
-// turn lets 5 ms pass, and does what a loop does then.
+// turn lets 5 ms pass and runs the loop once.
 func (l *life) turn() (do Decision) {
 	l.now += Interval
 	if l.now%beat == 0 {
@@ -55,13 +55,13 @@ func (l *life) silent(long time.Duration) {
 	}
 }
 
-// stalls lets the leader be silent for so long, and be heard then.
+// stalls lets the leader be silent for a while, and then be heard.
 func (l *life) stalls(long time.Duration) {
 	l.silent(long)
 	l.Heard(message(raftpb.MsgHeartbeat, l.leader, 5), 5, at(l.now))
 }
 
-// alarm returns after how long a silence the member campaigns.
+// alarm returns the silence after which the member campaigns.
 func (l *life) alarm() time.Duration {
 	for began := l.now; l.now < began+2*time.Second; {
 		if l.turn().Campaign {
@@ -71,7 +71,7 @@ func (l *life) alarm() time.Duration {
 	return 0
 }
 
-// After which silence a member campaigns, by what it has seen. If it is no alarm, it does after
+// After which silence a member campaigns, by the pauses it has seen. Without a suspicion it campaigns after
 // the tick that ends an election timeout, and if 3 has led, it is the second in turn.
 func TestAnUnusuallyLongSilenceIsASuspicion(t *testing.T) {
 	const timeout, second = 1050 * ms, 1350 * ms
@@ -202,7 +202,7 @@ func TestAMemberThatIsAlwaysLateSuspectsNoLeader(t *testing.T) {
 	}
 }
 
-// A promise, too, is waited for: what it forbids is no alarm, and may prove false.
+// While a promise binds the member, silence is no suspicion: it could prove false.
 func TestASilenceIsNoSuspicionWhileThePromiseLasts(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
@@ -232,7 +232,7 @@ func TestASignOfLifeEndsASilenceAtOnce(t *testing.T) {
 	}
 }
 
-// Each false alarm doubles the least silence, the first one for an hour, the second for two.
+// Each false suspicion doubles the minimum, the first one for an hour, the second for two.
 func TestFalseSuspicionsRaiseTheMinimum(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
@@ -248,7 +248,7 @@ func TestFalseSuspicionsRaiseTheMinimum(t *testing.T) {
 	limit(500 * ms)
 	l.stalls(510 * ms)
 	limit(time.Second)
-	l.stalls(900 * ms) // no alarm: nothing is left to double
+	l.stalls(900 * ms) // no suspicion: nothing is left to double
 	l.hears(t, 90*time.Minute)
 	limit(time.Second)
 	l.hears(t, 10*time.Minute)
@@ -275,7 +275,7 @@ func TestFalseSuspicionsThatCannotBe(t *testing.T) {
 	}
 }
 
-// Whether an alarm was false shows later where another leads by then.
+// If another member leads by then, it shows later whether a suspicion was false.
 func TestALeaderIsReplacedAndLives(t *testing.T) {
 	for name, tt := range map[string]struct {
 		m     *raftpb.Message
@@ -316,7 +316,7 @@ func TestALongSilenceIsNoNews(t *testing.T) {
 	}
 }
 
-// A loop polls when a silence is about to be an alarm, and not before.
+// A loop polls when a silence is about to be a suspicion, and not before.
 func TestWhenALoopPolls(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
@@ -338,7 +338,7 @@ func TestWhenALoopPolls(t *testing.T) {
 	}
 }
 
-// A leader that stalls each half hour, which is forgotten by then, is suspected less and less often.
+// A leader that pauses each half hour, after the window has forgotten, is suspected less and less often.
 func TestPausesThatAreForgotten(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
@@ -362,7 +362,7 @@ func TestPausesThatAreForgotten(t *testing.T) {
 	}
 }
 
-// The suspicion of another is a hint where the silence is longer than leaders are known to stall.
+// Another member's pre-vote is a suspicion if the silence is longer than the recorded pauses.
 func TestAPreVoteIsNoSuspicionInAUsualSilence(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   func(l *life)

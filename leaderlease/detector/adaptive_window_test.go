@@ -40,7 +40,7 @@ func TestAWindowAgainstAList(t *testing.T) {
 	}
 }
 
-// What is learnt against the whole history: which silences have ended, and when this member ran.
+// The limit is compared with one computed from the whole history of silences and of this member's pauses.
 func TestAdaptiveAgainstItsHistory(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {
@@ -93,7 +93,7 @@ const (
 // history is all that has happened.
 type history []event
 
-// limits are what the limit may be now, by whether stalls of nearly ten minutes ago count.
+// limits are what the limit may be now, by whether pauses of nearly ten minutes ago count.
 func (h history) limits() (least, most time.Duration) {
 	now := h[len(h)-1].at
 	var from, since time.Time

@@ -15,7 +15,7 @@ var (
 )
 
 // A proof waits for no heartbeats: the first member campaigns at once, by the message, and the next
-// one a turn later, which is twice as long as another. After that it is as after a hint.
+// one a slot later, which is twice as long as another. After that it is as after any suspicion.
 func TestADeathIsActedUponAtOnce(t *testing.T) {
 	first, second := follower(2), follower(3)
 	for _, d := range []*Detector{first, second} {
@@ -66,7 +66,7 @@ func TestMembersThatMayNotCampaignAfterADeath(t *testing.T) {
 }
 
 // No pre-vote has supported a forced campaign: once a slot is as long as an election it
-// stands anew, with pre-votes, and then has the time that every candidate has.
+// campaigns again, with pre-votes, and then has the time that every candidate has.
 func TestAForcedCampaignIsRepeatedOnce(t *testing.T) {
 	d := follower(2)
 	candidate := Known{Voters: three.Voters, Candidate: true}
@@ -156,7 +156,7 @@ func TestADeathIsNoTransfer(t *testing.T) {
 	d.wants(t, 20*ms, three, nothing)
 }
 
-// The word comes after the alarm, as where a core was written first: that was right, whatever is
+// The death is reported after the suspicion, as when a core was written first: that was right, whatever is
 // read of the dead after it, and what this member has made of the word is no message of theirs.
 func TestTheSuspicionBeforeADeathWasNotFalse(t *testing.T) {
 	l := learner()

@@ -56,7 +56,7 @@ func TestASuspicionIsActedUponWhenThePromiseEnds(t *testing.T) {
 	}
 	first.wants(t, 250*ms, three, both)
 	first.wants(t, 255*ms, three, nothing)
-	first.wants(t, 275*ms, three, nothing) // the other's turn
+	first.wants(t, 275*ms, three, nothing) // the other's slot
 	first.wants(t, 300*ms, three, campaign)
 	second.wants(t, 250*ms, three, forget)
 	second.wants(t, 270*ms, three, nothing)
@@ -104,7 +104,7 @@ func TestWhatIsNoSuspicion(t *testing.T) {
 	}
 }
 
-// What was on its way when the hint came is no sign of life, nor is what others say, nor
+// A message that was on its way when the suspicion began is no sign of life, nor are those of others, nor
 // what a leader says that was deposed.
 func TestASuspicionStands(t *testing.T) {
 	for name, say := range map[string]struct {
@@ -153,8 +153,8 @@ func TestTheNextLeaderRefutesNoSuspicion(t *testing.T) {
 	}
 }
 
-// A candidate stands already: campaigning anew would take another term, and the votes of
-// its own election away. Unless another stands, too, and that has had the time: then the vote
+// A candidate that campaigned again would take another term, and the votes of its own election
+// away. Unless another one campaigns too, and that has had the time: then the vote
 // was split.
 func TestACandidateDoesNotCampaignAgain(t *testing.T) {
 	stands := Known{Voters: three.Voters, Candidate: true}
@@ -207,7 +207,7 @@ func TestSlotsAfterASuspicion(t *testing.T) {
 	}
 }
 
-// Where no promise binds the member, its leader's heartbeats do: a hint alone is not acted upon.
+// Where no promise binds the member, its leader's heartbeats do: a suspicion alone is not acted upon.
 func TestALeaderThatIsHeardIsNotForgotten(t *testing.T) {
 	d := follower(2)
 	d.Gone(1, at(0))
@@ -216,7 +216,7 @@ func TestALeaderThatIsHeardIsNotForgotten(t *testing.T) {
 	d.wants(t, 10*ms+3*beat, three, both)
 }
 
-// One follower that has missed the hint does not veto for an election timeout: another one
+// One follower that has missed the closed connection does not veto for an election timeout: another one
 // that asks for its pre-vote is believed, if the leader is silent here, too. The lease lets
 // the request in once the promise has ended.
 func TestAPreVoteIsASuspicion(t *testing.T) {
@@ -239,7 +239,7 @@ func TestAPreVoteIsASuspicion(t *testing.T) {
 	d := follower(3)
 	d.Heard(message(raftpb.MsgPreVote, 2, 6), 5, at(260*ms))
 	d.wants(t, 265*ms, three, nothing) // the first one's turn
-	d.wants(t, 285*ms, three, nothing) // this one's, but the first one stands
+	d.wants(t, 285*ms, three, nothing) // this one's, but the first one campaigns
 	d.wants(t, 359*ms, three, nothing)
 	d.wants(t, 390*ms, three, campaign) // in vain, it seems
 	suspecting := follower(3)
@@ -256,7 +256,7 @@ func TestAPreVoteIsASuspicion(t *testing.T) {
 }
 
 // Members that ask each other for pre-votes do not keep each other's suspicion up: after an
-// election timeout silence decides, and its turns are as long as slow disks need.
+// election timeout silence decides, and its slots are as long as slow disks need.
 func TestASuspicionIsNotRenewedByOthers(t *testing.T) {
 	d := follower(2)
 	d.Gone(1, at(0))

@@ -32,7 +32,7 @@ func Example_rawNode() {
 	)
 	d := detector.New(detector.Config{
 		Self: 1, ElectionTicks: 20, Heartbeat: 50 * time.Millisecond, ElectionTimeout: time.Second,
-		Observe: 10 * time.Second, // silence is a hint, too
+		Observe: 10 * time.Second, // an unusual silence is a suspicion too
 	}, time.Now())
 	elect := func(do detector.Decision) {
 		if do.Forget {
@@ -106,7 +106,7 @@ func Example_node() {
 			if d.Suspects(now) {
 				elect(d.Poll(now, standing(lease, role, voters)))
 			}
-		case m := <-inbox: // a request for a pre-vote that the lease refuses is no hint
+		case m := <-inbox: // a request for a pre-vote that the lease refuses is no suspicion
 			if m.GetType() != raftpb.MsgPreVote || lease.CanCampaign() == nil {
 				elect(d.Heard(m, term, time.Now()))
 			}
@@ -133,13 +133,13 @@ type arrived struct {
 	from leaderlease.ProcessID
 }
 
-// death is the word of a parent that has reaped that process of the peer's.
+// death is the report of a parent that has reaped this process of the peer.
 type death struct {
 	peer    uint64
 	process leaderlease.ProcessID
 }
 
-// Death notices and a RawNode. Ticks, hints and Readys are as in the example without them.
+// Death notices and a RawNode. Ticks, suspicions and Readys are as in the example without them.
 func Example_rawNodeProcessDied() {
 	var (
 		node       *raft.RawNode

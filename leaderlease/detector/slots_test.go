@@ -227,7 +227,7 @@ func TestWaysOfFailOvers(t *testing.T) {
 }
 
 // A leader that resigns names one member, and ends. A voter for that one that is bound no
-// more, does not stand against it as soon as the leader's connections are gone: two writes to a
+// more, does not campaign against it as soon as the leader's connections are gone: two writes to a
 // slow disk fit in an election timeout. After that it does, and at once if it had to refuse.
 func TestTheTransfereeIsLeftAlone(t *testing.T) {
 	vote := message(raftpb.MsgVote, 3, 6)
@@ -272,7 +272,7 @@ func restarted(self uint64) *Detector {
 	return New(Config{Self: self, ElectionTicks: 10, Heartbeat: beat, ElectionTimeout: time.Second}, at(0))
 }
 
-// Members that have restarted, and hear no leader, take turns as soon as their restart hold is over.
+// Members that have restarted, and hear no leader, campaign in their slots as soon as their restart hold is over.
 func TestAfterARestartMembersCampaignInSlots(t *testing.T) {
 	for self, want := range map[uint64][]time.Duration{
 		1: {250 * ms, 325 * ms, 475 * ms, 775 * ms},
