@@ -8,7 +8,7 @@
 //		return stateMachine.Get(key)
 //	}
 //
-// The examples below are complete programs: StartNode, and package (RawNode).
+// The examples of StartNode and of the package (RawNode) are complete programs, and run as tests.
 //
 // # What is promised
 //
