@@ -2,13 +2,16 @@ package transport
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"golang.org/x/time/rate"
 )
 
 // readBuffer is what a connection reads at once.
@@ -100,4 +103,92 @@ func (p *patient) Read(b []byte) (int, error) {
 		err = fmt.Errorf("nothing arrived for %v: %w", p.limit, err)
 	}
 	return n, err
+}
+
+// gone tells the handler of a stream of messages that the peer has ended, if it was the
+// last one. ctx has ended if this end has closed it, or the peer has connected anew.
+func (in *inbound) gone(ctx context.Context, err error) {
+	if in.kind == snapshots || ctx.Err() != nil || !endedByPeer(err) {
+		return
+	}
+	in.t.leave(in)
+	if !in.t.hears(in.from) {
+		in.t.cfg.Handler.Gone(in.from)
+	}
+}
+
+// hears reports whether a peer has a stream on which it sends messages.
+func (t *Transport) hears(id uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.inbound[slot{id, control}] != nil || t.mu.inbound[slot{id, bulk}] != nil
+}
+
+// endedByPeer reports whether err says that the other end has ended a connection. TLS says
+// it of a process that died by an end in the midst of a record. Timeouts do not say so, nor
+// do connections that are closed here.
+func endedByPeer(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		slices.ContainsFunc(resets, func(reset error) bool { return errors.Is(err, reset) })
+}
+
+// processes are those that have connected as one member, the newest last.
+type processes struct {
+	all []process
+	// returns counts connections of one that another had taken the place of.
+	returns  int
+	complain rate.Sometimes
+}
+
+type process struct{ name, remote string }
+
+const (
+	// maxProcesses is how many processes of one member are told apart.
+	maxProcesses = 4
+	// minReturns is how often a process must come back after another one. Less:
+	// what a process that has ended had sent may be read after what its successor has.
+	minReturns = 3
+)
+
+// notice sees whether two processes are one member: each takes the other's connections
+// away, again and again, and neither would say why.
+func (t *Transport) notice(in *inbound) {
+	name, remote := in.hello.Log.Process, in.conn.RemoteAddr().String()
+	if name == "" {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.mu.processes[in.from]
+	if p == nil {
+		p = &processes{complain: rate.Sometimes{First: 1, Interval: 30 * time.Second}}
+		t.mu.processes[in.from] = p
+	}
+	if other := p.arrive(process{name, remote}); other != "" && p.returns >= minReturns {
+		p.complain.Do(func() {
+			t.cfg.Logger.Error("a member connects from two addresses: two processes run with copies of its data directory, which may elect two leaders; stop one of them and remove its copy",
+				"peer", t.cfg.Called(in.from), "addresses", []string{other, remote}, "peer_urls", shorten(in.hello.PeerURLs))
+		})
+	}
+}
+
+// arrive notes a connection, and returns where the process before it connected from.
+func (p *processes) arrive(now process) (other string) {
+	newest := len(p.all) - 1
+	at := slices.IndexFunc(p.all, func(q process) bool { return q.name == now.name })
+	if newest >= 0 && at == newest {
+		return ""
+	}
+	if newest >= 0 {
+		other = p.all[newest].remote
+	}
+	if at >= 0 {
+		p.returns++
+		p.all = slices.Delete(p.all, at, at+1)
+	}
+	p.all = append(p.all, now)
+	if len(p.all) > maxProcesses {
+		p.all = slices.Delete(p.all, 0, 1)
+	}
+	return other
 }

@@ -1,9 +1,18 @@
 package transport
 
 import (
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"slices"
 	"testing"
 
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/confchange"
+	"go.etcd.io/raft/v3/quorum"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -108,4 +117,192 @@ func crashed(f func()) (yes bool) {
 	defer func() { yes = recover() != nil }()
 	f()
 	return false
+}
+
+// rig is member 1 of voters 1, 2 and 3, alone with a raft that does what it is
+// told. Its log ends at 6, in terms 1, 1, 1, 1, 2, 2; 4 entries are committed.
+// Nothing is compacted, and there is no snapshot.
+type rig struct {
+	node    *raft.RawNode
+	storage *rigStorage
+	conf    *raftpb.ConfState
+}
+
+// rigStorage has a configuration without a snapshot, as after a bootstrap.
+type rigStorage struct {
+	*raft.MemoryStorage
+	hard *raftpb.HardState
+}
+
+func (s *rigStorage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
+	return s.hard, &raftpb.ConfState{Voters: []uint64{1, 2, 3}}, nil
+}
+
+const (
+	asFollower = iota
+	asOrphan   // a follower without a leader
+	asPreCandidate
+	asCandidate
+	asLeader
+	numRoles
+)
+
+var roleNames = [numRoles]string{"follower", "orphan", "pre-candidate", "candidate", "leader"}
+
+// newRig returns a member in term 3, whose leader, if any, is member 2.
+func newRig(role int) *rig {
+	s := &rigStorage{MemoryStorage: raft.NewMemoryStorage(), hard: &raftpb.HardState{Term: new(uint64(2)), Commit: new(uint64(4))}}
+	var ents []*raftpb.Entry
+	for i, term := range []uint64{1, 1, 1, 1, 2, 2} {
+		ents = append(ents, &raftpb.Entry{Index: new(uint64(i + 1)), Term: &term})
+	}
+	must(s.Append(ents))
+	quiet := &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)}
+	node, err := raft.NewRawNode(&raft.Config{
+		ID: 1, ElectionTick: 10, HeartbeatTick: 1, Storage: s, Applied: 4,
+		MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 4, CheckQuorum: true, PreVote: true, Logger: quiet,
+	})
+	must(err)
+	r := &rig{node: node, storage: s, conf: &raftpb.ConfState{Voters: []uint64{1, 2, 3}}}
+	switch role {
+	case asFollower, asOrphan:
+		m := &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(3))}
+		r.step(m)
+		if role == asOrphan {
+			must(node.ForgetLeader())
+		}
+	default:
+		must(node.Campaign())
+		r.work()
+		if role >= asCandidate {
+			r.vote(raftpb.MsgPreVoteResp)
+		}
+		if role == asLeader {
+			r.vote(raftpb.MsgVoteResp)
+		}
+	}
+	r.work()
+	want := []raft.StateType{raft.StateFollower, raft.StateFollower, raft.StatePreCandidate, raft.StateCandidate, raft.StateLeader}[role]
+	if st := node.BasicStatus(); st.RaftState != want {
+		panic(fmt.Sprintf("rig as %s is %s, want %s", roleNames[role], st.RaftState, want))
+	}
+	return r
+}
+
+func (r *rig) vote(t raftpb.MessageType) {
+	r.step(&raftpb.Message{Type: &t, From: new(uint64(3)), To: new(uint64(1)), Term: new(uint64(3))})
+}
+
+// step steps m and does all the work that follows. Errors are raft's way to
+// ignore a message.
+func (r *rig) step(m *raftpb.Message) {
+	_ = r.node.Step(m)
+	r.work()
+}
+
+// work is the loop around a RawNode.
+func (r *rig) work() {
+	for r.node.HasReady() {
+		rd := r.node.Ready()
+		if !raft.IsEmptySnap(rd.Snapshot) {
+			must(r.storage.ApplySnapshot(rd.Snapshot))
+			r.conf = rd.Snapshot.GetMetadata().GetConfState()
+		}
+		must(r.storage.Append(rd.Entries))
+		if !raft.IsEmptyHardState(rd.HardState) {
+			must(r.storage.SetHardState(rd.HardState))
+		}
+		for _, m := range rd.Messages {
+			if _, err := proto.Marshal(m); err != nil {
+				panic(err)
+			}
+		}
+		for _, e := range rd.CommittedEntries {
+			r.apply(e)
+		}
+		r.node.Advance(rd)
+	}
+}
+
+// apply applies a change of the configuration as a node does: not if it does not
+// fit the configuration, which the transport cannot know.
+func (r *rig) apply(e *raftpb.Entry) {
+	var cc raftpb.ConfChangeI
+	switch e.GetType() {
+	case raftpb.EntryConfChange:
+		c := &raftpb.ConfChange{}
+		must(proto.Unmarshal(e.GetData(), c))
+		cc = c
+	case raftpb.EntryConfChangeV2:
+		c := &raftpb.ConfChangeV2{}
+		must(proto.Unmarshal(e.GetData(), c))
+		cc = c
+	default:
+		return
+	}
+	if r.fits(cc.AsV2()) {
+		r.conf = r.node.ApplyConfChange(cc)
+	}
+}
+
+// fits reports whether a change fits the configuration. It knows nothing of
+// changes that fit none: those must not get here. For them it says yes.
+func (r *rig) fits(cc *raftpb.ConfChangeV2) bool {
+	voters := []quorum.MajorityConfig{{}, nil}
+	progress := tracker.ProgressMap{}
+	add := func(ids []uint64, learner bool, set map[uint64]struct{}) {
+		for _, id := range ids {
+			set[id] = struct{}{}
+			progress[id] = &tracker.Progress{IsLearner: learner}
+		}
+	}
+	add(r.conf.GetVoters(), false, voters[0])
+	if len(r.conf.GetVotersOutgoing()) > 0 {
+		voters[1] = quorum.MajorityConfig{}
+		add(r.conf.GetVotersOutgoing(), false, voters[1])
+	}
+	tr := tracker.MakeProgressTracker(1, 0)
+	tr.Progress = progress
+	tr.Config = tracker.Config{Voters: quorum.JointConfig{voters[0], voters[1]}, AutoLeave: r.conf.GetAutoLeave()}
+	if ids := r.conf.GetLearners(); len(ids) > 0 {
+		tr.Config.Learners = map[uint64]struct{}{}
+		add(ids, true, tr.Config.Learners)
+	}
+	if ids := r.conf.GetLearnersNext(); len(ids) > 0 {
+		tr.Config.LearnersNext = map[uint64]struct{}{}
+		add(ids, false, tr.Config.LearnersNext)
+	}
+	changer, joint := confchange.Changer{Tracker: tr}, len(voters[1]) > 0
+	switch {
+	case cc.LeaveJoint():
+		return joint
+	case joint && len(cc.GetChanges()) == 0:
+		return true // ApplyConfChange panics: checkChange must have refused it
+	}
+	known := slices.Collect(maps.Keys(raftpb.ConfChangeType_name))
+	for _, c := range cc.GetChanges() {
+		if !slices.Contains(known, int32(c.GetType())) {
+			return true // as above
+		}
+	}
+	var err error
+	if autoLeave, ok := cc.EnterJoint(); ok {
+		_, _, err = changer.EnterJoint(autoLeave, cc.GetChanges()...)
+	} else {
+		_, _, err = changer.Simple(cc.GetChanges()...)
+	}
+	return err == nil
+}
+
+// lastIndex is what the node passes to ValidateAgainst.
+func (r *rig) lastIndex() uint64 {
+	last, err := r.storage.LastIndex()
+	must(err)
+	return last
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
