@@ -13,16 +13,16 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/connlimit"
 )
 
-// errAsked ends a connection that has asked for the roster.
-var errAsked = errors.New("the roster was all it wanted")
+// errMemberList ends a connection that requested the member list.
+var errMemberList = errors.New("the connection requested the member list")
 
-// slot is where a member's connection of one kind belongs.
+// slot identifies a stream from a peer. It has at most one current connection.
 type slot struct {
 	from uint64
 	kind stream
 }
 
-// inbound is a connection that a peer has made.
+// inbound is a connection that a peer has dialled.
 type inbound struct {
 	slot
 	t       *Transport
@@ -31,9 +31,9 @@ type inbound struct {
 	hello   Hello
 	counts  *counts
 	cancel  context.CancelFunc // closes conn
-	// turn is shared by all connections of the slot. The goroutine that puts a token into it
-	// may read: two readers would mix up the order of messages.
-	turn chan struct{}
+	// reading is a semaphore that all connections of the slot share. Its holder
+	// reads: two readers would break the order of messages.
+	reading chan struct{}
 }
 
 // accept serves the listener until the transport is closed.
@@ -44,15 +44,15 @@ func (t *Transport) accept() {
 		switch {
 		case err == nil:
 			wait = 0
-			t.handle(c)
+			t.startConn(c)
 		case t.ctx.Err() != nil:
 			return
 		case isClosed(err):
-			t.cfg.Logger.Error("listener was closed: no peer can connect any more", "error", err)
+			t.cfg.Logger.Error("peer listener was closed: no peer can connect", "error", err)
 			return
-		default: // most likely too many open files
+		default: // for example too many open files
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-			t.totals.complain.Do(func() { t.cfg.Logger.Error("cannot accept connections", "error", err, "retry_in", wait) })
+			t.totals.logLimit.Do(func() { t.cfg.Logger.Error("cannot accept connections", "error", err, "retry_in", wait) })
 			if !sleep(t.ctx, wait, nil) {
 				return
 			}
@@ -60,16 +60,16 @@ func (t *Transport) accept() {
 	}
 }
 
-// handle serves c in the background, unless the port has too many connections.
-func (t *Transport) handle(c net.Conn) {
+// startConn serves c in the background, unless the port rejects it.
+func (t *Transport) startConn(c net.Conn) {
 	n, ok := t.port.Admit(c)
-	if ok && !t.spawn(func() { t.welcome(c, n) }) {
+	if ok && !t.spawn(func() { t.serveConn(c, n) }) {
 		closeQuietly(c)
 	}
 }
 
-// welcome does the acceptor's half of the handshake and serves the stream.
-func (t *Transport) welcome(c net.Conn, n *connlimit.Pending) {
+// serveConn does the acceptor's half of the handshake and reads the stream.
+func (t *Transport) serveConn(c net.Conn, n *connlimit.Pending) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	stop := context.AfterFunc(ctx, func() { closeQuietly(c) })
 	defer func() {
@@ -80,34 +80,34 @@ func (t *Transport) welcome(c net.Conn, n *connlimit.Pending) {
 	}()
 	noDelay(c)
 	in := &inbound{t: t, conn: c, pending: n, cancel: cancel}
-	if in.shake() != nil {
+	if in.handshake() != nil {
 		return
 	}
-	defer t.leave(in)
+	defer t.unregister(in)
 	if !n.Authenticated() {
 		return
 	}
-	t.notice(in)
-	t.totals.came.Do(func() {
+	t.detectDuplicate(in)
+	t.totals.connectLog.Do(func() {
 		t.cfg.Logger.Info("peer has connected", "peer", t.cfg.Called(in.from), "stream", in.kind.String())
 	})
-	t.hurry(in.from)
+	t.retryNow(in.from)
 	select {
-	case in.turn <- struct{}{}:
-		err := in.serve()
-		<-in.turn
-		in.gone(ctx, err)
+	case in.reading <- struct{}{}:
+		err := in.readStream()
+		<-in.reading
+		in.reportGone(ctx, err)
 	case <-ctx.Done():
 	}
 }
 
-// shake answers the peer's hello.
-func (in *inbound) shake() error {
+// handshake reads the peer's first packet and answers it.
+func (in *inbound) handshake() error {
 	t := in.t
 	if err := in.conn.SetDeadline(time.Now().Add(t.limits.handshake)); err != nil {
 		return err
 	}
-	if err := in.secure(); err != nil {
+	if err := in.tlsHandshake(); err != nil {
 		return err
 	}
 	p, err := readPacket(in.conn, maxHello)
@@ -116,11 +116,11 @@ func (in *inbound) shake() error {
 		t.cfg.Logger.Debug("no handshake", "remote", in.conn.RemoteAddr().String(), "error", err)
 		return err
 	}
-	if asked, err := in.tell(p); asked {
-		return errors.Join(errAsked, err)
+	if asked, err := in.answerMemberList(p); asked {
+		return errors.Join(errMemberList, err)
 	}
-	if told, err := in.mourn(p); told {
-		return errors.Join(errMourned, err)
+	if told, err := in.handleDeathNotice(p); told {
+		return errors.Join(errDeathNotice, err)
 	}
 	if err := t.admit(in, p); err != nil {
 		in.refuse(refusalOf(err))
@@ -130,78 +130,78 @@ func (in *inbound) shake() error {
 		err = in.conn.SetDeadline(time.Time{})
 	}
 	if err != nil {
-		t.leave(in)
+		t.unregister(in)
 	}
 	return err
 }
 
-// secure shakes hands for TLS, if the connection speaks it. The other end may be
-// anybody, so what is logged about it is limited.
-func (in *inbound) secure() error {
+// tlsHandshake does the TLS handshake if the connection uses TLS. Any program may
+// be at the other end, so log lines about it are limited.
+func (in *inbound) tlsHandshake() error {
 	c, ok := in.conn.(interface {
 		HandshakeContext(ctx context.Context) error
 	})
 	if !ok {
 		return nil
 	}
-	// welcome closes the connection when the transport ends.
+	// serveConn closes the connection when the transport ends.
 	err := c.HandshakeContext(context.Background())
 	switch {
 	case err == nil:
 		in.pending.Progress()
-	case in.pending.Closed(): // connlimit counts and logs evictions
+	case in.pending.Closed(): // evicted: connlimit counts and logs that
 	default:
 		in.t.totals.garbled.Add(1)
-		in.t.totals.complain.Do(func() {
+		in.t.totals.logLimit.Do(func() {
 			in.t.cfg.Logger.Warn("TLS handshake failed", "remote", in.conn.RemoteAddr().String(), "error", err)
 		})
 	}
 	return err
 }
 
-// admit decides about a hello, and gives the connection its slot. Nothing but the
-// hello itself is looked at before the certificate is: whoever shows another
-// member's learns nothing, and leaves no trace with the handler.
+// admit checks a hello and registers the connection. It checks the certificate
+// before it calls the handler, so a peer with another member's certificate learns
+// nothing and changes no state.
 func (t *Transport) admit(in *inbound, p packet) error {
-	if r := t.identify(in, p); r != nil {
+	if r := t.checkStreamHello(in, p); r != nil {
 		return r
 	}
 	if r := t.authenticate(in); r != nil {
 		return r
 	}
 	for {
-		// RemovePeer closes the connections that it finds. One whose admission it
-		// overtook is asked for again.
+		// RemovePeer closes registered connections only. If it ran during Admit,
+		// Admit must decide again.
 		removals := t.removals()
 		if err := t.cfg.Handler.Admit(in.hello); err != nil {
 			return err
 		}
-		if t.enter(in, removals) {
+		if t.register(in, removals) {
 			return nil
 		}
 	}
 }
 
-// authenticate checks that the other end is who it says that it is.
+// authenticate checks that the other end is the member that its hello names.
 func (t *Transport) authenticate(in *inbound) *Refusal {
 	err := t.cfg.Authenticate(in.conn, in.hello)
 	if r, ok := errors.AsType[*Refusal](err); ok || err == nil {
 		return r
 	}
-	return refusal(ReasonCertificate, "this is not known to be member %s: %v", ID(in.from), err)
+	return refusal(ReasonCertificate, "the connection does not authenticate as member %s: %v", ID(in.from), err)
 }
 
-// identify checks the hello of a stream on its own.
-func (t *Transport) identify(in *inbound, p packet) *Refusal {
+// checkStreamHello checks the first packet of a stream, without other state.
+func (t *Transport) checkStreamHello(in *inbound, p packet) *Refusal {
 	if p.version == version && (p.kind == 0 || p.kind > byte(numStreams)) {
 		return refusal(ReasonVersion, "stream of kind %d is not known, want 1 to %d", p.kind, numStreams)
 	}
 	in.kind = stream(p.kind - 1)
-	return t.recognise(in, p)
+	return t.checkHello(in, p)
 }
 
-// recognise checks who says a hello, and to whom.
-func (t *Transport) recognise(in *inbound, p packet) *Refusal {
+// checkHello decodes a hello, and checks the cluster, the sender and the receiver.
+func (t *Transport) checkHello(in *inbound, p packet) *Refusal {
 	if p.version != version {
 		return refusal(ReasonVersion, "protocol version %d is not spoken here, want %d", p.version, version)
 	}
@@ -232,10 +232,10 @@ func (t *Transport) removals() uint64 {
 	return t.mu.removals
 }
 
-// enter gives in its slot and closes the connection that had it: a peer that
-// connects anew has lost the old one. It reports false if a peer was removed
-// since removals was read.
-func (t *Transport) enter(in *inbound, removals uint64) bool {
+// register makes in the current connection of its slot, and closes the one before:
+// a peer that connects again has lost it. It returns false if RemovePeer was
+// called since removals was read.
+func (t *Transport) register(in *inbound, removals uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.removals != removals {
@@ -246,41 +246,43 @@ func (t *Transport) enter(in *inbound, removals uint64) bool {
 		before.cancel()
 	}
 	t.mu.inbound[in.slot] = in
-	if t.mu.turns[in.slot] == nil {
-		t.mu.turns[in.slot] = make(chan struct{}, 1)
+	if t.mu.reading[in.slot] == nil {
+		t.mu.reading[in.slot] = make(chan struct{}, 1)
 	}
-	in.turn = t.mu.turns[in.slot]
+	in.reading = t.mu.reading[in.slot]
 	return true
 }
 
-// leave frees in's slot unless another connection has taken it. Nothing is left of a slot that is free and that no
-// goroutine reads: a peer may connect under any number of IDs.
-func (t *Transport) leave(in *inbound) {
+// unregister frees in's slot unless a newer connection has it. It also deletes
+// the semaphore of a free slot without a reader, because a peer may connect with
+// any number of IDs.
+func (t *Transport) unregister(in *inbound) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.inbound[in.slot] == in {
 		delete(t.mu.inbound, in.slot)
 	}
-	if t.mu.inbound[in.slot] == nil && len(in.turn) == 0 && t.mu.turns[in.slot] == in.turn {
-		delete(t.mu.turns, in.slot)
+	if t.mu.inbound[in.slot] == nil && len(in.reading) == 0 && t.mu.reading[in.slot] == in.reading {
+		delete(t.mu.reading, in.slot)
 	}
 }
 
-// hurry connects back at once: whoever dials can most likely be dialled.
-func (t *Transport) hurry(id uint64) {
+// retryNow makes the links to a peer dial at once. A peer that has just dialled is
+// likely to accept connections.
+func (t *Transport) retryNow(id uint64) {
 	if p := t.peer(id); p != nil {
 		for _, l := range p.links {
-			l.hurry()
+			l.retryNow()
 		}
 	}
 }
 
-// refuse says why and closes. What the peer sends meanwhile is read and dropped,
-// for TCP would reset the connection and the answer would be lost.
+// refuse sends the reason, then reads and drops what the peer still sends.
+// Closing at once would reset the TCP connection, and the answer would be lost.
 func (in *inbound) refuse(r *Refusal) {
 	t := in.t
 	t.totals.refusals[reasonIndex(r.Reason)].Add(1)
-	t.totals.complain.Do(func() {
+	t.totals.logLimit.Do(func() {
 		t.cfg.Logger.Warn("peer refused", "peer", ID(in.hello.From), "name", shorten(in.hello.Name),
 			"remote", in.conn.RemoteAddr().String(), "reason", r.Reason, "text", r.Text)
 	})
@@ -290,48 +292,47 @@ func (in *inbound) refuse(r *Refusal) {
 	linger(in.conn)
 }
 
-// linger lets the other end read what was written last.
+// linger gives the other end a second to read the last packet.
 func linger(c net.Conn) {
 	if w, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = w.CloseWrite() // the peer sees the end a second later
 	}
-	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // as above
+	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // the read below fails instead
 	_, _ = io.CopyN(io.Discard, c, 1<<20)
 }
 
-// Reasons to refuse a member. A member that meets another one counts it as
+// Reasons to refuse a member. A receiver counts a reason that it does not know as
 // ReasonOther.
 const (
-	// ReasonCluster means that the two belong to different clusters.
+	// ReasonCluster means that the members belong to different clusters.
 	ReasonCluster = "cluster"
-	// ReasonMember means that somebody else is at this address, or that the
-	// member's ID is not one.
+	// ReasonMember means that another member has this address, or that the sender's
+	// ID is invalid.
 	ReasonMember = "member"
-	// ReasonVersion means that the two have no protocol version in common.
+	// ReasonVersion means that the members have no protocol version in common.
 	ReasonVersion = "version"
-	// ReasonRemoved means that the member was removed from the cluster.
+	// ReasonRemoved means that the sender was removed from the cluster.
 	ReasonRemoved = "removed"
-	// ReasonWiped means that the member came back without its data.
+	// ReasonWiped means that the sender has lost its data directory.
 	ReasonWiped = "wiped"
-	// ReasonCertificate means that the certificate is not that of the member.
+	// ReasonCertificate means that the sender's certificate is not valid for it.
 	ReasonCertificate = "certificate"
-	// ReasonUnknown means that the member that refuses has the other one neither in its registry nor, by its
-	// host, in its configuration.
+	// ReasonUnknown means that the sender is not registered, and that its host is
+	// neither a registered nor a configured one.
 	ReasonUnknown = "unknown"
-	// ReasonOther is everything else.
+	// ReasonOther is any other reason.
 	ReasonOther = "other"
 )
 
 var reasons = [...]string{ReasonCluster, ReasonMember, ReasonVersion, ReasonRemoved, ReasonWiped, ReasonCertificate, ReasonUnknown, ReasonOther}
 
-// Refusal is an error with which Handler.Admit refuses a peer for a reason that
-// the peer can act on.
-type Refusal struct { //nolint:errname // both ends call it that; the peer's half is RefusedError
+// Refusal is an error of Handler.Admit with a reason that the peer can act on.
+type Refusal struct { //nolint:errname // the peer's half is RefusedError
 	Reason string // one of the Reason constants
-	Text   string // for people
-	// Term and Index say what a wiped member is known to have had: a hard state of at
-	// least that term, a log that ends no earlier. 0 is a version that does not say, or
-	// another directory.
+	Text   string // for log lines
+	// Term and Index are set with ReasonWiped if the peer's directory has lost
+	// entries: its hard state had at least that term, and its log at least that
+	// index. They are 0 for another directory and for former versions.
 	Term, Index uint64 `json:",omitempty"`
 }
 
@@ -342,7 +343,7 @@ func refusal(reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, Text: fmt.Sprintf(format, args...)}
 }
 
-// refusalOf returns what to tell a peer that err keeps out.
+// refusalOf returns the refusal to send for err.
 func refusalOf(err error) *Refusal {
 	if r, ok := errors.AsType[*Refusal](err); ok && slices.Contains(reasons[:], r.Reason) {
 		return &Refusal{Reason: r.Reason, Text: err.Error(), Term: r.Term, Index: r.Index}
@@ -350,16 +351,16 @@ func refusalOf(err error) *Refusal {
 	return &Refusal{Reason: ReasonOther, Text: err.Error()}
 }
 
-// RefusedError says that a peer does not want to hear from this member.
+// RefusedError is the Refusal of this member by a peer.
 type RefusedError struct {
 	Peer   uint64
 	Reason string // one of the Reason constants
-	Text   string // the peer's words
-	// Term and Index are the Refusal's.
+	Text   string // of the Refusal, as are Term and Index
+
 	Term, Index uint64
 }
 
-// Error names the peer, the reason and the peer's words.
+// Error names the peer, the reason and the peer's text.
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("member %s refuses this one (%s): %s", ID(e.Peer), e.Reason, e.Text)
 }

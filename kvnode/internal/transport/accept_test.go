@@ -122,7 +122,7 @@ func TestHellosRefusedWithoutAsking(t *testing.T) {
 				h := helloTo(1, 2)
 				c.change(&h)
 				p := speak(t, conn, c.kind, h)
-				if r := refusedBy(2, p.payload); p.kind != answerRefused || r.Reason != c.reason || !strings.Contains(r.Text, c.text) {
+				if r := decodeRefusal(2, p.payload); p.kind != answerRefused || r.Reason != c.reason || !strings.Contains(r.Text, c.text) {
 					t.Errorf("answered with kind %d, %v, want a refusal for %q with %q", p.kind, r, c.reason, c.text)
 				}
 			})
@@ -350,7 +350,7 @@ func TestVersionsAreNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := refusedBy(1, answer.payload)
+		got := decodeRefusal(1, answer.payload)
 		if answer.kind != answerRefused || got.Reason != ReasonVersion || !strings.Contains(got.Text, "version 7") || !strings.Contains(got.Text, "want 1") {
 			t.Errorf("version 7 was answered with kind %d, %v, want a refusal naming 7 and 1", answer.kind, got)
 		}

@@ -9,22 +9,23 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"math"
 )
 
-// The state of a snapshot goes as
+// The state of a snapshot is sent as
 //
 //	size      8 bytes
 //	chunks    4 bytes of length, 4 bytes of CRC-32C, data; lengths add up to size
 //	end       a chunk of length 0, then 32 bytes of SHA-256
 //
-// Both sums run over the size and all data so far, so chunks cannot be left
-// out, repeated or put in another order.
+// Both checksums cover the size and all data so far. So they find chunks that are
+// missing, repeated or out of order.
 const (
 	maxChunk  = 64 << 10
 	chunkHead = 8
 )
 
-// sums are the checksums of a state.
+// sums holds the running checksums of a state.
 type sums struct {
 	crc uint32
 	sha hash.Hash
@@ -41,10 +42,10 @@ func (s *sums) add(b []byte) {
 	s.sha.Write(b)
 }
 
-// chunkWriter is the sender's end. It writes each chunk at once.
+// chunkWriter is the sender's half. It writes each chunk with one call of Write.
 type chunkWriter struct {
 	w     io.Writer
-	size  int64 // promised
+	size  int64 // sent to the receiver by begin
 	sent  int64
 	chunk int // size of a chunk
 	sums  *sums
@@ -80,7 +81,7 @@ func (w *chunkWriter) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// end closes the state, if it is whole.
+// end writes the end of the state. It fails if the state is not complete.
 func (w *chunkWriter) end() error {
 	if w.sent != w.size {
 		return fmt.Errorf("state ended after %d of the %d bytes it claims", w.sent, w.size)
@@ -106,11 +107,11 @@ type chunkReader struct {
 func newChunkReader(r io.Reader) (*chunkReader, int64, error) {
 	var b [8]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
-		return nil, 0, cut(err)
+		return nil, 0, truncated(err)
 	}
 	size := int64(binary.BigEndian.Uint64(b[:]))
 	if size < 0 {
-		return nil, 0, fmt.Errorf("state of %d bytes is not possible", uint64(size))
+		return nil, 0, fmt.Errorf("snapshot is damaged: size %d of the state exceeds the limit of %d", uint64(size), int64(math.MaxInt64))
 	}
 	return &chunkReader{r: r, left: size, sums: newSums(size)}, size, nil
 }
@@ -128,7 +129,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// next reads one chunk, and the end if it is the last one.
+// next reads one chunk, and the end of the state after the last one.
 func (r *chunkReader) next() error {
 	var data []byte
 	if r.left > 0 {
@@ -140,7 +141,7 @@ func (r *chunkReader) next() error {
 			return fmt.Errorf("snapshot is damaged: chunk of %d bytes, want 1 to %d", size, min(maxChunk, r.left))
 		}
 		if r.buf, err = readN(r.r, r.buf[:0], int(size)); err != nil {
-			return cut(err)
+			return truncated(err)
 		}
 		data = r.buf
 		if r.sums.add(data); r.sums.crc != sum {
@@ -159,7 +160,7 @@ func (r *chunkReader) next() error {
 	return io.EOF
 }
 
-// end compares the sums of the whole state.
+// end reads the end of the state and compares its checksums.
 func (r *chunkReader) end() error {
 	size, sum, err := r.head()
 	if err != nil {
@@ -170,7 +171,7 @@ func (r *chunkReader) end() error {
 	}
 	var sha [sha256.Size]byte
 	if _, err := io.ReadFull(r.r, sha[:]); err != nil {
-		return cut(err)
+		return truncated(err)
 	}
 	if got := r.sums.sha.Sum(nil); !bytes.Equal(got, sha[:]) {
 		return fmt.Errorf("snapshot is damaged: SHA-256 %x, want %x", got, sha)
@@ -181,23 +182,23 @@ func (r *chunkReader) end() error {
 func (r *chunkReader) head() (size, sum uint32, err error) {
 	var b [chunkHead]byte
 	if _, err := io.ReadFull(r.r, b[:]); err != nil {
-		return 0, 0, cut(err)
+		return 0, 0, truncated(err)
 	}
 	return binary.BigEndian.Uint32(b[:]), binary.BigEndian.Uint32(b[4:]), nil
 }
 
-// finished reports whether all of the state was read, undamaged.
+// finished reports whether the whole state was read and is undamaged.
 func (r *chunkReader) finished() bool {
 	if r.left == 0 && len(r.data) == 0 && r.err == nil {
-		r.err = r.next() // an empty state that nobody has read
+		r.err = r.next() // an empty state needs no call of Read
 	}
 	return len(r.data) == 0 && errors.Is(r.err, io.EOF)
 }
 
-// cut explains the end of a stream that has none.
-func cut(err error) error {
+// truncated explains an error of the connection within a snapshot.
+func truncated(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("snapshot is cut short: %w", io.ErrUnexpectedEOF)
+		return fmt.Errorf("snapshot is incomplete: %w", io.ErrUnexpectedEOF)
 	}
 	return fmt.Errorf("read snapshot: %w", err)
 }

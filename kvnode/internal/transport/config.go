@@ -4,40 +4,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"time"
 
 	"github.com/leaderlease/go/kvnode/internal/connlimit"
+	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Config configures a Transport. To add TLS, pass a Listener and a Dial that
-// speak it, and an Authenticate that knows whose certificate is whose.
+// Config configures a Transport. For TLS, pass a Listener and a Dial that use
+// it, and an Authenticate that checks certificates.
 type Config struct {
-	Hello    Hello // of this member; To and Hold are filled in each time
+	// Hello describes this member. The transport fills in To and Hold for each
+	// connection.
+	Hello    Hello
 	Listener net.Listener
 	Handler  Handler
-	// Hold returns Hello.Hold as of now. Default: 0.
+	// Hold returns the present value of Hello.Hold. Default: 0.
 	Hold func() time.Duration
-	// Roster says who is in the cluster, for members that want to join. Optional.
+	// Roster returns the member list for members that want to join. Optional:
+	// without it, requests for the list are refused.
 	Roster func() (Roster, error)
-	// Called names a member in log lines. Default: its ID.
+	// Called returns the name of a member for log lines. Default: its ID.
 	Called func(id uint64) string
-	// Dial connects to a peer's address, host:port. Default: net.Dialer over TCP. Tests pass
-	// in-memory links.
+	// Dial connects to a peer's address, host:port. Default: net.Dialer over TCP.
+	// Tests pass in-memory links.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// SnapshotRate bounds what all snapshots together send, in bytes a second.
-	// Default: 0, no bound. A low bound delays members that are far behind; none
-	// lets a snapshot take the whole network.
+	// SnapshotRate limits the bytes per second of all snapshots together. Default:
+	// 0, no limit. A low limit delays members that are far behind. Without a limit
+	// a snapshot can use the whole network.
 	SnapshotRate int64
-	// Authenticate checks that the other end of a connection is the member that it
-	// says it is. It is asked for each connection, whoever has made it, before
-	// Handler hears of it; its error, which may be a *Refusal, goes to the other end if
-	// that has dialled. Validate then binds the sender of each message to the member.
-	// What h says beside the IDs nobody has checked, and of a member that was dialled
-	// it holds no more than they. Default: what the other end says is believed.
+	// Authenticate checks that the other end of a connection is member h.From. It
+	// is called for each connection, accepted or dialled, before any method of
+	// Handler. If it rejects an accepted connection, its error, which may be a
+	// *Refusal, is sent to the peer. Validate then checks that each message is from
+	// that member. Other fields of h are not verified, and for a dialled connection
+	// only the IDs are set. Default: every connection is accepted.
 	Authenticate func(c net.Conn, h Hello) error
-	// Logger takes what operators should know. Default: nothing is logged.
+	// Logger is for lines that operators read. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -74,13 +79,13 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	if c.Hello.ClusterID == 0 {
-		errs = append(errs, errors.New("cluster ID 0 is not one"))
+		errs = append(errs, errors.New("cluster ID must not be 0"))
 	}
 	if c.Listener == nil {
-		errs = append(errs, errors.New("a listener is needed"))
+		errs = append(errs, errors.New("listener is missing"))
 	}
 	if c.Handler == nil {
-		errs = append(errs, errors.New("a handler is needed"))
+		errs = append(errs, errors.New("handler is missing"))
 	}
 	if c.SnapshotRate < 0 {
 		errs = append(errs, fmt.Errorf("snapshot rate %d must not be negative", c.SnapshotRate))
@@ -91,35 +96,81 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// limits are the bounds that tests vary. The product uses defaultLimits.
+// Handler is the node that uses a transport. Its methods are called
+// concurrently. Transport.Close waits for them to return.
+type Handler interface {
+	// Admit decides whether a peer may connect. Its error is sent to the peer,
+	// which passes it to Refused. A *Refusal in the error's chain gives the reason.
+	Admit(h Hello) error
+	// Refused reports that peer refuses this member. err is a *RefusedError. It is
+	// called for each refused attempt.
+	Refused(peer uint64, err error)
+	// Connected reports that peer has admitted this member, and the peer's hello.
+	// It is called each time the control stream connects.
+	Connected(peer uint64, h Hello)
+	// Gone reports that peer has closed the last connection on which it sent
+	// messages, or that its process died. It is called after Receive has returned
+	// for all messages of that connection.
+	Gone(peer uint64)
+	// Died reports a valid death notice for a process of peer. The handler must
+	// compare process with the IDs that peer's connections have named. If it is one
+	// of them, the sender of the notice knew the secret, so that process will never
+	// execute another instruction. Any other ID proves nothing. Messages that the
+	// process sent may still arrive at Receive.
+	Died(peer uint64, process ProcessID)
+	// Receive takes a message that Validate accepts. process is the
+	// Hello.ProcessID of the connection that carried the message. While Receive
+	// blocks, only this peer's stream of the same kind waits.
+	Receive(m *raftpb.Message, process ProcessID)
+	// ReceiveSnapshot takes a MsgSnap and its state. It returns nil once the state
+	// is durable. After an error the sender's raft sends a snapshot again.
+	// ReceiveSnapshot must read all size bytes. The last of them arrive after the
+	// checksums were compared, so a complete state is undamaged. At most one call
+	// is under way for each peer.
+	ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) error
+	// Unreachable reports that messages to peer were lost. It is called at most
+	// once in limits.lost.
+	Unreachable(peer uint64)
+	// SnapshotSent reports the result of SendSnapshot. Raft waits for it.
+	SnapshotSent(peer uint64, err error)
+}
+
+// State is the state of a snapshot to send (store.Snapshot).
+type State interface {
+	Size() int64
+	WriteTo(w io.Writer) (int64, error)
+	Close() error
+}
+
+// limits are limits that tests vary. Start uses defaultLimits.
 type limits struct {
-	// dial bounds one attempt to connect, handshake what follows it.
+	// dial limits one attempt to connect, handshake the handshake after it.
 	dial, handshake time.Duration
-	// The wait after a failed attempt doubles from retryMin to retryMax, and from
-	// refusedMin to refusedMax where the peer itself refuses. A connection that
-	// held for retryMax begins anew.
+	// The wait after a failed attempt doubles from retryMin to retryMax, or from
+	// refusedMin to refusedMax if the peer refused. It starts again at the minimum
+	// after a connection that lasted for retryMax.
 	retryMin, retryMax     time.Duration
 	refusedMin, refusedMax time.Duration
-	// hold is how long control messages outlive the lack of a connection: half of a promise,
-	// if that is less.
+	// hold is how long a control message waits for a connection. Start lowers it
+	// to half of the promise.
 	hold time.Duration
-	// lost is the least time between two calls of Unreachable for one peer.
+	// lost is the minimum time between two calls of Unreachable for one peer.
 	lost time.Duration
-	// pending is the number of connections that have not said hello yet.
+	// pending is the maximum number of connections that have not sent a hello.
 	pending int
-	// stall is how long either end of a snapshot waits for the other to move.
-	// Every second the receiver says that it is still at work.
+	// stall is how long either end of a snapshot waits for progress of the other.
+	// The receiver sends answerWorking once in the interval working.
 	stall, working time.Duration
 	streams        [2]streamLimits
 }
 
 // streamLimits are the limits of one stream to one peer.
 type streamLimits struct {
-	count, bytes int // of the queue, including what is being written
-	// A ping is sent each period; without an answer within timeout the
-	// connection is given up, as by the acceptor if it hears nothing at all.
+	count, bytes int // of the queue, including messages that are being written
+	// ping is the interval of pings. The dialler closes the connection if a pong
+	// takes longer than timeout, the acceptor if nothing arrives for ping+timeout.
 	ping, timeout time.Duration
-	write         time.Duration // one write may take
+	write         time.Duration // limit of one write
 }
 
 func defaultLimits() limits {
@@ -132,8 +183,8 @@ func defaultLimits() limits {
 		pending: pending, stall: 30 * time.Second, working: time.Second,
 		streams: [2]streamLimits{
 			control: {count: 4096, bytes: 4 << 20, ping: time.Second, timeout: 5 * time.Second, write: 5 * time.Second},
-			// A receiver may block for long while its disk does, and holds up the
-			// answers to pings on this stream.
+			// A receiver blocks while its disk does, and answers no ping on this
+			// stream meanwhile.
 			bulk: {count: 4096, bytes: 64 << 20, ping: 5 * time.Second, timeout: 30 * time.Second, write: 30 * time.Second},
 		},
 	}

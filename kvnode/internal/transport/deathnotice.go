@@ -11,22 +11,24 @@ import (
 	"time"
 )
 
-// kindObituary is the kind of a packet that carries a death notice: a process of the sender's member is dead. The
-// packet opens a connection of its own and takes no stream's place. Versions that do not know the kind refuse it. Kind
-// 201 is the notice of former versions. It proved nothing that a peer did not know while the process lived, so it is
-// refused, too.
-const kindObituary = 202
+// kindDeathNotice is the kind of a packet that reports the death of a process.
+// The packet has a connection of its own and replaces no stream. Versions that
+// do not know the kind refuse it. Kind 201 is the notice of former versions. It
+// is refused as well, because it proved nothing: peers knew its content while
+// the process was alive.
+const kindDeathNotice = 202
 
-// obituary is the payload of a death notice.
-type obituary struct {
+// deathNotice is the payload of the packet.
+type deathNotice struct {
 	Hello         // of the dead process's member
 	Secret Secret `json:"secret"`
 }
 
-// errMourned ends a connection that has brought a death notice.
-var errMourned = errors.New("the connection was for a death notice only")
+// errDeathNotice ends a connection after its death notice.
+var errDeathNotice = errors.New("the connection carried a death notice")
 
-// Will is what a supervisor needs to tell a member's peers that the member's process has died.
+// Will lists the peers that a supervisor notifies when the member's process
+// dies.
 type Will struct {
 	Hello Hello       `json:"hello"`
 	Peers []Addressee `json:"peers"`
@@ -38,7 +40,7 @@ type Addressee struct {
 	Addrs []string `json:"addrs"`
 }
 
-// Will returns the will as of now.
+// Will returns this member's hello and its present peers.
 func (t *Transport) Will() Will {
 	w, peers := Will{Hello: t.cfg.Hello}, *t.peers.Load()
 	for _, id := range slices.Sorted(maps.Keys(peers)) {
@@ -47,9 +49,11 @@ func (t *Transport) Will() Will {
 	return w
 }
 
-// Bury tells member to at addr that the process with the given secret will never execute another instruction. h is the
-// hello of that process's member. The caller has waited for the end of the process. The error is a RefusedError if the
-// member rejects the notice or does not know its kind. ctx bounds the call. dial is as in Ask.
+// Bury sends a death notice to member to at addr. The caller guarantees that the
+// process to which secret belongs will never execute another instruction. h is
+// the hello of the process's member. The error is a *RefusedError if the receiver
+// rejects the notice or does not know its kind. ctx limits the call. dial is
+// Config.Dial, nil for TCP.
 func Bury(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string, to uint64, h Hello, secret Secret) error {
 	cfg := Config{Dial: dial}.WithDefaults()
 	c, err := cfg.Dial(ctx, addr)
@@ -60,32 +64,31 @@ func Bury(ctx context.Context, dial func(ctx context.Context, addr string) (net.
 	defer context.AfterFunc(ctx, func() { closeQuietly(c) })()
 	noDelay(c)
 	h.To, h.Hold = to, 0
-	if err := writePacket(c, kindObituary, obituary{h, secret}); err != nil {
+	if err := writePacket(c, kindDeathNotice, deathNotice{h, secret}); err != nil {
 		return broken("send the death notice", err)
 	}
 	switch p, err := readPacket(c, maxPayload); {
 	case err != nil:
 		return broken("await the answer to the death notice", err)
 	case p.kind == answerRefused:
-		return refusedBy(to, p.payload)
+		return decodeRefusal(to, p.payload)
 	case p.kind != answerOK:
 		return fmt.Errorf("answer of kind %d, want %d", p.kind, answerOK)
 	}
 	return nil
 }
 
-// mourn handles a death notice, and reports whether the packet was one.
-func (in *inbound) mourn(p packet) (bool, error) {
+// handleDeathNotice handles p if it is a death notice, and reports whether it is.
+func (in *inbound) handleDeathNotice(p packet) (bool, error) {
 	t := in.t
-	if p.kind != kindObituary || p.version != version {
+	if p.kind != kindDeathNotice || p.version != version {
 		return false, nil
 	}
-	process, err := t.believe(in, p)
+	process, err := t.checkDeathNotice(in, p)
 	if err != nil {
 		in.refuse(refusalOf(err))
 		return true, err
 	}
-	t.countsOf(in.from).obituaries.Add(1)
 	t.cfg.Handler.Died(in.from, process)
 	if err := writePacket(in.conn, answerOK, nil); err != nil {
 		return true, err
@@ -95,23 +98,24 @@ func (in *inbound) mourn(p packet) (bool, error) {
 	return true, nil
 }
 
-// believe returns the process that a death notice is about, or why the notice is refused. The sender must show what the
-// member itself shows when it connects. That alone proves no death: the handler compares the ID that the secret hashes
-// to with the ID that the member's connections have named. The transport keeps no IDs: the connections of a process
-// that has died are gone.
-func (t *Transport) believe(in *inbound, p packet) (ProcessID, error) {
-	if r := t.recognise(in, p); r != nil {
+// checkDeathNotice returns the process ID of a notice, or the reason to refuse
+// it. The sender must authenticate as the member itself does. That alone proves
+// no death: the handler compares the ID with the ones that the member's
+// connections named. The transport cannot, because the connections of a dead
+// process are closed.
+func (t *Transport) checkDeathNotice(in *inbound, p packet) (ProcessID, error) {
+	if r := t.checkHello(in, p); r != nil {
 		return ProcessID{}, r
 	}
-	var o obituary
-	if err := json.Unmarshal(p.payload, &o); err != nil {
+	var n deathNotice
+	if err := json.Unmarshal(p.payload, &n); err != nil {
 		return ProcessID{}, refusal(ReasonOther, "decode death notice: %v", err)
 	}
-	if o.Secret == (Secret{}) {
+	if n.Secret == (Secret{}) {
 		return ProcessID{}, refusal(ReasonOther, "the death notice has no secret")
 	}
 	if r := t.authenticate(in); r != nil {
 		return ProcessID{}, r
 	}
-	return o.Secret.ProcessID(), t.cfg.Handler.Admit(in.hello)
+	return n.Secret.ProcessID(), t.cfg.Handler.Admit(in.hello)
 }

@@ -70,8 +70,8 @@ func TestObituariesThatAreNotBelieved(t *testing.T) {
 		{"of the one it is told to", func(h *Hello, _ *Secret) { h.From = 2 }, "n2", nil, ReasonMember, "own"},
 		{"of nobody", func(h *Hello, _ *Secret) { h.From = 0 }, "", nil, ReasonMember, "reserved"},
 		{"of no process", func(_ *Hello, s *Secret) { *s = Secret{} }, "", nil, ReasonOther, "no secret"},
-		{"of another member", func(h *Hello, _ *Secret) { h.From = 3 }, "", nil, ReasonCertificate, "not known to be member 3"},
-		{"with another's certificate", nil, "n3", nil, ReasonCertificate, "not known to be member 1"},
+		{"of another member", func(h *Hello, _ *Secret) { h.From = 3 }, "", nil, ReasonCertificate, "not authenticate as member 3"},
+		{"with another's certificate", nil, "n3", nil, ReasonCertificate, "not authenticate as member 1"},
 		{"of a removed member", nil, "", &Refusal{Reason: ReasonRemoved, Text: "gone since Tuesday"}, ReasonRemoved, "Tuesday"},
 		{"with a long name", func(h *Hello, _ *Secret) { h.Name = strings.Repeat("x", maxName+1) }, "", nil, ReasonOther, "exceed the limit"},
 	} {
@@ -138,7 +138,7 @@ func TestObituariesToOthers(t *testing.T) {
 		begin(t, network, &fakeNode{id: 2})
 		c := dialRaw(t, network, 1, 2)
 		defer c.Close()
-		if p := speak(t, c, kindObituary, helloTo(1, 2)); p.kind != answerRefused || refusedBy(2, p.payload).Reason != ReasonVersion {
+		if p := speak(t, c, kindDeathNotice, helloTo(1, 2)); p.kind != answerRefused || decodeRefusal(2, p.payload).Reason != ReasonVersion {
 			t.Errorf("a kind that is one above that of obituaries is answered with %d %s, want it refused for its version", p.kind, p.payload)
 		}
 		ln, err := network.Listen(addrOf(3))
@@ -228,16 +228,16 @@ func TestOtherFormsOfDeathNotices(t *testing.T) {
 		more  notice
 		taken bool
 	}{
-		{"a secret", kindObituary, notice{"secret": digits}, true},
-		{"a secret, and a field that this version does not know", kindObituary, notice{"secret": digits, "later": 1}, true},
-		{"none", kindObituary, nil, false},
-		{"an empty one", kindObituary, notice{"secret": ""}, false},
-		{"a short one", kindObituary, notice{"secret": digits[2:]}, false},
-		{"a long one", kindObituary, notice{"secret": digits + "00"}, false},
-		{"one of other digits", kindObituary, notice{"secret": "x" + digits[1:]}, false},
-		{"a number", kindObituary, notice{"secret": 7}, false},
-		{"the ID", kindObituary, notice{"secret": processOf(7)}, false},
-		{"the ID in place of the secret", kindObituary, notice{"process_id": processOf(7)}, false},
+		{"a secret", kindDeathNotice, notice{"secret": digits}, true},
+		{"a secret, and a field that this version does not know", kindDeathNotice, notice{"secret": digits, "later": 1}, true},
+		{"none", kindDeathNotice, nil, false},
+		{"an empty one", kindDeathNotice, notice{"secret": ""}, false},
+		{"a short one", kindDeathNotice, notice{"secret": digits[2:]}, false},
+		{"a long one", kindDeathNotice, notice{"secret": digits + "00"}, false},
+		{"one of other digits", kindDeathNotice, notice{"secret": "x" + digits[1:]}, false},
+		{"a number", kindDeathNotice, notice{"secret": 7}, false},
+		{"the ID", kindDeathNotice, notice{"secret": processOf(7)}, false},
+		{"the ID in place of the secret", kindDeathNotice, notice{"process_id": processOf(7)}, false},
 		{"the form of former versions", 201, notice{"process": 7}, false},
 		{"the form of former versions with a secret", 201, notice{"process": 7, "secret": digits}, false},
 		{"a hello of a former version", 1, notice{"process": 7}, true},
@@ -260,7 +260,7 @@ func TestOtherFormsOfDeathNotices(t *testing.T) {
 					t.Errorf("it is answered with %d %s, want it taken: %v", p.kind, p.payload, c.taken)
 				}
 				var want []death
-				if c.kind == kindObituary && c.taken {
+				if c.kind == kindDeathNotice && c.taken {
 					want = []death{{1, processOf(7)}}
 				}
 				if died, _ := b.dead(); !slices.Equal(died, want) {

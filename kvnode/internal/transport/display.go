@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// MaxNameBytes bounds the name of a new member, and what Shown returns of a text: a longer
-// name would fill a screen, or a log.
+// MaxNameBytes limits the name of a new member, and the text that Shown returns. A
+// longer name would fill a screen or a log.
 const MaxNameBytes = 128
 
-// Shown returns what others have said, such as the name of a member, fit for
-// terminals and logs: in one line, not long, and quoted if there is anything in it
-// that a terminal would act upon, or that does not show.
+// Shown makes a text from another program, such as the name of a member, safe for
+// terminals and logs. It cuts a long text. It quotes a text with control characters
+// or other characters that do not print.
 func Shown(s string) string { return ShownUpTo(s, MaxNameBytes) }
 
-// ShownUpTo is Shown with another limit, in bytes of s.
+// ShownUpTo is Shown with a limit in bytes of s.
 func ShownUpTo(s string, limit int) string {
 	const more = "…"
 	cut := len(s) > limit
@@ -28,7 +28,7 @@ func ShownUpTo(s string, limit int) string {
 		}
 		s = s[:end]
 	}
-	if !shows(s) {
+	if !isPrintable(s) {
 		s = strconv.QuoteToASCII(s)
 	}
 	if cut {
@@ -37,19 +37,20 @@ func ShownUpTo(s string, limit int) string {
 	return s
 }
 
-// shows reports whether all of s shows as what it is.
-func shows(s string) bool {
+// isPrintable reports whether s is valid UTF-8 and all its characters print.
+func isPrintable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// CheckName refuses a name for a new member that Shown would cut or quote. A member that has
-// such a name already keeps it: its directory and the flags of all members have it.
+// CheckName refuses a name for a new member that Shown would change. A member that
+// already has such a name keeps it, because its directory and the flags of all
+// members contain it.
 func CheckName(name string) error {
 	switch {
 	case len(name) > MaxNameBytes:
-		return fmt.Errorf("the name %s (Config.Name) has %d bytes and may have %d", Shown(name), len(name), MaxNameBytes)
-	case !shows(name):
-		return fmt.Errorf("the name %s (Config.Name) has characters that do not print, which terminals act upon", Shown(name))
+		return fmt.Errorf("name %s (Config.Name) has %d bytes, the limit is %d", Shown(name), len(name), MaxNameBytes)
+	case !isPrintable(name):
+		return fmt.Errorf("name %s (Config.Name) has characters that do not print", Shown(name))
 	default:
 		return nil
 	}

@@ -24,7 +24,7 @@ func TestWhatValidateAcceptsFits(t *testing.T) {
 			t.Errorf("%s: Validate() = %v, want it accepted: %v", test.name, err, test.want)
 		}
 		test.h.To, test.h.Hold, test.h.ProcessID = math.MaxUint64, math.MaxInt64, ProcessID{1}
-		if data, _ := json.Marshal(obituary{Hello: test.h}); err == nil && len(data) > maxHello {
+		if data, _ := json.Marshal(deathNotice{Hello: test.h}); err == nil && len(data) > maxHello {
 			t.Errorf("%s: %d bytes, want %d at most", test.name, len(data), maxHello)
 		}
 	}
@@ -41,7 +41,7 @@ func TestNamesAreShownAsTheyAre(t *testing.T) {
 		{"one of the second half", "\u009b2Ja", `"\u009b2Ja"`},
 		{"a line end", "a\nb", `"a\nb"`},
 		{"a tab", "a\tb", `"a\tb"`},
-		{"what turns the line round", "a\u202eb", `"a\u202eb"`},
+		{"what reading the line round", "a\u202eb", `"a\u202eb"`},
 		{"no UTF-8", "a\xff", `"a\xff"`},
 		{"the longest", long, long},
 		{"a longer one", long + "y", long + "…"},

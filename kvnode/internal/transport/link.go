@@ -15,8 +15,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// link is one stream to one peer: it connects for as long as the peer exists,
-// and writes what is queued. See write.go.
+// link is one stream to one peer. It connects again and again while the peer
+// exists, and writes queued messages (writer.go).
 type link struct {
 	t     *Transport
 	peer  *peer
@@ -25,20 +25,19 @@ type link struct {
 	queue *queue
 	wake  chan struct{} // a token ends the wait for the next attempt
 	log   *slog.Logger
-	// came and went limit what is logged of connections.
-	came, went rate.Sometimes
+	connectLog, disconnectLog rate.Sometimes // limit the lines about connections
 
 	mu struct {
 		sync.Mutex
-		state linkState
-		quiet time.Time // failures before it are not logged
+		state       linkState
+		noLogBefore time.Time // failed attempts before it are not logged
 	}
 }
 
-// linkState is what operators see of a link.
+// linkState is the state of a link for Peers.
 type linkState struct {
 	connected bool
-	since     time.Time // of connected
+	since     time.Time // last change of connected
 	lastErr   string
 	hello     Hello
 	rtt       time.Duration
@@ -47,63 +46,62 @@ type linkState struct {
 func newLink(p *peer, kind stream, hold time.Duration) *link {
 	l := &link{
 		t: p.t, peer: p, kind: kind,
-		lim:   p.t.limits.streams[kind],
-		queue: newQueue(p.t.limits.streams[kind], hold),
-		wake:  make(chan struct{}, 1),
-		log:   p.t.cfg.Logger.With("peer", p.t.cfg.Called(p.id), "stream", kind.String()),
-		came:  seldom(), went: seldom(),
+		lim:        p.t.limits.streams[kind],
+		queue:      newQueue(p.t.limits.streams[kind], hold),
+		wake:       make(chan struct{}, 1),
+		log:        p.t.cfg.Logger.With("peer", p.t.cfg.Called(p.id), "stream", kind.String()),
+		connectLog: newLogLimit(), disconnectLog: newLogLimit(),
 	}
 	l.mu.state.since = time.Now()
 	return l
 }
 
-func (l *link) send(m *raftpb.Message) { l.lose(l.queue.add(m)) }
+func (l *link) send(m *raftpb.Message) { l.countLost(l.queue.push(m)) }
 
-// lose counts n messages as lost and has the node told.
-func (l *link) lose(n int) {
+// countLost counts n messages as lost and reports the loss to the node.
+func (l *link) countLost(n int) {
 	if n > 0 {
 		l.peer.counts.out[l.kind].lost.Add(uint64(n))
-		l.peer.lost()
+		l.peer.signalLoss()
 	}
 }
 
-// hurry ends the wait for the next attempt: there is reason to believe that it
-// will succeed.
-func (l *link) hurry() {
+// retryNow ends the wait for the next attempt, which is likely to succeed now.
+func (l *link) retryNow() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run connects again and again until the peer is removed.
+// run connects again and again until the peer is removed. It tries the peer's
+// addresses in turn, and returns to the address of the last stable connection.
 func (l *link) run() {
 	ctx := l.peer.ctx
-	defer func() { l.lose(l.queue.shut()) }()
-	wait, turn, held := time.Duration(0), 0, 0
+	defer func() { l.countLost(l.queue.disconnect()) }()
+	wait, addr, stable := time.Duration(0), 0, 0 // indexes of addresses
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := l.once(ctx, turn, turn != held)
+		err := l.connectOnce(ctx, addr, addr != stable)
 		if ctx.Err() != nil {
 			return
 		}
 		lim := &l.t.limits
 		low, high, wake := lim.retryMin, lim.retryMax, l.wake
 		if refused, ok := errors.AsType[*RefusedError](err); ok {
-			// That the peer dials this member does not mean that it has changed
-			// its mind.
+			// A connection from the peer does not mean that it accepts this member now.
 			low, high, wake = lim.refusedMin, lim.refusedMax, nil
 			if refused.Reason == ReasonUnknown {
-				high = lim.retryMax // most likely it soon applies that this member was added
+				high = lim.retryMax // it is likely to apply soon that this member was added
 			}
 		}
 		switch {
-		case errors.Is(err, errCalled):
-			wait, turn = 0, held
-		case time.Since(began) > lim.retryMax && l.was(began):
-			wait, held = 0, turn
+		case errors.Is(err, errPeerConnected):
+			wait, addr = 0, stable
+		case time.Since(began) > lim.retryMax && l.connectedSince(began):
+			wait, stable = 0, addr
 		default:
-			turn = (turn + 1) % max(1, len(*l.peer.addrs.Load()))
+			addr = (addr + 1) % max(1, len(*l.peer.addrs.Load()))
 		}
 		wait = min(max(2*wait, low), high)
 		if !sleep(ctx, jittered(wait, rand.Float64()), wake) {
@@ -112,26 +110,26 @@ func (l *link) run() {
 	}
 }
 
-// was reports whether the link has been connected since a moment.
-func (l *link) was(since time.Time) bool {
+// connectedSince reports whether the link was connected at some time after since.
+func (l *link) connectedSince(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.state.since.After(since)
 }
 
-// once connects to the address whose turn it is, and returns when the connection
-// has ended, or could not be made.
-func (l *link) once(ctx context.Context, turn int, doubtful bool) error {
+// connectOnce connects to the address with index i, and returns when the
+// connection or the attempt has ended.
+func (l *link) connectOnce(ctx context.Context, i int, unproven bool) error {
 	addrs := *l.peer.addrs.Load()
 	if len(addrs) == 0 {
-		err := errors.New("no address is known")
+		err := errors.New("the peer has no address")
 		l.failed(err)
 		return err
 	}
-	addr := addrs[turn%len(addrs)]
+	addr := addrs[i%len(addrs)]
 	began := time.Now()
-	c, h, err := l.dial(ctx, addr, doubtful)
-	if errors.Is(err, errCalled) {
+	c, h, err := l.dial(ctx, addr, unproven)
+	if errors.Is(err, errPeerConnected) {
 		return err
 	}
 	if err != nil {
@@ -140,19 +138,22 @@ func (l *link) once(ctx context.Context, turn int, doubtful bool) error {
 	}
 	l.connected(h, addr, time.Since(began))
 	err = l.serve(ctx, c)
-	l.lose(l.queue.shut())
+	l.countLost(l.queue.disconnect())
 	l.disconnected(err)
 	return err
 }
 
-// errCalled ends an attempt to connect to a doubtful address: another one than that of the last connection that held,
-// or, if there was none, the first one. The peer has called meanwhile, so most likely it is there. A host that is gone
-// may not answer until the attempt ends by itself.
-var errCalled = errors.New("the peer has called")
+// errPeerConnected ends an attempt to dial an unproven address: one that is
+// neither the address of the last stable connection nor, without such a
+// connection, the first address. The peer has just connected to this member, so
+// its stable address is likely to answer. A host that is gone may let an attempt
+// run into its timeout.
+var errPeerConnected = errors.New("the peer has connected to this member")
 
-// dial connects to an address. If that is doubtful it ends with errCalled when the peer calls.
-func (l *link) dial(ctx context.Context, addr string, doubtful bool) (net.Conn, Hello, error) {
-	if !doubtful {
+// dial connects to addr. If addr is unproven, a connection from the peer ends the
+// attempt with errPeerConnected.
+func (l *link) dial(ctx context.Context, addr string, unproven bool) (net.Conn, Hello, error) {
+	if !unproven {
 		return l.t.dial(ctx, addr, l.peer.id, l.kind)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -162,13 +163,13 @@ func (l *link) dial(ctx context.Context, addr string, doubtful bool) (net.Conn, 
 	wg.Go(func() {
 		select {
 		case <-l.wake:
-			cancel(errCalled)
+			cancel(errPeerConnected)
 		case <-ctx.Done():
 		}
 	})
 	c, h, err := l.t.dial(ctx, addr, l.peer.id, l.kind)
-	if err != nil && errors.Is(context.Cause(ctx), errCalled) {
-		err = errCalled
+	if err != nil && errors.Is(context.Cause(ctx), errPeerConnected) {
+		err = errPeerConnected
 	}
 	return c, h, err
 }
@@ -176,11 +177,11 @@ func (l *link) dial(ctx context.Context, addr string, doubtful bool) (net.Conn, 
 func (l *link) connected(h Hello, addr string, rtt time.Duration) {
 	l.mu.Lock()
 	l.mu.state = linkState{connected: true, since: time.Now(), hello: h, rtt: rtt}
-	l.mu.quiet = time.Time{}
+	l.mu.noLogBefore = time.Time{}
 	l.mu.Unlock()
 	l.peer.counts.out[l.kind].connects.Add(1)
-	l.came.Do(func() { l.log.Info("connected to peer", "addr", addr, "name", h.Name) })
-	l.lose(l.queue.open())
+	l.connectLog.Do(func() { l.log.Info("connected to peer", "addr", addr, "name", h.Name) })
+	l.countLost(l.queue.connect())
 	if l.kind == control {
 		l.t.cfg.Handler.Connected(l.peer.id, h)
 	}
@@ -191,15 +192,15 @@ func (l *link) disconnected(err error) {
 	l.mu.state.connected, l.mu.state.since = false, time.Now()
 	l.mu.state.lastErr = err.Error()
 	l.mu.Unlock()
-	// What was written last may be lost as well, which nobody can count.
-	l.peer.lost()
+	// Messages written last may be lost as well. Their number is not known.
+	l.peer.signalLoss()
 	if l.peer.ctx.Err() == nil {
-		l.went.Do(func() { l.log.Warn("lost connection to peer", "error", err) })
+		l.disconnectLog.Do(func() { l.log.Warn("lost connection to peer", "error", err) })
 	}
 }
 
-// failed notes that an attempt has failed. The first is logged, and one every
-// half minute.
+// failed records a failed attempt. It logs the first one, then at most one each
+// 30 seconds.
 func (l *link) failed(err error) {
 	if l.peer.ctx.Err() != nil {
 		return
@@ -207,12 +208,12 @@ func (l *link) failed(err error) {
 	now := time.Now()
 	l.mu.Lock()
 	l.mu.state.lastErr = err.Error()
-	loud := !now.Before(l.mu.quiet)
-	if loud {
-		l.mu.quiet = now.Add(30 * time.Second)
+	shouldLog := !now.Before(l.mu.noLogBefore)
+	if shouldLog {
+		l.mu.noLogBefore = now.Add(30 * time.Second)
 	}
 	l.mu.Unlock()
-	if loud {
+	if shouldLog {
 		l.log.Warn("cannot connect to peer", "error", err)
 	}
 	refused, ok := errors.AsType[*RefusedError](err)
@@ -225,9 +226,9 @@ func (l *link) failed(err error) {
 	}
 }
 
-// roundTrip notes how long the peer took to answer.
+// roundTrip records the time between a ping and its pong.
 func (l *link) roundTrip(d time.Duration) {
-	if l.kind == control { // on the other, a ping may wait behind what is large
+	if l.kind == control { // on the bulk stream a ping may wait behind large messages
 		l.peer.counts.roundTrips.Note(d)
 	}
 	l.mu.Lock()
@@ -237,8 +238,8 @@ func (l *link) roundTrip(d time.Duration) {
 
 func closeQuietly(c net.Conn) { _ = c.Close() }
 
-// dial connects to peer id at addr and shakes hands. What it returns has no
-// deadline set.
+// dial connects to peer id at addr and does the dialler's half of the handshake.
+// The connection that it returns has no deadline.
 func (t *Transport) dial(ctx context.Context, addr string, id uint64, kind stream) (net.Conn, Hello, error) {
 	dialCtx, cancel := context.WithTimeout(ctx, t.limits.dial)
 	defer cancel()
@@ -248,7 +249,7 @@ func (t *Transport) dial(ctx context.Context, addr string, id uint64, kind strea
 	}
 	noDelay(c)
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	h, err := t.greet(c, id, kind)
+	h, err := t.exchangeHello(c, id, kind)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -257,20 +258,20 @@ func (t *Transport) dial(ctx context.Context, addr string, id uint64, kind strea
 		if _, ok := errors.AsType[*RefusedError](err); ok {
 			return nil, Hello{}, err
 		}
-		return nil, Hello{}, fmt.Errorf("shake hands with %s: %w", addr, err)
+		return nil, Hello{}, fmt.Errorf("handshake with %s: %w", addr, err)
 	}
 	return c, h, nil
 }
 
-// hello is what this member says to another as of now.
+// hello returns this member's hello for another member.
 func (t *Transport) hello(to uint64) Hello {
 	h := t.cfg.Hello
 	h.To, h.Hold = to, t.cfg.Hold()
 	return h
 }
 
-// greet does the dialler's half of the handshake.
-func (t *Transport) greet(c net.Conn, id uint64, kind stream) (Hello, error) {
+// exchangeHello sends this member's hello and reads the answer.
+func (t *Transport) exchangeHello(c net.Conn, id uint64, kind stream) (Hello, error) {
 	if err := c.SetDeadline(time.Now().Add(t.limits.handshake)); err != nil {
 		return Hello{}, err
 	}
@@ -281,21 +282,22 @@ func (t *Transport) greet(c net.Conn, id uint64, kind stream) (Hello, error) {
 	if err != nil {
 		return Hello{}, broken("await hello", err)
 	}
-	answer, err := t.answered(c, p, id)
+	answer, err := t.checkAnswer(c, p, id)
 	if err != nil {
 		return Hello{}, err
 	}
 	return answer, c.SetDeadline(time.Time{})
 }
 
-// answered checks the acceptor's answer, and that c leads to that member. A
-// refusal counts only if it comes from the member: it may end this one.
-func (t *Transport) answered(c net.Conn, p packet, id uint64) (Hello, error) {
+// checkAnswer authenticates the acceptor and checks its answer. It authenticates
+// first, because a refusal may make this member stop: it counts only if it comes
+// from the member with that ID.
+func (t *Transport) checkAnswer(c net.Conn, p packet, id uint64) (Hello, error) {
 	if err := t.cfg.Authenticate(c, Hello{ClusterID: t.cfg.Hello.ClusterID, From: id}); err != nil {
-		return Hello{}, fmt.Errorf("this is not known to be member %s: %w", ID(id), err)
+		return Hello{}, fmt.Errorf("the connection does not authenticate as member %s: %w", ID(id), err)
 	}
 	if p.kind == answerRefused {
-		r := refusedBy(id, p.payload)
+		r := decodeRefusal(id, p.payload)
 		return Hello{}, r
 	}
 	var h Hello
@@ -317,11 +319,12 @@ func (t *Transport) answered(c net.Conn, p packet, id uint64) (Hello, error) {
 	return h, nil
 }
 
-// refusedBy decodes a refusal. What does not decode is a refusal all the same.
-func refusedBy(id uint64, payload []byte) *RefusedError {
+// decodeRefusal decodes a refusal. A payload that does not decode is a refusal,
+// too.
+func decodeRefusal(id uint64, payload []byte) *RefusedError {
 	var r Refusal
 	if err := json.Unmarshal(payload, &r); err != nil {
-		r.Text = "without readable words"
+		r.Text = "the refusal does not decode"
 	}
 	known := refusalOf(&r)
 	return &RefusedError{Peer: id, Reason: known.Reason, Text: known.Text, Term: known.Term, Index: known.Index}

@@ -88,7 +88,7 @@ func TestStoppedPeerFillsItsQueue(t *testing.T) {
 			if i%2 == 0 {
 				time.Sleep(time.Millisecond)
 			}
-			if _, held := a.peer(2).links[bulk].queue.held(); held > 4<<20 {
+			if _, held := a.peer(2).links[bulk].queue.usage(); held > 4<<20 {
 				t.Fatalf("queue holds %d bytes, want at most %d", held, 4<<20)
 			}
 		}
@@ -101,7 +101,7 @@ func TestStoppedPeerFillsItsQueue(t *testing.T) {
 		}
 		// The control stream gives up after 5 s without a sign of life.
 		time.Sleep(8 * time.Second)
-		if p := a.peerOf(t, 2); p.Connected || !strings.Contains(p.LastError, "no sign of life") && !strings.Contains(p.LastError, "deadline") {
+		if p := a.peerOf(t, 2); p.Connected || !strings.Contains(p.LastError, "no answer to a ping") && !strings.Contains(p.LastError, "deadline") {
 			t.Errorf("Peers() = %+v, want no connection and why", p)
 		}
 		net.HealAll()

@@ -8,24 +8,26 @@ import (
 	"time"
 )
 
-// kindAsk is the kind of a packet that asks for the roster. It is no stream: the
-// answer is all there is.
-const kindAsk = 200
+// kindMemberList is the kind of a packet that requests the member list. Its
+// connection ends after the answer.
+const kindMemberList = 200
 
-// Roster is what a member tells whoever asks, before that one is a member
-// itself: what cluster this is, and who is in it, as the application encodes it.
+// Roster is the member list of a cluster. A program can request it before it is
+// a member.
 type Roster struct {
 	ClusterID uint64 `json:"cluster_id"`
-	// From is who answers; 0 is a version that does not say.
-	From    uint64          `json:"from,omitempty"`
+	// From is the ID of the member that answers. Versions that do not know the
+	// field send 0.
+	From uint64 `json:"from,omitempty"`
+	// Members are encoded by package kvnode.
 	Members json.RawMessage `json:"members"`
-	// Applied is an index as of which Members are at least; 0 is a version that does
-	// not say.
+	// Applied is a log index that Members include. Versions that do not know the
+	// field send 0.
 	Applied uint64 `json:"applied,omitempty"`
 }
 
-// Ask asks the member at addr for its roster. dial is Config.Dial, nil for TCP.
-// It is bounded by ctx, and by the time that a handshake may take.
+// Ask requests the member list from the member at addr. dial is Config.Dial, nil
+// for TCP. ctx and the limit of a handshake limit the call.
 func Ask(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string) (Roster, error) {
 	cfg := Config{Dial: dial}.WithDefaults()
 	ctx, cancel := context.WithTimeout(ctx, defaultLimits().handshake)
@@ -37,15 +39,15 @@ func Ask(ctx context.Context, dial func(ctx context.Context, addr string) (net.C
 	defer closeQuietly(c)
 	stop := context.AfterFunc(ctx, func() { closeQuietly(c) })
 	defer stop()
-	r, err := askOver(c)
+	r, err := requestMemberList(c)
 	if err != nil {
-		return Roster{}, fmt.Errorf("ask %s for its members: %w", addr, err)
+		return Roster{}, fmt.Errorf("request the member list of %s: %w", addr, err)
 	}
 	return r, nil
 }
 
-func askOver(c net.Conn) (r Roster, err error) {
-	if err := writePacket(c, kindAsk, nil); err != nil {
+func requestMemberList(c net.Conn) (r Roster, err error) {
+	if err := writePacket(c, kindMemberList, nil); err != nil {
 		return r, err
 	}
 	p, err := readPacket(c, maxPayload)
@@ -54,7 +56,7 @@ func askOver(c net.Conn) (r Roster, err error) {
 	}
 	switch {
 	case p.kind == answerRefused:
-		return r, refusedBy(0, p.payload)
+		return r, decodeRefusal(0, p.payload)
 	case p.version != version:
 		return r, fmt.Errorf("it speaks protocol version %d, want %d", p.version, version)
 	case p.kind != answerOK:
@@ -64,14 +66,15 @@ func askOver(c net.Conn) (r Roster, err error) {
 	return r, err
 }
 
-// tell answers a packet that asks for the roster, and reports whether it was one.
-func (in *inbound) tell(p packet) (bool, error) {
-	if p.kind != kindAsk || p.version != version {
+// answerMemberList answers p if it requests the member list, and reports whether
+// it does.
+func (in *inbound) answerMemberList(p packet) (bool, error) {
+	if p.kind != kindMemberList || p.version != version {
 		return false, nil
 	}
 	roster := in.t.cfg.Roster
 	if roster == nil {
-		in.refuse(refusal(ReasonOther, "this member does not know the others yet"))
+		in.refuse(refusal(ReasonOther, "this member has no member list yet"))
 		return true, nil
 	}
 	r, err := roster()

@@ -12,34 +12,34 @@ import (
 	"github.com/leaderlease/go/internal/durations"
 )
 
-// PeerStatus is what is known of the links to one peer.
+// PeerStatus is the state of the links to one peer.
 type PeerStatus struct {
 	ID uint64
-	// Connected is whether this member's control stream to the peer is up, Since
-	// when that began.
+	// Connected is set while this member's control stream to the peer is connected.
+	// Since is the time of the last change.
 	Connected  bool
 	Since      time.Time
-	LastError  string // of the newest attempt or connection that failed, any stream
-	Hello      Hello  // what the peer said last
+	LastError  string // of the last attempt or connection that failed, any stream
+	Hello      Hello  // the last one of the peer
 	Sent, Lost uint64 // messages
 	RTT        time.Duration
 	Streams    []StreamStatus
-	// Invalid counts the peer's messages that were refused.
+	// Invalid counts messages of the peer that Validate refused.
 	Invalid uint64
 }
 
-// StreamStatus is what is known of one stream to, and from, a peer.
+// StreamStatus is the state of one stream to and from a peer.
 type StreamStatus struct {
 	Name      string // control, bulk, snapshot
 	Connected bool
-	// Sent and Received count messages; SentBytes and ReceivedBytes what went over
-	// the wire for them. Lost are messages that were not written.
+	// Sent and Received count messages, SentBytes and ReceivedBytes their bytes on
+	// the wire. Lost counts messages that were not written.
 	Sent, SentBytes, Lost   uint64
 	Received, ReceivedBytes uint64
 	// Connects counts how often this member has connected to the peer.
 	Connects uint64
-	// Queued messages wait or are being written; QueuedBytes is an estimate of
-	// the memory they hold.
+	// Queued counts messages that wait or are being written. QueuedBytes estimates
+	// their memory.
 	Queued, QueuedBytes int
 }
 
@@ -84,7 +84,7 @@ func (p *peer) stream(kind stream) StreamStatus {
 		return s
 	}
 	s.Connected = p.links[kind].status().connected
-	s.Queued, s.QueuedBytes = p.links[kind].queue.held()
+	s.Queued, s.QueuedBytes = p.links[kind].queue.usage()
 	return s
 }
 
@@ -94,50 +94,50 @@ func (l *link) status() linkState {
 	return l.mu.state
 }
 
-// counts are what is counted of one peer. Counters of whoever is no peer are
-// kept together, so that strangers cannot grow memory.
+// counts holds the counters of one peer. All members that are not peers share
+// one, so that they cannot use up memory.
 type counts struct {
 	out [numStreams]outCounts
 	in  [numStreams]inCounts
-	// invalid counts messages that Validate refused, or that did not decode;
-	// refusals count by reason what the peer said.
-	invalid    atomic.Uint64
-	refusals   [len(reasons)]atomic.Uint64 // by index in reasons
-	obituaries atomic.Uint64
-	// roundTrips are how long the peer took to answer pings; nil for strangers.
+	// invalid counts messages that Validate refused or that did not decode.
+	invalid atomic.Uint64
+	// refusals counts the peer's refusals by index in reasons.
+	refusals [len(reasons)]atomic.Uint64
+	// roundTrips has the times between pings and pongs. It is nil in
+	// totals.unknown.
 	roundTrips *durations.Histogram
 }
 
-// outCounts count what is sent on one stream.
+// outCounts counts what is sent on one stream.
 type outCounts struct {
 	sent, sentBytes, lost atomic.Uint64
 	connects              atomic.Uint64
 }
 
-// inCounts count what arrives on one stream.
+// inCounts counts what arrives on one stream.
 type inCounts struct {
 	received, receivedBytes atomic.Uint64
 }
 
 func (c *counts) refused(reason string) { c.refusals[reasonIndex(reason)].Add(1) }
 
-// totals are what is counted of no peer in particular.
+// totals holds the counters that belong to no peer.
 type totals struct {
-	strangers counts
-	// unaddressed counts messages to nobody that SetPeer has named.
+	unknown counts // of members that are not peers
+	// unaddressed counts messages to members that are not peers.
 	unaddressed atomic.Uint64
-	// garbled counts connections that never said a readable hello. What the hall
-	// turned away it counts itself.
+	// garbled counts connections that never sent a readable hello. Package connlimit
+	// counts evicted connections.
 	garbled atomic.Uint64
-	// refusals count by reason what this member said; complain limits what is
-	// logged about it.
+	// refusals counts this member's refusals by index in reasons.
 	refusals [len(reasons)]atomic.Uint64
-	complain rate.Sometimes
-	came     rate.Sometimes // the same for connections of peers
+	// logLimit limits log lines about connections, connectLog those about peers that
+	// have connected.
+	logLimit, connectLog rate.Sometimes
 }
 
-// seldom limits what is logged of something that may repeat for ever.
-func seldom() rate.Sometimes { return rate.Sometimes{First: 10, Interval: 10 * time.Second} }
+// newLogLimit returns a limit for a log line that may repeat for ever.
+func newLogLimit() rate.Sometimes { return rate.Sometimes{First: 10, Interval: 10 * time.Second} }
 
 func reasonIndex(reason string) int {
 	if i := slices.Index(reasons[:], reason); i >= 0 {
@@ -146,18 +146,17 @@ func reasonIndex(reason string) int {
 	return len(reasons) - 1
 }
 
-// countsOf returns the counters of a member.
+// countsOf returns the counters for a member, which need not be a peer.
 func (t *Transport) countsOf(id uint64) *counts {
 	if p := t.peer(id); p != nil {
 		return &p.counts
 	}
-	return &t.totals.strangers
+	return &t.totals.unknown
 }
 
 // Collector exports a Transport to Prometheus. It reads the counters at each
-// scrape and keeps none of its own. Registering it is the caller's business.
-// Labels are the IDs of peers that SetPeer has named, so they are bounded by the
-// size of the cluster; whoever else connects is peer="unknown".
+// scrape. The caller registers it. Labels are the IDs of peers, so the size of the
+// cluster limits their number. Other members share peer="unknown".
 type Collector struct{ t *Transport }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -194,16 +193,16 @@ var (
 	}
 
 	rttDesc     = desc("round_trip_seconds", "Time in which the peer last answered a ping.", "peer")
-	invalidDesc = desc("invalid_messages_total", "Messages of the peer that raft must not see.", "peer")
-	refusedDesc = desc("refused_total", "Times that the peer has refused this member.", "peer", "reason")
+	invalidDesc = desc("invalid_messages_total", "Invalid messages of the peer, which raft did not get.", "peer")
+	refusedDesc = desc("refused_total", "Times that the peer refused this member.", "peer", "reason")
 
-	refusalsDesc    = desc("refusals_total", "Connections that this member has refused.", "reason")
-	unaddressedDesc = desc("unaddressed_messages_total", "Messages to members that are no peers.")
-	pendingDesc     = desc("pending_connections", "Connections that have not said hello yet.")
+	refusalsDesc    = desc("refusals_total", "Connections that this member refused.", "reason")
+	unaddressedDesc = desc("unaddressed_messages_total", "Messages to members that are not peers.")
+	pendingDesc     = desc("pending_connections", "Connections that have not sent a hello yet.")
 	evictedDesc     = desc("evicted_connections_total", "Pending connections closed for new ones.")
 	arrivingDesc    = desc("arriving_connections", "Old name of kvnode_transport_pending_connections.")
 	cutDesc         = desc("cut_connections_total", "Old name of kvnode_transport_evicted_connections_total.")
-	garbledDesc     = desc("garbled_handshakes_total", "Connections that never said a readable hello.")
+	garbledDesc     = desc("garbled_handshakes_total", "Connections that never sent a readable hello.")
 )
 
 // Describe implements prometheus.Collector.
@@ -226,7 +225,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	for i, reason := range reasons {
 		metrics <- counter(refusalsDesc, totals.refusals[i].Load(), reason)
 	}
-	metrics <- counter(invalidDesc, totals.strangers.invalid.Load(), "unknown")
+	metrics <- counter(invalidDesc, totals.unknown.invalid.Load(), "unknown")
 	metrics <- counter(unaddressedDesc, totals.unaddressed.Load())
 	conns := c.t.port.Stats()
 	for _, d := range []*prometheus.Desc{pendingDesc, arrivingDesc} {
@@ -265,8 +264,8 @@ func oneIf(b bool) uint64 {
 	return 0
 }
 
-// What etcd exports of its peers, under its names and labels: dashboards and alerts that
-// were made for it find them. All streams of a peer are one here.
+// etcd's metrics of its peers, with its names and labels, for dashboards and alerts
+// that were written for etcd. They add up all streams of a peer.
 var (
 	etcdSent     = etcdDesc("sent_bytes_total", "The total number of bytes sent to peers.", "To")
 	etcdReceived = etcdDesc("received_bytes_total", "The total number of bytes received from peers.", "From")
@@ -278,7 +277,7 @@ func etcdDesc(name, help, label string) *prometheus.Desc {
 	return prometheus.NewDesc("etcd_network_peer_"+name, help, []string{label}, nil)
 }
 
-// roundTripBounds are etcd's.
+// roundTripBounds are the bounds of etcd's histogram.
 var roundTripBounds = durations.Doubling(100*time.Microsecond, 16)
 
 func describeEtcd(descs chan<- *prometheus.Desc) {

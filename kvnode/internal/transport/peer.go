@@ -18,30 +18,31 @@ import (
 	"github.com/leaderlease/go/internal/durations"
 )
 
-// peer is one other member: what is sent to it, and what is counted of it.
+// peer is another member: its links, its addresses and its counters.
 type peer struct {
 	t      *Transport
 	id     uint64
-	name   string // of the ID, in logs
+	name   string // the ID, in metrics
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	links  [2]*link // control and bulk
 
 	addrs atomic.Pointer[[]string]
-	// sending is whether a snapshot is under way.
+	// sending is set while a snapshot is under way.
 	sending atomic.Bool
-	// losses holds a token if messages were lost since Unreachable was called.
+	// losses holds a token if messages were lost since the last call of
+	// Unreachable.
 	losses chan struct{}
 	counts counts
-	// complain limits what is logged about the peer's messages.
-	complain rate.Sometimes
+	// logLimit limits log lines about the peer's messages.
+	logLimit rate.Sometimes
 }
 
 func newPeer(t *Transport, id uint64, addrs []string) *peer {
 	p := &peer{
 		t: t, id: id, name: ID(id),
 		losses:   make(chan struct{}, 1),
-		complain: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+		logLimit: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 	}
 	p.counts.roundTrips = durations.New(roundTripBounds)
 	p.ctx, p.cancel = context.WithCancelCause(t.ctx)
@@ -57,7 +58,7 @@ func (p *peer) setAddrs(addrs []string) {
 	p.addrs.Store(new(slices.Clone(addrs)))
 	for _, l := range p.links {
 		if l != nil {
-			l.hurry()
+			l.retryNow()
 		}
 	}
 }
@@ -66,24 +67,23 @@ func (p *peer) setAddrs(addrs []string) {
 func (p *peer) send(m *raftpb.Message) {
 	kind := streamOf(m.GetType())
 	if kind == snapshots {
-		// Raft waits for a report, so a slip must not stall it for ever.
+		// Raft waits for SnapshotSent, which SendSnapshot calls with an error.
 		p.t.SendSnapshot(m, nil)
 		return
 	}
 	if m.GetFrom() != p.t.self {
 		if m = restamp(m, p.t.self); m == nil {
-			p.links[kind].lose(1)
+			p.links[kind].countLost(1)
 			return
 		}
 	}
 	p.links[kind].send(m)
 }
 
-// restamp makes a message of another member this one's, as far as that means
-// the same, and returns nil if not. Raft passes on what it took for the leader
-// under the name of the member that sent it (raft.go, stepFollower), and peers
-// refuse messages in the name of others. The author of a proposal does not
-// matter; the answer to a read would go to the wrong member.
+// restamp returns m as a message of this member, or nil if that changes its
+// meaning. Raft forwards messages to the leader with the original sender in From
+// (raft.go, stepFollower), and peers refuse a foreign From. The sender of a
+// proposal does not matter. The response to a read would go to the wrong member.
 func restamp(m *raftpb.Message, self uint64) *raftpb.Message {
 	if m.GetType() != raftpb.MsgProp {
 		return nil
@@ -91,17 +91,17 @@ func restamp(m *raftpb.Message, self uint64) *raftpb.Message {
 	return &raftpb.Message{Type: m.Type, To: m.To, From: new(self), Entries: m.GetEntries()}
 }
 
-// lost remembers that messages were lost; report passes it on.
-func (p *peer) lost() {
+// signalLoss makes reportLosses call Unreachable.
+func (p *peer) signalLoss() {
 	select {
 	case p.losses <- struct{}{}:
 	default:
 	}
 }
 
-// report calls Unreachable for losses: soon after the first, and after the last,
-// but not for each.
-func (p *peer) report() {
+// reportLosses calls Unreachable soon after the first loss and after the last
+// one, but at most once in limits.lost.
+func (p *peer) reportLosses() {
 	for {
 		select {
 		case <-p.ctx.Done():
@@ -115,8 +115,7 @@ func (p *peer) report() {
 	}
 }
 
-// sleep waits until d has passed or wake delivers, and reports whether ctx is
-// still alive.
+// sleep waits for d or for a token of wake. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -129,7 +128,7 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return true
 }
 
-// stream is a kind of connection. Its number is on the wire, plus one.
+// stream is a kind of connection. On the wire it is the packet's kind, plus one.
 type stream uint8
 
 const (
@@ -148,8 +147,8 @@ func (s stream) String() string {
 	return "stream " + strconv.Itoa(int(s))
 }
 
-// streamOf returns the stream that carries messages of a type. What may be large
-// is not control.
+// streamOf returns the stream for messages of type t. Messages that may be large
+// do not use the control stream.
 func streamOf(t raftpb.MessageType) stream {
 	switch t {
 	case raftpb.MsgApp, raftpb.MsgProp:
@@ -161,26 +160,26 @@ func streamOf(t raftpb.MessageType) stream {
 	}
 }
 
-// reservedID reports whether raft gives id a meaning of its own.
+// reservedID reports whether raft reserves id.
 func reservedID(id uint64) bool { return id == raft.None || raft.IsLocalMsgTarget(id) }
 
-// ID is how the ID of a member or a cluster looks to people, as etcd's.
+// ID formats the ID of a member or a cluster, as etcd does.
 func ID(id uint64) string { return strconv.FormatUint(id, 16) }
 
-// noDelay sends small messages at once, also below TLS.
+// noDelay sets TCP_NODELAY, also below TLS.
 func noDelay(c net.Conn) {
 	if u, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = u.NetConn()
 	}
 	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetNoDelay(true) // a connection that fails here fails at the next write
+		_ = tcp.SetNoDelay(true) // after an error the next write fails
 	}
 }
 
-// isClosed reports whether err only says that this end has closed.
+// isClosed reports whether err only says that this end closed the connection.
 func isClosed(err error) bool { return errors.Is(err, net.ErrClosed) }
 
-// broken explains err, which ended a connection that was doing something.
+// broken adds to err what the connection was doing.
 func broken(doing string, err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: the peer closed the connection", doing)
@@ -188,7 +187,7 @@ func broken(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// jittered returns d less up to a half, so that members do not move in step.
+// jittered reduces d by up to a half, so that members do not retry in step.
 func jittered(d time.Duration, random float64) time.Duration {
 	return d - time.Duration(random*float64(d)/2)
 }

@@ -8,47 +8,48 @@ import (
 	"io"
 	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/time/rate"
 )
 
-// readBuffer is what a connection reads at once.
+// readBuffer is the size of a connection's read buffer.
 const readBuffer = 64 << 10
 
-// serve reads the stream to its end, and returns why that came.
-func (in *inbound) serve() (err error) {
+// readStream reads the stream to its end, and returns the reason for the end.
+func (in *inbound) readStream() (err error) {
 	if in.kind == snapshots {
-		err = in.snapshot()
+		err = in.receiveSnapshot()
 	} else {
-		err = in.messages()
+		err = in.readMessages()
 	}
 	log := in.t.cfg.Logger.With("peer", in.t.cfg.Called(in.from), "stream", in.kind.String())
 	if _, ok := errors.AsType[*InvalidError](err); ok {
-		in.t.countsOf(in.from).invalid.Add(1) // it may have become a peer since it connected
-		in.complain(func() { log.Error("peer sends what raft must not see", "error", err) })
+		in.t.countsOf(in.from).invalid.Add(1) // SetPeer may have added the peer since it connected
+		in.logLimited(func() { log.Error("peer sent an invalid message", "error", err) })
 		return err
 	}
 	if in.t.ctx.Err() == nil && !errors.Is(err, io.EOF) && !isClosed(err) {
-		in.complain(func() { log.Warn("lost connection of peer", "error", err) })
+		in.logLimited(func() { log.Warn("lost connection of peer", "error", err) })
 	}
 	return err
 }
 
-// complain logs about the peer, but not too often.
-func (in *inbound) complain(f func()) {
+// logLimited calls f, which logs a line about the peer, within the peer's limit.
+func (in *inbound) logLimited(f func()) {
 	if p := in.t.peer(in.from); p != nil {
-		p.complain.Do(f)
+		p.logLimit.Do(f)
 		return
 	}
 	f()
 }
 
-// messages hands the messages of the stream to the node.
-func (in *inbound) messages() error {
+// readMessages passes the messages of the stream to the node.
+func (in *inbound) readMessages() error {
 	lim := &in.t.limits.streams[in.kind]
-	r := bufio.NewReaderSize(&patient{conn: in.conn, limit: lim.ping + lim.timeout}, readBuffer)
+	r := bufio.NewReaderSize(&timeoutReader{conn: in.conn, limit: lim.ping + lim.timeout}, readBuffer)
 	f := &frames{r: r}
 	count := &in.counts.in[in.kind]
 	for {
@@ -71,7 +72,7 @@ func (in *inbound) messages() error {
 	}
 }
 
-// check reports why m must not reach the node.
+// check returns an error if the node must not get m.
 func (in *inbound) check(m *raftpb.Message) error {
 	if want := streamOf(m.GetType()); want != in.kind {
 		return invalid(m, "stream", "came on the %s stream, want %s", in.kind, want)
@@ -87,14 +88,14 @@ func (in *inbound) pong() error {
 	return err
 }
 
-// patient is a connection on which each read may take a while, and no longer.
-type patient struct {
+// timeoutReader limits the time of each read of a connection.
+type timeoutReader struct {
 	conn  net.Conn
 	limit time.Duration
 }
 
-// Read implements io.Reader.
-func (p *patient) Read(b []byte) (int, error) {
+// Read fails if nothing arrives within limit.
+func (p *timeoutReader) Read(b []byte) (int, error) {
 	if err := p.conn.SetReadDeadline(time.Now().Add(p.limit)); err != nil {
 		return 0, err
 	}
@@ -105,54 +106,56 @@ func (p *patient) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// gone tells the handler of a stream of messages that the peer has ended, if it was the
-// last one. ctx has ended if this end has closed it, or the peer has connected anew.
-func (in *inbound) gone(ctx context.Context, err error) {
-	if in.kind == snapshots || ctx.Err() != nil || !endedByPeer(err) {
+// reportGone calls Handler.Gone if the peer has closed its last stream of messages.
+// ctx has ended if this end closed the connection, or if the peer replaced it.
+func (in *inbound) reportGone(ctx context.Context, err error) {
+	if in.kind == snapshots || ctx.Err() != nil || !closedByPeer(err) {
 		return
 	}
-	in.t.leave(in)
-	if !in.t.hears(in.from) {
+	in.t.unregister(in)
+	if !in.t.hasInbound(in.from) {
 		in.t.cfg.Handler.Gone(in.from)
 	}
 }
 
-// hears reports whether a peer has a stream on which it sends messages.
-func (t *Transport) hears(id uint64) bool {
+// hasInbound reports whether a peer has a connected stream of messages.
+func (t *Transport) hasInbound(id uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.mu.inbound[slot{id, control}] != nil || t.mu.inbound[slot{id, bulk}] != nil
 }
 
-// endedByPeer reports whether err says that the other end has ended a connection. TLS says
-// it of a process that died by an end in the midst of a record. Timeouts do not say so, nor
-// do connections that are closed here.
-func endedByPeer(err error) bool {
+// closedByPeer reports whether err means that the other end closed the connection.
+// If a process dies, TLS returns io.ErrUnexpectedEOF, the end within a record.
+// Timeouts and connections that this end closed do not count.
+func closedByPeer(err error) bool {
+	const wsaECONNRESET = syscall.Errno(10054) // ECONNRESET on Windows; no number of other systems
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		slices.ContainsFunc(resets, func(reset error) bool { return errors.Is(err, reset) })
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, wsaECONNRESET)
 }
 
-// processes are those that have connected as one member, the newest last.
-type processes struct {
-	all []process
-	// returns counts connections of one that another had taken the place of.
-	returns  int
-	complain rate.Sometimes
+// memberProcesses records the processes that have connected as one member.
+type memberProcesses struct {
+	all []seenProcess // the newest last
+	// alternations counts connections of a process that was not the newest.
+	alternations int
+	logLimit     rate.Sometimes
 }
 
-type process struct{ name, remote string }
+type seenProcess struct{ name, remote string }
 
 const (
-	// maxProcesses is how many processes of one member are told apart.
+	// maxProcesses is the number of processes recorded for each member.
 	maxProcesses = 4
-	// minReturns is how often a process must come back after another one. Less:
-	// what a process that has ended had sent may be read after what its successor has.
-	minReturns = 3
+	// minAlternations is the number of alternations before the error is logged. The
+	// hello of a dead process may be read after the hello of its successor, which is
+	// one alternation.
+	minAlternations = 3
 )
 
-// notice sees whether two processes are one member: each takes the other's connections
-// away, again and again, and neither would say why.
-func (t *Transport) notice(in *inbound) {
+// detectDuplicate logs an error if two processes run as one member. Each of them
+// replaces the connections of the other again and again, which neither can see.
+func (t *Transport) detectDuplicate(in *inbound) {
 	name, remote := in.hello.Log.Process, in.conn.RemoteAddr().String()
 	if name == "" {
 		return
@@ -161,21 +164,22 @@ func (t *Transport) notice(in *inbound) {
 	defer t.mu.Unlock()
 	p := t.mu.processes[in.from]
 	if p == nil {
-		p = &processes{complain: rate.Sometimes{First: 1, Interval: 30 * time.Second}}
+		p = &memberProcesses{logLimit: rate.Sometimes{First: 1, Interval: 30 * time.Second}}
 		t.mu.processes[in.from] = p
 	}
-	if other := p.arrive(process{name, remote}); other != "" && p.returns >= minReturns {
-		p.complain.Do(func() {
+	if other := p.observe(seenProcess{name, remote}); other != "" && p.alternations >= minAlternations {
+		p.logLimit.Do(func() {
 			t.cfg.Logger.Error("a member connects from two addresses: two processes run with copies of its data directory, which may elect two leaders; stop one of them and remove its copy",
 				"peer", t.cfg.Called(in.from), "addresses", []string{other, remote}, "peer_urls", shorten(in.hello.PeerURLs))
 		})
 	}
 }
 
-// arrive notes a connection, and returns where the process before it connected from.
-func (p *processes) arrive(now process) (other string) {
+// observe records a connection. If it is from another process than the one before,
+// it returns the address of that one.
+func (p *memberProcesses) observe(now seenProcess) (other string) {
 	newest := len(p.all) - 1
-	at := slices.IndexFunc(p.all, func(q process) bool { return q.name == now.name })
+	at := slices.IndexFunc(p.all, func(q seenProcess) bool { return q.name == now.name })
 	if newest >= 0 && at == newest {
 		return ""
 	}
@@ -183,7 +187,7 @@ func (p *processes) arrive(now process) (other string) {
 		other = p.all[newest].remote
 	}
 	if at >= 0 {
-		p.returns++
+		p.alternations++
 		p.all = slices.Delete(p.all, at, at+1)
 	}
 	p.all = append(p.all, now)

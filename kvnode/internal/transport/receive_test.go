@@ -66,8 +66,8 @@ func TestWhoIsStillThereIsNotGone(t *testing.T) {
 		}
 		a.Transport.mu.Lock()
 		defer a.Transport.mu.Unlock()
-		if in, turns := len(a.Transport.mu.inbound), len(a.Transport.mu.turns); in > 0 || turns > 0 {
-			t.Errorf("%d connections and %d turns are left of a peer that is gone, want none", in, turns)
+		if in, reading := len(a.Transport.mu.inbound), len(a.Transport.mu.reading); in > 0 || reading > 0 {
+			t.Errorf("%d connections and %d reading are left of a peer that is gone, want none", in, reading)
 		}
 	})
 }
@@ -100,13 +100,13 @@ func TestWhatThePeerHasEnded(t *testing.T) {
 		os.ErrDeadlineExceeded:                                                        false,
 		errors.New("no frame"):                                                        false,
 	} {
-		if got := endedByPeer(err); got != want {
-			t.Errorf("endedByPeer(%v) = %v, want %v", err, got, want)
+		if got := closedByPeer(err); got != want {
+			t.Errorf("closedByPeer(%v) = %v, want %v", err, got, want)
 		}
 	}
 }
 
-// Two processes that take turns as one member are named, once in a while; one that
+// Two processes that take reading as one member are named, once in a while; one that
 // replaces another, or connects again and again, is not.
 func TestTwoProcessesOfOneMemberAreNamed(t *testing.T) {
 	for _, tc := range []struct {
@@ -117,7 +117,7 @@ func TestTwoProcessesOfOneMemberAreNamed(t *testing.T) {
 		{"one that connects again and again", []string{"a", "a", "a", "a", "a", "a", "a", "a"}, 0},
 		{"one after another", []string{"a", "b", "c", "d", "e", "f", "g"}, 0},
 		{"a late word of one that has ended", []string{"a", "b", "a", "b", "b", "b"}, 0},
-		{"two that take turns", []string{"a", "b", "a", "b", "a", "b", "a", "b", "a", "b"}, 1},
+		{"two that take reading", []string{"a", "b", "a", "b", "a", "b", "a", "b", "a", "b"}, 1},
 		{"former versions, which do not say", []string{"", "", "", ""}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -13,34 +13,34 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// SendSnapshot streams m and its state to m.To in the background, closes state, and calls SnapshotSent.
-// One snapshot at a time goes to a peer; a second one fails. State is closed as
-// soon as the last of it is written, before the peer has made it durable.
+// SendSnapshot streams m and its state to m.To in the background and calls
+// Handler.SnapshotSent with the result. A second snapshot to the same peer fails.
+// SendSnapshot closes state as soon as it is written, which is before the peer has
+// made it durable.
 func (t *Transport) SendSnapshot(m *raftpb.Message, state State) {
 	if !t.spawn(func() { t.sendSnapshot(m, state) }) && state != nil {
-		_ = state.Close() // nobody is left to tell
+		_ = state.Close() // the transport is closed: there is no handler for the error
 	}
 }
 
 func (t *Transport) sendSnapshot(m *raftpb.Message, state State) {
 	to, began := m.GetTo(), time.Now()
 	log := t.cfg.Logger.With("peer", t.cfg.Called(to), "index", m.GetSnapshot().GetMetadata().GetIndex())
-	s := &sending{t: t, m: m, state: state}
+	s := &snapshotSender{t: t, m: m, state: state}
 	err := s.run()
-	if e := s.release(); e != nil && err == nil {
-		// The peer has it, whatever happened to the source.
-		log.Warn("cannot close the state of a snapshot", "error", e)
+	if e := s.closeState(); e != nil && err == nil {
+		log.Warn("cannot close the state of a snapshot", "error", e) // the peer has the state
 	}
 	if err != nil {
-		t.totals.complain.Do(func() { log.Warn("snapshot was not sent", "error", err, "took", time.Since(began)) })
+		t.totals.logLimit.Do(func() { log.Warn("snapshot was not sent", "error", err, "took", time.Since(began)) })
 	} else {
 		log.Info("snapshot was sent", "bytes", s.size, "took", time.Since(began))
 	}
 	t.cfg.Handler.SnapshotSent(to, err)
 }
 
-// sending is a snapshot on its way. One goroutine owns it.
-type sending struct {
+// snapshotSender sends one snapshot. One goroutine owns it.
+type snapshotSender struct {
 	t     *Transport
 	m     *raftpb.Message
 	state State
@@ -48,8 +48,8 @@ type sending struct {
 	once  sync.Once
 }
 
-// release closes the state, once.
-func (s *sending) release() (err error) {
+// closeState closes the state once.
+func (s *snapshotSender) closeState() (err error) {
 	s.once.Do(func() {
 		if s.state != nil {
 			err = s.state.Close()
@@ -58,15 +58,15 @@ func (s *sending) release() (err error) {
 	return err
 }
 
-func (s *sending) run() error {
+func (s *snapshotSender) run() error {
 	p := s.t.peer(s.m.GetTo())
 	switch {
 	case s.state == nil:
 		return errors.New("snapshot has no state: MsgSnap must go through SendSnapshot")
 	case s.m.GetType() != raftpb.MsgSnap:
-		return fmt.Errorf("%s is no snapshot", s.m.GetType())
+		return fmt.Errorf("%s is not a snapshot", s.m.GetType())
 	case p == nil:
-		return fmt.Errorf("member %s is not known", ID(s.m.GetTo()))
+		return fmt.Errorf("member %s is not a peer", ID(s.m.GetTo()))
 	case !p.sending.CompareAndSwap(false, true):
 		return fmt.Errorf("a snapshot to member %s is under way", ID(p.id))
 	}
@@ -77,7 +77,7 @@ func (s *sending) run() error {
 		return err
 	}
 	p.counts.out[snapshots].connects.Add(1)
-	if err = s.stream(p, c); err != nil {
+	if err = s.transfer(p, c); err != nil {
 		p.counts.out[snapshots].lost.Add(1)
 		return err
 	}
@@ -86,8 +86,8 @@ func (s *sending) run() error {
 }
 
 // connect tries each of the peer's addresses once.
-func (s *sending) connect(p *peer) (net.Conn, error) {
-	errs := []error{errors.New("no address answers")}
+func (s *snapshotSender) connect(p *peer) (net.Conn, error) {
+	errs := []error{errors.New("no address of the peer answers")}
 	for _, addr := range *p.addrs.Load() {
 		c, _, err := s.t.dial(p.ctx, addr, p.id, snapshots)
 		if err == nil {
@@ -98,52 +98,52 @@ func (s *sending) connect(p *peer) (net.Conn, error) {
 	return nil, errors.Join(errs...)
 }
 
-// verdictTime is how long after a failed write the receiver's words are waited
-// for. They are there already, or never come.
-const verdictTime = 500 * time.Millisecond
+// answerWait limits the wait for the receiver's answer after a failed write. An
+// answer that exists is already there.
+const answerWait = 500 * time.Millisecond
 
-// stream sends everything and awaits the answer. It closes c.
-func (s *sending) stream(p *peer, c net.Conn) error {
+// transfer sends the snapshot and waits for the answer. It closes c.
+func (s *snapshotSender) transfer(p *peer, c net.Conn) error {
 	stop := context.AfterFunc(p.ctx, func() { closeQuietly(c) })
 	defer stop()
 	answer := make(chan error, 1)
 	go func() {
 		err := awaitAnswer(c, s.t.limits.stall)
 		if err != nil {
-			closeQuietly(c) // which ends a write under way
+			closeQuietly(c) // ends a write under way
 		}
 		answer <- err
 	}()
 	err := s.write(p, c)
-	if e := s.release(); e != nil && err == nil {
+	if e := s.closeState(); e != nil && err == nil {
 		err = fmt.Errorf("close state: %w", e)
 	}
 	if err != nil {
-		// The receiver may have said why, and then hung up under our writes.
-		hurry := time.AfterFunc(verdictTime, func() { closeQuietly(c) })
-		defer hurry.Stop()
+		// The receiver may have sent the reason before it closed the connection.
+		timer := time.AfterFunc(answerWait, func() { closeQuietly(c) })
+		defer timer.Stop()
 	}
-	said := <-answer
+	result := <-answer
 	closeQuietly(c)
 	if p.ctx.Err() != nil {
-		return fmt.Errorf("send snapshot: %w", ended(p.ctx))
+		return fmt.Errorf("send snapshot: %w", closeReason(p.ctx))
 	}
-	// A write that failed because the answer came first says nothing.
-	if _, ok := errors.AsType[*remoteError](said); err == nil || ok || isClosed(err) {
-		return said
+	// If the answer ended the write, the answer is the cause.
+	if _, ok := errors.AsType[*remoteError](result); err == nil || ok || isClosed(err) {
+		return result
 	}
 	return err
 }
 
-// ended says why a peer's context has ended.
-func ended(ctx context.Context) error {
+// closeReason returns the reason why a peer's context has ended.
+func closeReason(ctx context.Context) error {
 	if err := context.Cause(ctx); errors.Is(err, errRemoved) {
 		return err
 	}
 	return errClosed
 }
 
-func (s *sending) write(p *peer, c net.Conn) error {
+func (s *snapshotSender) write(p *peer, c net.Conn) error {
 	w := &pacedWriter{ctx: p.ctx, conn: c, t: s.t, count: &p.counts.out[snapshots]}
 	head, err := appendFrame(nil, s.m)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *sending) write(p *peer, c net.Conn) error {
 	}
 	s.size = s.state.Size()
 	if s.size < 0 {
-		return fmt.Errorf("state of %d bytes is not possible", s.size)
+		return fmt.Errorf("size %d of the state must not be negative", s.size)
 	}
 	chunks := newChunkWriter(w, s.size, s.t.chunkSize())
 	if err := chunks.begin(); err != nil {
@@ -166,8 +166,8 @@ func (s *sending) write(p *peer, c net.Conn) error {
 	return chunks.end()
 }
 
-// chunkSize is the size of chunks: at a low rate small ones, so that the
-// receiver sees something several times a second.
+// chunkSize returns the size of chunks. It is small at a low rate, so that the
+// receiver gets a chunk several times a second.
 func (t *Transport) chunkSize() int {
 	if r := t.cfg.SnapshotRate; r > 0 {
 		return int(min(maxChunk, max(r/8, 1)))
@@ -175,8 +175,8 @@ func (t *Transport) chunkSize() int {
 	return maxChunk
 }
 
-// pacedWriter writes to a connection at the transport's rate; each write may
-// take a while, and no longer.
+// pacedWriter writes to a connection at the transport's rate. Each write fails
+// after limits.stall.
 type pacedWriter struct {
 	ctx   context.Context
 	conn  net.Conn
@@ -207,50 +207,50 @@ func (w *pacedWriter) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// remoteError is what the receiver has to say about a snapshot.
+// remoteError is the receiver's error for a snapshot.
 type remoteError struct{ text string }
 
-func (e *remoteError) Error() string { return "the peer did not take the snapshot: " + e.text }
+func (e *remoteError) Error() string { return "the peer rejected the snapshot: " + e.text }
 
-// awaitAnswer returns the receiver's verdict.
+// awaitAnswer returns the receiver's answer.
 func awaitAnswer(c net.Conn, stall time.Duration) error {
-	r := &patient{conn: c, limit: stall}
+	r := &timeoutReader{conn: c, limit: stall}
 	for {
 		p, err := readPacket(r, maxPayload)
 		switch {
 		case err != nil:
-			return broken("await verdict on snapshot", err)
+			return broken("wait for the answer to the snapshot", err)
 		case p.kind == answerWorking:
 		case p.kind == answerOK:
 			return nil
 		default:
 			var why Refusal
 			if err := json.Unmarshal(p.payload, &why); err != nil {
-				why.Text = "without readable words"
+				why.Text = "the answer does not decode"
 			}
 			return &remoteError{text: why.Text}
 		}
 	}
 }
 
-// snapshot takes one snapshot and tells the sender what became of it.
-func (in *inbound) snapshot() error {
-	err := in.take()
-	answer, verdict := byte(answerOK), any(nil)
+// receiveSnapshot reads one snapshot and sends the result to the sender.
+func (in *inbound) receiveSnapshot() error {
+	err := in.readSnapshot()
+	answer, payload := byte(answerOK), any(nil)
 	if err != nil {
-		answer, verdict = answerRefused, &Refusal{Reason: ReasonOther, Text: shorten(err.Error())}
+		answer, payload = answerRefused, &Refusal{Reason: ReasonOther, Text: shorten(err.Error())}
 	}
 	if e := in.conn.SetWriteDeadline(time.Now().Add(in.t.limits.handshake)); e == nil {
-		if e = writePacket(in.conn, answer, verdict); e == nil {
+		if e = writePacket(in.conn, answer, payload); e == nil {
 			linger(in.conn)
 		}
 	}
 	return err
 }
 
-// take reads the snapshot and hands it to the node.
-func (in *inbound) take() error {
-	r := bufio.NewReaderSize(&patient{conn: in.conn, limit: in.t.limits.stall}, readBuffer)
+// readSnapshot reads the snapshot and passes it to the node.
+func (in *inbound) readSnapshot() error {
+	r := bufio.NewReaderSize(&timeoutReader{conn: in.conn, limit: in.t.limits.stall}, readBuffer)
 	m, n, err := (&frames{r: r}).next()
 	if err != nil {
 		return fmt.Errorf("read snapshot: %w", err)
@@ -267,7 +267,7 @@ func (in *inbound) take() error {
 	}
 	count := &in.counts.in[snapshots]
 	count.receivedBytes.Add(uint64(n))
-	err = in.working(func() error {
+	err = in.reportProgress(func() error {
 		return in.t.cfg.Handler.ReceiveSnapshot(m, size, state)
 	})
 	count.receivedBytes.Add(uint64(size - state.left))
@@ -281,9 +281,9 @@ func (in *inbound) take() error {
 	return nil
 }
 
-// working runs f and tells the sender every while that it still does: making a
-// state durable may take long.
-func (in *inbound) working(f func() error) error {
+// reportProgress runs f, and sends answerWorking in intervals meanwhile: making a
+// state durable may take longer than the sender waits for a sign of progress.
+func (in *inbound) reportProgress(f func() error) error {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -295,7 +295,7 @@ func (in *inbound) working(f func() error) error {
 				return
 			case <-ticker.C:
 			}
-			// A sender that reads nothing is noticed where the state is read.
+			// After an error here, reading the state fails as well.
 			if in.conn.SetWriteDeadline(time.Now().Add(in.t.limits.stall)) != nil ||
 				writePacket(in.conn, answerWorking, nil) != nil {
 				return
@@ -309,8 +309,8 @@ func (in *inbound) working(f func() error) error {
 	return f()
 }
 
-// shorten keeps a text within a packet, whatever its bytes become in JSON, and
-// within a line of the log.
+// shorten limits the length of a text for a packet and for a log line. In JSON a
+// byte may become six.
 func shorten(s string) string {
 	const limit = 1 << 10
 	if len(s) > limit {

@@ -142,7 +142,7 @@ func outcome(c net.Conn) string {
 	case err != nil:
 		return errors.Join(failed, err).Error()
 	case p.kind == answerRefused:
-		return refusedBy(2, p.payload).Reason
+		return decodeRefusal(2, p.payload).Reason
 	default:
 		return ""
 	}
@@ -252,8 +252,8 @@ func TestDialsThatLeadElsewhere(t *testing.T) {
 		a.SetPeer(2, []string{addrOf(2)})
 		settled()
 		p := a.peerOf(t, 2)
-		if p.Connected || len(a.refusals()) > 0 || !strings.Contains(p.LastError, "not known to be member 2") {
-			t.Errorf("Peers() = connected %v, last error %q, %d refusals, want it not known to be member 2", p.Connected, p.LastError, len(a.refusals()))
+		if p.Connected || len(a.refusals()) > 0 || !strings.Contains(p.LastError, "not authenticate as member 2") {
+			t.Errorf("Peers() = connected %v, last error %q, %d refusals, want it not authenticate as member 2", p.Connected, p.LastError, len(a.refusals()))
 		}
 	})
 }

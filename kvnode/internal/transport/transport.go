@@ -2,32 +2,35 @@
 //
 // # What it promises
 //
-//   - Heartbeats, votes and their answers never wait behind log entries or
-//     snapshots: each member dials each peer for what it sends, over one
-//     connection for control messages, one for bulk messages, and one for each
-//     snapshot.
-//   - Send never blocks and memory is bounded: a peer that does not read fills
-//     its queues, and what finds a queue full is lost, counted, and reported
-//     with Handler.Unreachable.
+//   - Heartbeats, votes and their responses never wait behind log entries or
+//     snapshots. Each member dials each peer for the messages that it sends:
+//     one connection for control messages, one for bulk messages, and one for
+//     each snapshot.
+//   - Send never blocks, and memory is bounded. The queues of a peer that does
+//     not read fill up. The transport drops and counts messages for a full
+//     queue, and calls Handler.Unreachable.
 //   - Messages of one stream to one peer arrive in the order in which they were
 //     sent, each at most once. Raft tolerates every other loss and reordering.
-//   - Nothing reaches Handler.Receive that Validate refuses, so no message of a
-//     single peer can make raft panic (see also ValidateAgainst).
-//   - A snapshot reaches its end at the receiver only as it left the sender:
-//     checksums run along and a SHA-256 closes it.
+//   - Handler.Receive gets only messages that Validate accepts, so no message of
+//     a single peer can make raft panic (see also ValidateAgainst).
+//   - The receiver reads a snapshot to its end only if it is unchanged: each
+//     chunk has a checksum, and a SHA-256 of the whole state follows.
 //
 // # What it relies on
 //
-// Peers are authenticated by Config.Authenticate, over connections that
-// Config.Listener and Config.Dial secure with TLS. Without it the handshake tells
-// members and clusters apart; it keeps out the misconfigured, not the malicious.
+// Config.Authenticate authenticates peers, over connections that Config.Listener
+// and Config.Dial secure with TLS. Without it the handshake tells members and
+// clusters apart. That finds mistakes in configurations, and stops no attacker.
 //
 // # On the wire
 //
-// A connection begins with a packet (packet.go) from the dialler, a Hello, and
-// one from the acceptor, its own Hello or a refusal. Frames follow (frame.go):
-// one raft message each, or none, which asks for a sign of life. A snapshot's
-// connection carries one frame, then the state in chunks (chunks.go).
+// A connection begins with one packet (wire.go) in each direction. The dialler
+// sends its Hello. The acceptor answers with its own Hello or with a Refusal.
+// Frames follow (wire.go): each holds one raft message, or nothing, which is a
+// ping. A snapshot's connection carries one frame, then the state in chunks
+// (chunks.go). Two further kinds of packets have a connection of their own: the
+// request for the member list (memberlist.go) and the death notice
+// (deathnotice.go).
 package transport
 
 import (
@@ -54,30 +57,30 @@ type Transport struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	pace   *rate.Limiter   // of snapshots, nil if unlimited
-	port   *connlimit.Port // limits the connections that have not said hello
+	port   *connlimit.Port // limits the connections that have not sent a hello
 	totals totals
 
-	// peers is replaced whole, under mu, so that Send finds a peer without a
-	// lock.
+	// peers is immutable. SetPeer and RemovePeer replace it under mu, so that
+	// Send needs no lock.
 	peers atomic.Pointer[map[uint64]*peer]
 
 	wg sync.WaitGroup
 	mu struct {
 		sync.Mutex
 		closed bool
-		// inbound are the connections that peers have made, one for each of their
-		// streams. removals counts calls of RemovePeer: see admit.
-		inbound  map[slot]*inbound
+		// inbound holds the newest connection of each stream of each peer.
+		inbound map[slot]*inbound
+		// removals counts calls of RemovePeer: see admit.
 		removals uint64
-		// turns are kept for ever: there are three for each member ever admitted.
-		turns map[slot]chan struct{}
-		// processes are kept for ever, too: see notice.
-		processes map[uint64]*processes
+		// reading holds a semaphore for each slot that has a connection or a reader.
+		reading map[slot]chan struct{}
+		// processes is kept for each member ID that has connected: see detectDuplicate.
+		processes map[uint64]*memberProcesses
 	}
 }
 
-// Start serves cfg.Listener and returns. There are no peers yet. The Transport
-// closes the listener.
+// Start serves cfg.Listener in the background. The Transport closes the
+// listener. It has no peers until SetPeer adds them.
 func Start(cfg Config) (*Transport, error) { return start(cfg, defaultLimits()) }
 
 func start(cfg Config, lim limits) (*Transport, error) {
@@ -87,15 +90,16 @@ func start(cfg Config, lim limits) (*Transport, error) {
 	cfg = cfg.WithDefaults()
 	cfg.Logger = cfg.Logger.With("component", "transport")
 	if half := cfg.Hello.Promise / 2; half > 0 {
-		lim.hold = min(lim.hold, half) // what is older renews no lease, and its votes are others' by then
+		// An older message renews no lease, and another candidate has its vote by then.
+		lim.hold = min(lim.hold, half)
 	}
 	t := &Transport{cfg: cfg, limits: lim, self: cfg.Hello.From}
 	t.port = connlimit.New(connlimit.Config{Name: "peer", MaxPending: lim.pending, Logger: cfg.Logger})
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.inbound = make(map[slot]*inbound)
-	t.mu.turns = make(map[slot]chan struct{})
-	t.mu.processes = make(map[uint64]*processes)
-	t.totals.complain, t.totals.came = seldom(), seldom()
+	t.mu.reading = make(map[slot]chan struct{})
+	t.mu.processes = make(map[uint64]*memberProcesses)
+	t.totals.logLimit, t.totals.connectLog = newLogLimit(), newLogLimit()
 	t.peers.Store(&map[uint64]*peer{})
 	if cfg.SnapshotRate > 0 {
 		t.pace = rate.NewLimiter(rate.Limit(cfg.SnapshotRate), t.chunkSize())
@@ -104,9 +108,9 @@ func start(cfg Config, lim limits) (*Transport, error) {
 	return t, nil
 }
 
-// SetPeer adds a peer, or gives it other addresses (host:port, tried in turn).
-// Connections that exist are kept. The member itself is not a peer; nor are the
-// IDs that raft keeps for its storage threads.
+// SetPeer adds a peer, or replaces its addresses (host:port). The transport
+// tries them in turn. Existing connections are kept. The member itself and the
+// IDs that raft reserves are not peers: SetPeer logs an error and ignores them.
 func (t *Transport) SetPeer(id uint64, addrs []string) {
 	if id == t.self || reservedID(id) {
 		t.cfg.Logger.Error("not a peer", "peer", ID(id))
@@ -126,15 +130,15 @@ func (t *Transport) SetPeer(id uint64, addrs []string) {
 	peers := maps.Clone(old)
 	peers[id] = p
 	t.peers.Store(&peers)
-	t.wg.Go(p.report)
+	t.wg.Go(p.reportLosses)
 	for _, l := range p.links {
 		t.wg.Go(l.run)
 	}
 }
 
-// RemovePeer forgets a peer and closes its connections both ways. A snapshot
-// under way to it fails. Whether the peer may come back is for Handler.Admit to
-// say.
+// RemovePeer removes a peer and closes its connections in both directions. A
+// snapshot under way to it fails. Handler.Admit decides whether the peer may
+// connect again.
 func (t *Transport) RemovePeer(id uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,9 +156,10 @@ func (t *Transport) RemovePeer(id uint64) {
 	}
 }
 
-// Send queues messages without blocking. A message that finds its queue full,
-// or its peer away, is lost and Unreachable is called (not from within Send).
-// Messages must not be changed any more. MsgSnap must go through SendSnapshot.
+// Send queues messages without blocking. It drops a message whose queue is full
+// or whose peer is not connected. Handler.Unreachable is called for that, from
+// another goroutine. The caller must not change the messages any more. MsgSnap
+// must go through SendSnapshot.
 func (t *Transport) Send(msgs []*raftpb.Message) {
 	peers := *t.peers.Load()
 	for _, m := range msgs {
@@ -167,16 +172,16 @@ func (t *Transport) Send(msgs []*raftpb.Message) {
 	}
 }
 
-// Flush waits until what was sent to a peer on the stream of heartbeats and votes is written,
-// for at most d, and reports whether it is. What a connection takes with it that ends counts
-// as written.
+// Flush waits for at most d until the control messages to a peer are written,
+// and reports whether they are. Messages that are lost because a connection ends
+// count as written.
 func (t *Transport) Flush(to uint64, d time.Duration) bool {
 	p := t.peer(to)
 	if p == nil {
 		return false
 	}
 	for end := time.Now().Add(d); ; time.Sleep(time.Millisecond) {
-		if left, _ := p.links[control].queue.held(); left == 0 {
+		if left, _ := p.links[control].queue.usage(); left == 0 {
 			return true
 		}
 		if !time.Now().Before(end) {
@@ -185,16 +190,16 @@ func (t *Transport) Flush(to uint64, d time.Duration) bool {
 	}
 }
 
-// Takes reports whether Send would queue m for a peer now, or lose it.
+// Takes reports whether Send would queue m for a peer now, and not drop it.
 func (t *Transport) Takes(to uint64, m *raftpb.Message) bool {
 	kind := streamOf(m.GetType())
 	p := t.peer(to)
-	return p != nil && kind != snapshots && p.links[kind].queue.takes(sizeOf(m))
+	return p != nil && kind != snapshots && p.links[kind].queue.accepts(sizeOf(m))
 }
 
-// Close ends all connections and waits for every goroutine, hence for every
-// call of Handler under way: those must not wait for Close. Snapshots under way
-// fail, and SnapshotSent says so before Close returns.
+// Close ends all connections and waits for every goroutine. Calls of Handler
+// that are under way must therefore not wait for Close. Snapshots under way
+// fail: SnapshotSent is called before Close returns.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.mu.closed = true
@@ -208,7 +213,7 @@ func (t *Transport) Close() error {
 	return nil
 }
 
-// spawn runs f unless the transport is closed, and reports whether it does.
+// spawn runs f in a goroutine, or returns false if the transport is closed.
 func (t *Transport) spawn(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,7 +224,7 @@ func (t *Transport) spawn(f func()) bool {
 	return true
 }
 
-// peer returns the peer with the given ID, nil if there is none.
+// peer returns the peer with the given ID, or nil.
 func (t *Transport) peer(id uint64) *peer { return (*t.peers.Load())[id] }
 
 var (

@@ -196,7 +196,7 @@ func TestEarlyVerdictOverTCP(t *testing.T) {
 	onLoopback(t, a, full)
 	a.SendSnapshot(snapOf(1, 2, 9), &testState{data: make([]byte, 32<<20)})
 	eventually(t, "the verdict arrives", func() bool { return len(a.verdicts()) == 1 })
-	want := "the peer did not take the snapshot: receive snapshot: short write"
+	want := "the peer rejected the snapshot: receive snapshot: short write"
 	if err := a.verdicts()[0]; err == nil || err.Error() != want {
 		t.Errorf("SnapshotSent() got %v, want %q", err, want)
 	}
@@ -216,7 +216,7 @@ func TestSilentPeerOverTCP(t *testing.T) {
 	for i := range uint64(10_000) {
 		send(a, heartbeat(1, 2, i), appendOf(1, 2, i+1, make([]byte, 1<<10)))
 	}
-	if n, _ := a.peer(2).links[control].queue.held(); n > 4096 {
+	if n, _ := a.peer(2).links[control].queue.usage(); n > 4096 {
 		t.Errorf("%d messages are queued, want at most 4096", n)
 	}
 	eventually(t, "the node hears of it", func() bool { return len(a.unreachables()) > 0 })

@@ -8,14 +8,14 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// InvalidError says which rule a message breaks.
+// InvalidError names the rule that a message breaks.
 type InvalidError struct {
 	Type raftpb.MessageType
 	Rule string // a word, for counters and tests
 	Text string
 }
 
-// Error names the message's type and what is wrong with it.
+// Error returns the message's type, the rule and the text.
 func (e *InvalidError) Error() string {
 	return fmt.Sprintf("invalid %s (%s): %s", e.Type, e.Rule, e.Text)
 }
@@ -25,17 +25,17 @@ func invalid(m *raftpb.Message, rule, format string, args ...any) error {
 }
 
 const (
-	// maxNumber bounds terms and indexes: raft adds to them without a look at
+	// maxNumber limits terms and indexes. Raft adds to them without a check for
 	// overflow (raft.go, becomeCandidate and progress.go, MaybeUpdate).
 	maxNumber = math.MaxInt64
-	// campaignTransfer is how raft marks the votes of a leadership transfer
+	// campaignTransfer is the context of vote requests in a leadership transfer
 	// (raft.go, campaign).
 	campaignTransfer = "CampaignTransfer"
-	// readPosition is the size of raft's context of heartbeats and their answers
+	// readPosition is the size of the context in heartbeats and their responses
 	// (read_only.go, heartbeatCtx).
 	readPosition = 8
-	// maxReadContext bounds what identifies a read. The lease library needs 16
-	// bytes (leaderlease/rounds.go).
+	// maxReadContext limits the context that identifies a read. The lease library
+	// needs 16 bytes (leaderlease/rounds.go).
 	maxReadContext = 1 << 10
 )
 
@@ -45,8 +45,8 @@ type rule struct {
 	check func(m *raftpb.Message, from, self uint64) error
 }
 
-// rules are what Validate checks, in this order. What raft would do without a
-// rule is shown by TestRaftPanicsWithoutTheRule.
+// rules is the list of checks in Validate, in order. TestRaftPanicsWithoutTheRule
+// shows what raft does without a rule.
 var rules = []rule{
 	{"nil", checkPresent},
 	{"type", checkType},
@@ -59,9 +59,9 @@ var rules = []rule{
 	{"snapshot", checkSnapshot},
 }
 
-// Validate reports why a message from peer from must not reach raft, nil if it
-// may: what raft would panic on, or what no peer sends. The error is an
-// *InvalidError. What depends on the state of raft is ValidateAgainst's.
+// Validate returns an *InvalidError if raft must not get m from peer from: raft
+// would panic, or no peer sends such a message. ValidateAgainst has the checks that
+// depend on the state of raft.
 func Validate(m *raftpb.Message, from, self uint64) error {
 	for i := range rules {
 		if err := rules[i].check(m, from, self); err != nil {
@@ -71,7 +71,8 @@ func Validate(m *raftpb.Message, from, self uint64) error {
 	return nil
 }
 
-// checkPresent keeps the other rules simple: raft.go's Step refuses nil itself.
+// checkPresent refuses nil, so that the other rules need not. Raft's Step does so,
+// too.
 func checkPresent(m *raftpb.Message, _, _ uint64) error {
 	if m == nil {
 		return &InvalidError{Rule: "nil", Text: "message is nil"}
@@ -79,16 +80,17 @@ func checkPresent(m *raftpb.Message, _, _ uint64) error {
 	return nil
 }
 
-// checkType refuses types that do not exist, of which negative ones panic
-// (util.go, isMsgInArray, from rawnode.go's Step); those that a node sends to
-// itself (util.go, IsLocalMsg: rawnode.go's Step refuses them unless they name a
-// storage thread, when log.go's appliedTo may panic); and two more:
+// checkType accepts the types that members send to each other. It refuses
 //
-//   - MsgForgetLeader would make a follower forget its leader (raft.go,
+//   - types that do not exist. Raft panics for negative ones (util.go,
+//     isMsgInArray, called by rawnode.go, Step).
+//   - types that a node sends to itself (util.go, IsLocalMsg). Step refuses them
+//     unless they name a storage thread. Then appliedTo may panic (log.go).
+//   - MsgForgetLeader, which makes a follower forget its leader (raft.go,
 //     stepFollower).
-//   - MsgTransferLeader is for the leader. A follower passes it on, and panics if
-//     another follower had done so before: the term is set (raft.go, send). Ask
-//     the leader.
+//   - MsgTransferLeader. A follower forwards it, and the next follower panics
+//     because the term is set (raft.go, send). Clients request transfers from the
+//     leader.
 func checkType(m *raftpb.Message, _, _ uint64) error {
 	switch t := m.GetType(); t {
 	case raftpb.MsgProp, raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp,
@@ -96,14 +98,14 @@ func checkType(m *raftpb.Message, _, _ uint64) error {
 		raftpb.MsgReadIndex, raftpb.MsgReadIndexResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp:
 		return nil
 	default:
-		return invalid(m, "type", "type %d is not one that members send to each other", t)
+		return invalid(m, "type", "members do not send messages of type %d to each other", t)
 	}
 }
 
-// checkAddress binds the message to the two ends of the connection. A follower
-// that takes itself for its leader panics when it answers or passes something on
-// (raft.go, send: "self-addressed"), and a read in nobody's name panics a leader
-// (raft.go, responseToReadIndexReq).
+// checkAddress requires that the message is from and to the two ends of the
+// connection. A follower that takes itself for the leader panics when it responds
+// or forwards (raft.go, send: "self-addressed"). A read from member 0 makes a
+// leader panic (raft.go, responseToReadIndexReq).
 func checkAddress(m *raftpb.Message, from, self uint64) error {
 	switch {
 	case m.GetFrom() != from:
@@ -111,15 +113,15 @@ func checkAddress(m *raftpb.Message, from, self uint64) error {
 	case m.GetTo() != self:
 		return invalid(m, "address", "to member %s, this is member %s", ID(m.GetTo()), ID(self))
 	case from == self || reservedID(from):
-		return invalid(m, "address", "from member %s, which is no peer", ID(from))
+		return invalid(m, "address", "from member %s, which cannot be a peer", ID(from))
 	}
 	return nil
 }
 
-// checkNumbers keeps terms and indexes away from overflow. At the greatest term
-// a candidate's next one is 0, which panics (raft.go, becomeCandidate, send); at
-// the greatest index the next one to send is 0 (progress.go, MaybeUpdate), and
-// the log begins anew (log_unstable.go, restore).
+// checkNumbers keeps terms and indexes from overflowing. After the greatest term a
+// candidate's next term is 0, and raft panics (raft.go, becomeCandidate, send).
+// After the greatest index the next index to send is 0 (progress.go, MaybeUpdate),
+// and the log starts again at 0 (log_unstable.go, restore).
 func checkNumbers(m *raftpb.Message, _, _ uint64) error {
 	for _, n := range []struct {
 		name  string
@@ -131,7 +133,7 @@ func checkNumbers(m *raftpb.Message, _, _ uint64) error {
 		{"commit", m.GetCommit()},
 		{"reject hint", m.GetRejectHint()},
 	} {
-		// The entries that follow an index are counted, so leave room for them.
+		// Leave room for the entries that follow the index.
 		if n.value > maxNumber-maxEntries {
 			return invalid(m, "numbers", "%s %d exceeds the limit of %d", n.name, n.value, uint64(maxNumber-maxEntries))
 		}
@@ -139,10 +141,10 @@ func checkNumbers(m *raftpb.Message, _, _ uint64) error {
 	return nil
 }
 
-// checkTerm requires a term, which raft takes for a sign of a local message
-// where it lacks (raft.go, Step): a vote in term 0 panics (raft.go, send), and
-// term 0 of a leader resets a candidate's term (raft.go, stepCandidate). What is
-// passed on to a leader has none, and panics with one (raft.go, send).
+// checkTerm requires a term. Raft takes a message without one for a local message
+// (raft.go, Step): it panics for a vote in term 0 (raft.go, send), and a leader's
+// message in term 0 resets a candidate's term (raft.go, stepCandidate). Messages
+// that are forwarded to a leader must have no term, or raft panics (raft.go, send).
 func checkTerm(m *raftpb.Message, _, _ uint64) error {
 	switch m.GetType() {
 	case raftpb.MsgProp, raftpb.MsgReadIndex:
@@ -157,9 +159,9 @@ func checkTerm(m *raftpb.Message, _, _ uint64) error {
 	return nil
 }
 
-// checkContext allows what raft puts there. A leader decodes the context of a
-// heartbeat's answer without a look at its length (read_only.go, recvAck), and
-// the answer repeats what the heartbeat had (raft.go, handleHeartbeat).
+// checkContext accepts the contexts that raft sends. A leader decodes the context of
+// a heartbeat's response without a check of its length (read_only.go, recvAck). The
+// response copies it from the heartbeat (raft.go, handleHeartbeat).
 func checkContext(m *raftpb.Message, _, _ uint64) error {
 	c := m.GetContext()
 	ok := len(c) == 0
@@ -170,13 +172,13 @@ func checkContext(m *raftpb.Message, _, _ uint64) error {
 		ok = ok || string(c) == campaignTransfer
 	}
 	if !ok {
-		return invalid(m, "context", "context of %d bytes is not one of this type", len(c))
+		return invalid(m, "context", "context of %d bytes does not belong to this type", len(c))
 	}
 	return nil
 }
 
-// checkForeign refuses fields that belong to other types. Raft ignores them, so
-// they are nothing but memory. An empty snapshot is what old members send
+// checkForeign refuses fields that belong to other types. Raft ignores them, so they
+// only use memory. Old versions send an empty snapshot, which is accepted
 // (raft.proto, Message.snapshot).
 func checkForeign(m *raftpb.Message, _, _ uint64) error {
 	switch {
@@ -190,26 +192,26 @@ func checkForeign(m *raftpb.Message, _, _ uint64) error {
 	return nil
 }
 
-// ValidateAgainst reports why m must not reach raft given the last index of the
-// local log: conditions that Validate cannot know. The error is an
-// *InvalidError. Call it right before Step, in the goroutine that owns the
+// ValidateAgainst returns an *InvalidError if raft must not get m while the local
+// log ends at lastIndex. Call it right before Step, in the goroutine that owns the
 // RawNode.
 //
-// The last index is that of raft's own log, including what is not on disk yet:
-// of the newest of all Ready's entries and snapshots so far, else of Storage. It
-// is exact if there was a Ready after the last MsgApp that was stepped; before, a
-// faulty leader may have cut the log shorter than it says.
+// lastIndex is the last index of raft's own log, including entries that are not on
+// disk yet: of the newest entry or snapshot of all Readys so far, else of Storage. It
+// is exact if there was a Ready after the last MsgApp. Before, a faulty leader may
+// have truncated the log below lastIndex.
 //
-//   - A heartbeat that commits beyond the log panics (log.go, commitTo). The
-//     leader commits at most what this member has acknowledged (raft.go,
-//     sendHeartbeat), so this means that the member has lost acknowledged
-//     entries, which is worth stopping for, or that the peer is broken.
-//   - A leader whose follower acknowledges what was never sent takes its own log
-//     for compacted, and panics without a snapshot (raft.go, maybeSendSnapshot).
+//   - Raft panics for a heartbeat that commits beyond the log (log.go, commitTo).
+//     The leader's heartbeat commits at most the index that this member has
+//     acknowledged (raft.go, sendHeartbeat). So either this member has lost
+//     acknowledged entries, and must stop, or the peer is faulty.
+//   - A leader whose follower acknowledges an index beyond the log takes its own
+//     log for compacted, and panics without a snapshot (raft.go,
+//     maybeSendSnapshot).
 //
-// Not covered: raft counts how many reads a heartbeat confirms, and panics if a
-// quorum of peers confirm reads that were never asked (read_only.go,
-// maybeAdvance). One peer alone cannot do that unless it is a quorum.
+// Not covered: raft counts the reads that a heartbeat confirms, and panics if a
+// quorum of peers confirms reads that do not exist (read_only.go, maybeAdvance). One
+// peer alone can do that only if it is a quorum.
 func ValidateAgainst(m *raftpb.Message, lastIndex uint64) error {
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// checkEntries looks at the entries of the types that have some.
+// checkEntries checks the entries of all types of messages.
 func checkEntries(m *raftpb.Message, _, _ uint64) error {
 	if n := len(m.GetEntries()); n > maxEntries {
 		return invalid(m, "entries", "%d entries exceed the limit of %d", n, maxEntries)
@@ -30,11 +30,11 @@ func checkEntries(m *raftpb.Message, _, _ uint64) error {
 	}
 }
 
-// checkAppend requires a piece of a leader's log: it continues at Index, terms
-// never fall, and none is above the leader's own. Raft relies on it without a
-// look (raft.go, logSliceFromMsgApp): with gaps it appends at the wrong place or
-// panics (log.go, maybeAppend and append; log_unstable.go, truncateAndAppend).
-// Only the beginning of the log has term 0 (log.go, term).
+// checkAppend requires a part of a leader's log: indexes continue at Index, terms
+// never decrease, and no term is above the leader's. Raft does not check that
+// (raft.go, logSliceFromMsgApp). With gaps it appends at the wrong index or panics
+// (log.go, maybeAppend and append; log_unstable.go, truncateAndAppend). Only index 0
+// has term 0 (log.go, term).
 func checkAppend(m *raftpb.Message) error {
 	index, term := m.GetIndex(), m.GetLogTerm()
 	if (index == 0) != (term == 0) {
@@ -59,8 +59,8 @@ func checkAppend(m *raftpb.Message) error {
 	return nil
 }
 
-// checkProposal: a leader panics on none, and on changes of the configuration
-// that do not decode (raft.go, stepLeader).
+// checkProposal requires valid entries. A leader panics for a proposal without
+// entries, and for configuration changes that do not decode (raft.go, stepLeader).
 func checkProposal(m *raftpb.Message) error {
 	if len(m.GetEntries()) == 0 {
 		return invalid(m, "entries", "no entries")
@@ -73,8 +73,9 @@ func checkProposal(m *raftpb.Message) error {
 	return nil
 }
 
-// checkRead: a leader panics on a request of its own without an entry (raft.go,
-// responseToReadIndexReq), and keeps what others ask until it can answer.
+// checkRead requires one entry with a short context. A leader panics for its own
+// request without an entry (raft.go, responseToReadIndexReq). It keeps the requests
+// of others until it can answer them.
 func checkRead(m *raftpb.Message) error {
 	if n := len(m.GetEntries()); n != 1 {
 		return invalid(m, "entries", "%d entries, want 1", n)
@@ -86,8 +87,7 @@ func checkRead(m *raftpb.Message) error {
 	return nil
 }
 
-// checkEntry requires a normal entry or a change of the configuration that
-// decodes.
+// checkEntry requires a normal entry or a valid configuration change.
 func checkEntry(e *raftpb.Entry) error {
 	switch e.GetType() {
 	case raftpb.EntryNormal:
@@ -109,16 +109,16 @@ func checkEntry(e *raftpb.Entry) error {
 	}
 }
 
-// checkChange refuses changes that panic when they are applied, whatever the
-// configuration is. What depends on it, such as the removal of the last voter,
-// must be refused before it is proposed.
+// checkChange refuses changes for which raft panics in every configuration, when it
+// applies them. The proposer must refuse changes that are invalid in the present
+// configuration, such as the removal of the last voter. It refuses
 //
-//   - A transition or a change of an unknown kind (confchange.go, EnterJoint of
-//     raftpb; confchange.go, apply).
-//   - No changes, which leaves a joint configuration, with a transition, which
-//     enters one: a leader lets it pass as the former (raft.go, stepLeader) and
-//     applies it as the latter (raft.go, applyConfChange).
-//   - Members that raft takes for its storage threads (rawnode.go, Step).
+//   - unknown transitions and types of changes (confchange.go, EnterJoint of raftpb;
+//     confchange.go, apply).
+//   - transitions without changes. A leader accepts them as the end of a joint
+//     configuration (raft.go, stepLeader) and applies them as its beginning
+//     (raft.go, applyConfChange).
+//   - the IDs of raft's storage threads (rawnode.go, Step).
 func checkChange(cc *raftpb.ConfChangeV2) error {
 	switch cc.GetTransition() {
 	case raftpb.ConfChangeTransitionAuto:
@@ -146,8 +146,8 @@ func checkChange(cc *raftpb.ConfChangeV2) error {
 	return nil
 }
 
-// maxMembers bounds the members of a configuration, whose check takes the square
-// of their number.
+// maxMembers limits the members of a configuration. The time to check it grows with
+// the square of their number.
 const maxMembers = 256
 
 // checkSnapshot requires metadata that raft can restore.
@@ -158,7 +158,7 @@ func checkSnapshot(m *raftpb.Message, _, self uint64) error {
 	meta := m.GetSnapshot().GetMetadata()
 	switch {
 	case meta.GetIndex() == 0 || meta.GetTerm() == 0:
-		return invalid(m, "snapshot", "of index %d, term %d", meta.GetIndex(), meta.GetTerm())
+		return invalid(m, "snapshot", "index %d and term %d must not be 0", meta.GetIndex(), meta.GetTerm())
 	case meta.GetIndex() > maxNumber-maxEntries:
 		return invalid(m, "snapshot", "index %d exceeds the limit of %d", meta.GetIndex(), uint64(maxNumber-maxEntries))
 	case meta.GetTerm() > m.GetTerm():
@@ -172,10 +172,11 @@ func checkSnapshot(m *raftpb.Message, _, self uint64) error {
 	return nil
 }
 
-// checkConfState does what raft does with a snapshot's configuration, which
-// panics if it fails (raft.go, restore and assertConfStatesEquivalent): members
-// twice or in sets that exclude each other, no voters, learners to be that are
-// no outgoing voters, AutoLeave without a joint configuration.
+// checkConfState restores a snapshot's configuration as raft does (raft.go, restore
+// and assertConfStatesEquivalent). Raft panics if that fails: for a member that is
+// listed twice or in sets that exclude each other, without voters, for a future
+// learner that is not an outgoing voter, and for AutoLeave without a joint
+// configuration.
 func checkConfState(cs *raftpb.ConfState, index, self uint64) error {
 	found, n := false, 0
 	for _, set := range [][]uint64{cs.GetVoters(), cs.GetLearners(), cs.GetVotersOutgoing(), cs.GetLearnersNext()} {
@@ -191,9 +192,9 @@ func checkConfState(cs *raftpb.ConfState, index, self uint64) error {
 	case n > maxMembers:
 		return fmt.Errorf("configuration of %d members exceeds the limit of %d", n, maxMembers)
 	case !found:
-		// Raft ignores such a snapshot (raft.go, restore); its state must not be
-		// taken either.
-		return fmt.Errorf("configuration without member %s, which is to take it", ID(self))
+		// Raft ignores such a snapshot (raft.go, restore). The node must not restore
+		// its state either.
+		return fmt.Errorf("configuration does not include member %s, the receiver", ID(self))
 	}
 	tr := tracker.MakeProgressTracker(1, 0)
 	cfg, progress, err := confchange.Restore(confchange.Changer{Tracker: tr, LastIndex: index}, cs)

@@ -12,18 +12,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A packet opens a connection, answers, or ends a snapshot:
+// A packet opens a connection, answers the first one, or ends a snapshot:
 //
 //	magic    4 bytes, "llkv"
 //	version  2 bytes
-//	kind     1 byte: of the stream (from the dialler), or of the answer
+//	kind     1 byte: the stream (from the dialler), or the answer
 //	zero     1 byte
 //	length   4 bytes, at most maxPayload
 //	payload  JSON
 //	crc      4 bytes: CRC-32C of everything before it
 //
-// Numbers are big-endian. This layout is for all versions, or they could not
-// refuse each other.
+// Numbers are big-endian. All versions keep this layout, so that they can refuse
+// each other.
 const (
 	magic         = "llkv"
 	version       = 1
@@ -32,7 +32,7 @@ const (
 	crcSize       = 4
 	answerOK      = 1 // the payload is the acceptor's Hello, or empty
 	answerRefused = 2 // the payload is a Refusal
-	answerWorking = 3 // the payload is empty: the answer is to come
+	answerWorking = 3 // the payload is empty; the answer follows later
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -43,7 +43,7 @@ type packet struct {
 	payload []byte
 }
 
-// newPacket returns a packet with v as its payload, none if v is nil.
+// newPacket returns a packet with v as its payload. Without v it has no payload.
 func newPacket(kind byte, v any) (packet, error) {
 	p := packet{version: version, kind: kind}
 	if v == nil {
@@ -60,7 +60,7 @@ func newPacket(kind byte, v any) (packet, error) {
 	return p, nil
 }
 
-// wire returns p as it goes over the wire.
+// wire returns the bytes of p.
 func (p packet) wire() []byte {
 	b := append(make([]byte, 0, packetHead+len(p.payload)+crcSize), magic...)
 	b = binary.BigEndian.AppendUint16(b, p.version)
@@ -79,14 +79,15 @@ func writePacket(w io.Writer, kind byte, v any) error {
 	return err
 }
 
-// readPacket reads one packet of any version, whose payload has at most limit bytes.
+// readPacket reads a packet of any version. It fails if the payload is longer than
+// limit bytes.
 func readPacket(r io.Reader, limit uint32) (packet, error) {
 	b := make([]byte, packetHead, packetHead+512)
 	if _, err := io.ReadFull(r, b); err != nil {
 		return packet{}, err
 	}
 	if got := string(b[:len(magic)]); got != magic {
-		return packet{}, fmt.Errorf("connection begins with %q, want %q: not a member of a cluster", got, magic)
+		return packet{}, fmt.Errorf("connection begins with %q, want %q: the other end is not a member", got, magic)
 	}
 	size := binary.BigEndian.Uint32(b[8:])
 	if size > limit {
@@ -103,12 +104,12 @@ func readPacket(r io.Reader, limit uint32) (packet, error) {
 	return packet{version: binary.BigEndian.Uint16(b[4:]), kind: b[6], payload: body[packetHead:]}, nil
 }
 
-// growStep is what is allocated before the first byte of a claimed length has
-// arrived; later steps double.
+// growStep is the allocation of readN before the first byte has arrived. Later
+// steps double it.
 const growStep = 64 << 10
 
-// readN appends n bytes of r to b. It allocates no more than growStep or twice
-// what has arrived, whatever n claims.
+// readN appends n bytes of r to b. Whatever n is, it allocates at most growStep or
+// twice the bytes that have arrived.
 func readN(r io.Reader, b []byte, n int) ([]byte, error) {
 	for n > 0 {
 		if len(b) == cap(b) {
@@ -127,22 +128,22 @@ func readN(r io.Reader, b []byte, n int) ([]byte, error) {
 	return b, nil
 }
 
-// A frame is 4 bytes of length, 4 bytes of CRC-32C over the length and the
-// body, and the body, one raft message as protobuf. A frame without a body is a
-// ping, which the other end returns.
+// A frame is 4 bytes of length, 4 bytes of CRC-32C over the length and the body,
+// and the body: one raft message as protobuf. A frame without a body is a ping,
+// which the other end sends back.
 const frameHead = 8
 
-// MaxMessageBytes bounds one raft message on the wire. Raft puts at most its
-// MaxSizePerMsg (8 MiB here) of entries into a message, or one entry, and an
-// entry is at most a request of 1.5 MiB; the rest is for what goes around them.
+// MaxMessageBytes limits one raft message on the wire. The entries of a message
+// have at most raft's MaxSizePerMsg (8 MiB here), or it has one entry. The rest is
+// for the other fields.
 const MaxMessageBytes = 10 << 20
 
-// maxEntries bounds the entries of a message. An entry of 2 bytes on the wire
-// takes 100 in memory, so the bytes alone do not bound the memory. Of real
-// entries, with index, term and a request, MaxMessageBytes holds fewer.
+// maxEntries limits the entries of a message. An entry of 2 bytes on the wire takes
+// 100 bytes of memory, so MaxMessageBytes does not limit the memory. MaxMessageBytes
+// holds fewer entries that have an index, a term and a request.
 const maxEntries = 1 << 19
 
-// appendFrame appends m's frame to b. On an error b is as it was.
+// appendFrame appends m's frame to b. After an error it returns b unchanged.
 func appendFrame(b []byte, m *raftpb.Message) ([]byte, error) {
 	begin := len(b)
 	b = append(b, make([]byte, frameHead)...)
@@ -167,17 +168,18 @@ func frameSum(length, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum(length, castagnoli), castagnoli, body)
 }
 
-// keepBuffer is the largest buffer that a connection keeps between messages.
+// keepBuffer is the size of the largest buffer that a connection keeps for its next
+// message.
 const keepBuffer = 1 << 20
 
-// frames reads frames. Its buffer lives as long as the connection.
+// frames reads the frames of a connection.
 type frames struct {
 	r   io.Reader
 	buf []byte
 }
 
-// next returns the next message, nil for a ping, and its size on the wire. The
-// message shares no memory with the buffer.
+// next returns the next message and its size on the wire. The message is nil for a
+// ping. It shares no memory with the buffer.
 func (f *frames) next() (*raftpb.Message, int, error) {
 	var head [frameHead]byte
 	if _, err := io.ReadFull(f.r, head[:]); err != nil {
@@ -205,7 +207,7 @@ func (f *frames) next() (*raftpb.Message, int, error) {
 	return m, frameHead + int(size), err
 }
 
-// decode decodes a message. It refuses before it allocates.
+// decode decodes a message. It checks the limits before it allocates.
 func decode(b []byte) (*raftpb.Message, error) {
 	const fieldEntries, fieldResponses = 7, 14
 	entries := 0
@@ -215,7 +217,7 @@ func decode(b []byte) (*raftpb.Message, error) {
 		case n < 0:
 			return nil, fmt.Errorf("decode message: %w", protowire.ParseError(n))
 		case num == fieldResponses:
-			// A message within a message within … is for raft's own storage.
+			// Messages that contain messages are for raft's storage threads only.
 			return nil, &InvalidError{Rule: "responses", Text: "message carries responses, which are for local storage"}
 		case num == fieldEntries:
 			entries++

@@ -142,8 +142,8 @@ func FuzzPacketsNeverPanic(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = tr.identify(&inbound{}, p)
-		_, _ = tr.answered(nil, p, 1)
+		_ = tr.checkStreamHello(&inbound{}, p)
+		_, _ = tr.checkAnswer(nil, p, 1)
 	})
 }
 
@@ -164,8 +164,8 @@ func FuzzHellosNeverPanic(f *testing.F) {
 		if err != nil {
 			t.Fatalf("readPacket() of a packet whose sum is right = %v", err)
 		}
-		_ = tr.identify(&inbound{}, p)
-		_, _ = tr.answered(nil, p, 1)
+		_ = tr.checkStreamHello(&inbound{}, p)
+		_, _ = tr.checkAnswer(nil, p, 1)
 	})
 }
 

@@ -14,35 +14,35 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// flushAt is how many bytes are gathered before they are written.
+// flushAt is the number of bytes that writeQueued collects for one write.
 const flushAt = 256 << 10
 
-// session is one connection of a link, while it lasts. The writer's goroutine
-// owns it; pinged is shared with the one that awaits answers.
-type session struct {
+// connWriter writes the messages of a link to one connection. The goroutine of
+// write owns it. Only pinged is shared, with the goroutine of readPongs.
+type connWriter struct {
 	*link
 	conn net.Conn
 	buf  []byte // reused by all writes
-	// batch is what was taken from the queue last.
+	// batch is the last result of queue.drain.
 	batch []item
-	// pinged is when the ping was sent that has no answer yet, in nanoseconds
-	// since began; 0 if there is none.
+	// pinged is the time of the unanswered ping, in nanoseconds since began. It is
+	// 0 if there is none.
 	pinged atomic.Int64
 	began  time.Time
 }
 
-// serve writes what is queued to c until that fails or ctx ends. It returns
-// once c is closed and nobody uses it.
+// serve writes queued messages to c until a write fails or ctx ends. When it
+// returns, c is closed and no goroutine uses it.
 func (l *link) serve(ctx context.Context, c net.Conn) error {
-	s := &session{link: l, conn: c, began: time.Now()}
+	s := &connWriter{link: l, conn: c, began: time.Now()}
 	stop := context.AfterFunc(ctx, func() { closeQuietly(c) })
 	answers := make(chan error, 1)
-	go func() { answers <- s.listen() }()
+	go func() { answers <- s.readPongs() }()
 	heard, err := s.write(ctx, answers)
 	stop()
 	closeQuietly(c)
 	if !heard {
-		// Why the peer closed the connection says more than that a write failed.
+		// The peer's reason to close the connection explains more than a failed write.
 		if why := <-answers; !isClosed(why) && ctx.Err() == nil {
 			err = why
 		}
@@ -53,8 +53,9 @@ func (l *link) serve(ctx context.Context, c net.Conn) error {
 	return err
 }
 
-// write is the writer. It reports whether it has taken the result of listen.
-func (s *session) write(ctx context.Context, answers <-chan error) (heard bool, err error) {
+// write is the loop of the writer. heard is true if it has received the result of
+// readPongs.
+func (s *connWriter) write(ctx context.Context, answers <-chan error) (heard bool, err error) {
 	ticker := time.NewTicker(s.lim.ping)
 	defer ticker.Stop()
 	for {
@@ -66,7 +67,7 @@ func (s *session) write(ctx context.Context, answers <-chan error) (heard bool, 
 		case <-ticker.C:
 			err = s.ping()
 		case <-s.queue.ready:
-			err = s.flush()
+			err = s.writeQueued()
 		}
 		if err != nil {
 			return false, err
@@ -74,18 +75,18 @@ func (s *session) write(ctx context.Context, answers <-chan error) (heard bool, 
 	}
 }
 
-// flush writes everything that is queued.
-func (s *session) flush() error {
-	s.batch = s.queue.take(s.batch)
-	defer s.queue.done(s.batch)
+// writeQueued writes all queued messages.
+func (s *connWriter) writeQueued() error {
+	s.batch = s.queue.drain(s.batch)
+	defer s.queue.release(s.batch)
 	gathered := 0 // messages in the buffer
 	for i := range s.batch {
 		b, err := appendFrame(s.buf, s.batch[i].m)
 		s.buf = b
 		if err != nil {
-			// Nobody could read it, so it is lost, and the connection is not.
-			s.lose(1)
-			s.peer.complain.Do(func() { s.log.Error("cannot send message", "error", err) })
+			// Only this message is lost. The connection remains usable.
+			s.countLost(1)
+			s.peer.logLimit.Do(func() { s.log.Error("cannot send message", "error", err) })
 		} else {
 			gathered++
 		}
@@ -93,7 +94,7 @@ func (s *session) flush() error {
 			continue
 		}
 		if err := s.send(); err != nil {
-			s.lose(gathered + len(s.batch) - 1 - i)
+			s.countLost(gathered + len(s.batch) - 1 - i)
 			return err
 		}
 		s.counter().sent.Add(uint64(gathered))
@@ -102,8 +103,8 @@ func (s *session) flush() error {
 	return nil
 }
 
-// send writes what is in the buffer.
-func (s *session) send() error {
+// send writes the buffer.
+func (s *connWriter) send() error {
 	if len(s.buf) == 0 {
 		return nil
 	}
@@ -121,14 +122,15 @@ func (s *session) send() error {
 	return nil
 }
 
-func (s *session) counter() *outCounts { return &s.peer.counts.out[s.kind] }
+func (s *connWriter) counter() *outCounts { return &s.peer.counts.out[s.kind] }
 
-// ping asks for a sign of life, and gives up if the last one was not given.
-func (s *session) ping() error {
+// ping sends a ping, unless one is unanswered. It fails if that one is older than
+// the timeout.
+func (s *connWriter) ping() error {
 	now := time.Since(s.began)
 	if at := time.Duration(s.pinged.Load()); at > 0 {
 		if now-at > s.lim.timeout {
-			return fmt.Errorf("no sign of life for %v", now-at)
+			return fmt.Errorf("no answer to a ping for %v", now-at)
 		}
 		return nil
 	}
@@ -139,13 +141,13 @@ func (s *session) ping() error {
 
 var pong = appendPing(nil)
 
-// listen awaits the answers to pings, and the end of the connection. A peer that
-// closes it is noticed at once, and not at the next write.
-func (s *session) listen() error {
+// readPongs reads the answers to pings. It also sees at once that the peer closes
+// the connection, which the writer would see only at its next write.
+func (s *connWriter) readPongs() error {
 	got := make([]byte, len(pong))
 	for {
 		if _, err := io.ReadFull(s.conn, got); err != nil {
-			return broken("await sign of life", err)
+			return broken("wait for a ping's answer", err)
 		}
 		at := time.Duration(s.pinged.Swap(0))
 		if at == 0 || !bytes.Equal(got, pong) {
@@ -156,50 +158,51 @@ func (s *session) listen() error {
 	}
 }
 
-var errUnexpected = errors.New("the peer sends what it must not")
+var errUnexpected = errors.New("the peer sent something else than an answer to a ping")
 
-// queue holds the messages of one stream to one peer. Any goroutine adds, the
-// writer takes. What is taken counts until it is written, so that the limits
-// bound all that the stream holds on to.
+// queue holds the messages of one stream to one peer. Any goroutine pushes, the
+// writer drains. Drained messages count until the writer releases them, so the
+// limits cover all memory of the stream.
 type queue struct {
 	limits streamLimits
-	// hold is how long messages wait for a connection; 0 takes none without.
+	// hold is the time for which messages wait for a connection. If it is 0, the
+	// queue takes messages only while there is a connection.
 	hold  time.Duration
-	ready chan struct{} // holds a token while there may be something to take
+	ready chan struct{} // holds a token while the queue may have messages
 
 	mu struct {
 		sync.Mutex
 		items []item
-		// count and bytes include what the writer has taken.
+		// count and bytes include drained messages.
 		count, bytes int
-		up           bool
+		connected    bool
 	}
 }
 
 type item struct {
 	m    *raftpb.Message
 	size int
-	at   time.Time // zero while there is a connection
+	at   time.Time // of push; zero if there was a connection
 }
 
 func newQueue(lim streamLimits, hold time.Duration) *queue {
 	return &queue{limits: lim, hold: hold, ready: make(chan struct{}, 1)}
 }
 
-// add queues m and returns how many messages were lost over it, m included. A
-// message that finds the queue empty is taken whatever its size.
-func (q *queue) add(m *raftpb.Message) (lost int) {
+// push queues m and returns the number of messages that it dropped, which may
+// include m. An empty queue takes a message of any size.
+func (q *queue) push(m *raftpb.Message) (lost int) {
 	it := item{m: m, size: sizeOf(m)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.mu.up {
+	if !q.mu.connected {
 		if q.hold == 0 {
 			return 1
 		}
 		it.at = time.Now()
 		lost = q.expireLocked(it.at)
 	}
-	if !q.roomLocked(it.size) {
+	if !q.fitsLocked(it.size) {
 		return lost + 1
 	}
 	q.mu.items = append(q.mu.items, it)
@@ -212,30 +215,30 @@ func (q *queue) add(m *raftpb.Message) (lost int) {
 	return lost
 }
 
-// takes reports whether add would take a message of that size.
-func (q *queue) takes(size int) bool {
+// accepts reports whether push would take a message of that size.
+func (q *queue) accepts(size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return (q.mu.up || q.hold > 0) && q.roomLocked(size)
+	return (q.mu.connected || q.hold > 0) && q.fitsLocked(size)
 }
 
-func (q *queue) roomLocked(size int) bool {
+func (q *queue) fitsLocked(size int) bool {
 	return q.mu.count < q.limits.count && (q.mu.count == 0 || q.mu.bytes+size <= q.limits.bytes)
 }
 
-// take returns everything queued, in order, to be given back with done. The
-// array of the batch before is used again.
-func (q *queue) take(reuse []item) []item {
+// drain returns all queued messages in order. The caller must release them. reuse
+// is the batch before; the queue uses its array again.
+func (q *queue) drain(reuse []item) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	clear(reuse) // drops what its elements refer to
+	clear(reuse) // frees the messages
 	taken := q.mu.items
 	q.mu.items = reuse[:0]
 	return taken
 }
 
-// done says that what was taken is written, or lost.
-func (q *queue) done(taken []item) {
+// release removes drained messages, which are written or lost, from the counts.
+func (q *queue) release(taken []item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range taken {
@@ -243,21 +246,21 @@ func (q *queue) done(taken []item) {
 	}
 }
 
-// open says that there is a connection, and returns how many messages had
-// waited for it too long.
-func (q *queue) open() (lost int) {
+// connect tells the queue that there is a connection. It returns the number of
+// messages that it dropped because they were older than hold.
+func (q *queue) connect() (lost int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.up = true
+	q.mu.connected = true
 	return q.expireLocked(time.Now())
 }
 
-// shut says that the connection is gone, and returns how many messages went
-// with it.
-func (q *queue) shut() (lost int) {
+// disconnect tells the queue that the connection has ended. It drops all messages
+// and returns their number.
+func (q *queue) disconnect() (lost int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.up = false
+	q.mu.connected = false
 	lost = len(q.mu.items)
 	for i := range q.mu.items {
 		q.dropLocked(&q.mu.items[i])
@@ -266,7 +269,7 @@ func (q *queue) shut() (lost int) {
 	return lost
 }
 
-// expireLocked drops what has waited for longer than hold.
+// expireLocked drops messages that are older than hold.
 func (q *queue) expireLocked(now time.Time) (lost int) {
 	for lost < len(q.mu.items) && now.Sub(q.mu.items[lost].at) > q.hold {
 		q.dropLocked(&q.mu.items[lost])
@@ -282,14 +285,14 @@ func (q *queue) dropLocked(it *item) {
 	*it = item{}
 }
 
-// held returns what the stream holds on to.
-func (q *queue) held() (count, bytes int) {
+// usage returns the number and the size of queued and drained messages.
+func (q *queue) usage() (count, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.mu.count, q.mu.bytes
 }
 
-// sizeOf estimates what m holds on to, without walking it as protobuf would.
+// sizeOf estimates the memory of m. It is faster than proto.Size.
 func sizeOf(m *raftpb.Message) int {
 	const perMessage, perEntry = 256, 128
 	n := perMessage + len(m.GetContext())
