@@ -29,13 +29,13 @@ func speak(t *testing.T, c net.Conn, kind stream, h Hello) packet {
 	return p
 }
 
-// A connection whose handler has not returned is replaced by newer ones; none of
-// them is read before it does, so messages stay in order.
+// Newer connections replace a connection while Receive blocks for its message. They
+// are not read before Receive returns, so messages stay in order.
 func TestOneReaderAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
 		stuck := make(chan struct{})
-		b := begin(t, net, &fakeNode{id: 2, receive: func(m *raftpb.Message) {
+		b := startNode(t, net, &fakeNode{id: 2, receive: func(m *raftpb.Message) {
 			if m.GetCommit() == 0 {
 				<-stuck
 			}
@@ -54,19 +54,19 @@ func TestOneReaderAtATime(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if got := b.got(); len(got) != 0 {
+			if got := b.messages(); len(got) != 0 {
 				t.Fatalf("%v arrived while the first message was being handled", got)
 			}
 		}
 		release()
 		synctest.Wait()
-		if got := b.got(); len(got) != 2 || got[1].GetCommit() != 3 {
+		if got := b.messages(); len(got) != 2 || got[1].GetCommit() != 3 {
 			t.Errorf("member 2 got %v, want the first message and that of the last connection", got)
 		}
 	})
 }
 
-// A peer that is removed while it is being admitted is asked for again.
+// Admit is called again if the peer was removed meanwhile.
 func TestRemovalOvertakesAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
@@ -79,7 +79,7 @@ func TestRemovalOvertakesAdmission(t *testing.T) {
 			n.RemovePeer(1)
 			return nil
 		}
-		begin(t, net, n)
+		startNode(t, net, n)
 		c := dialRaw(t, net, 1, 2)
 		defer c.Close()
 		if p := speak(t, c, control, helloTo(1, 2)); p.kind != answerRefused {
@@ -88,8 +88,8 @@ func TestRemovalOvertakesAdmission(t *testing.T) {
 	})
 }
 
-// Hellos that the handler never sees.
-func TestHellosRefusedWithoutAsking(t *testing.T) {
+// Hellos for which Admit is not called.
+func TestInvalidHellosAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		kind   stream
@@ -113,7 +113,7 @@ func TestHellosRefusedWithoutAsking(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				net := memlink.New()
-				begin(t, net, &fakeNode{id: 2, admit: func(h Hello) error {
+				startNode(t, net, &fakeNode{id: 2, admit: func(h Hello) error {
 					t.Errorf("Admit(%+v) was called", h)
 					return nil
 				}})
@@ -130,11 +130,11 @@ func TestHellosRefusedWithoutAsking(t *testing.T) {
 	}
 }
 
-// What members say at most is let in; a packet that no member sends is not read.
+// A hello with all fields at their limits is accepted. A larger packet is not read.
 func TestHellosHaveALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := memlink.New()
-		b := begin(t, network, &fakeNode{id: 2})
+		b := startNode(t, network, &fakeNode{id: 2})
 		greatest := helloTo(1, 2)
 		greatest.Instance, greatest.PeerURLs = strings.Repeat("x", 64), strings.Repeat(","+strings.Repeat("x", 127), 64)[1:]
 		greatest.Name, greatest.Token = strings.Repeat("x", 1024), strings.Repeat("x", 1024)
@@ -156,15 +156,15 @@ func TestHellosHaveALimit(t *testing.T) {
 	})
 }
 
-// Whoever is not known yet tries again each second at least: the one that refuses it
-// asks the others.
+// A member that is refused as unknown tries again at least once a second: the peer is
+// likely to learn soon that it was added.
 func TestUnknownMembersTryAgainSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, known := memlink.New(), time.Now().Add(time.Minute)
-		a := begin(t, network, &fakeNode{id: 1})
-		begin(t, network, &fakeNode{id: 2, admit: func(Hello) error {
+		a := startNode(t, network, &fakeNode{id: 1})
+		startNode(t, network, &fakeNode{id: 2, admit: func(Hello) error {
 			if time.Now().Before(known) {
-				return &Refusal{Reason: ReasonUnknown, Text: "who?"}
+				return &Refusal{Reason: ReasonUnknown, Text: "unknown"}
 			}
 			return nil
 		}})
@@ -172,20 +172,20 @@ func TestUnknownMembersTryAgainSoon(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		if !a.peerOf(t, 2).Connected {
-			t.Error("a second after it is known it is not connected")
+			t.Error("a second after the peer admits it the member is not connected")
 		}
 		if n := len(a.refusals()); n < 58 || n > 125 {
-			t.Errorf("it has called %d times in a minute, want once or twice a second", n)
+			t.Errorf("%d attempts in a minute, want one or two a second", n)
 		}
 	})
 }
 
-// Connections that say nothing are closed in time, and the first of too many at
-// once.
+// A connection without a hello is closed after 5 s. Above the limit the oldest one is
+// closed at once.
 func TestSilentConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := memlink.New()
-		b := begin(t, network, &fakeNode{id: 2}, few)
+		b := startNode(t, network, &fakeNode{id: 2}, few)
 		began := time.Now()
 		var silent []net.Conn
 		for range 6 {
@@ -208,8 +208,8 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 	})
 }
 
-// A connection that breaks may have lost what was written last, so the node
-// hears of it.
+// Unreachable is called after a connection breaks, because the messages written last
+// may be lost.
 func TestBrokenConnectionIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net, a, _ := pair(t)
@@ -227,7 +227,7 @@ func TestBrokenConnectionIsReported(t *testing.T) {
 	})
 }
 
-// Nonsense is reported at once and completely.
+// Validate reports all errors.
 func TestConfigIsValidated(t *testing.T) {
 	_, err := Start(Config{SnapshotRate: -1})
 	for _, want := range []string{"member ID", "cluster ID", "listener", "handler", "snapshot rate -1"} {
@@ -237,7 +237,7 @@ func TestConfigIsValidated(t *testing.T) {
 	}
 }
 
-// Refusals reach the other side with the reason, again and again but slowly.
+// Each attempt ends with a refusal and its reason. Attempts become less frequent.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -255,12 +255,12 @@ func TestRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				net := memlink.New()
-				a := begin(t, net, &fakeNode{id: 1}, func(cfg *Config, _ *limits) {
+				a := startNode(t, net, &fakeNode{id: 1}, func(cfg *Config, _ *limits) {
 					if c.hello != nil {
 						c.hello(&cfg.Hello)
 					}
 				})
-				b := begin(t, net, &fakeNode{id: 2, admit: func(Hello) error { return c.admit }})
+				b := startNode(t, net, &fakeNode{id: 2, admit: func(Hello) error { return c.admit }})
 				a.SetPeer(2, []string{addrOf(2)})
 				time.Sleep(time.Second)
 				synctest.Wait()
@@ -287,8 +287,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Another member at the address, or a member of another cluster that lets
-// everybody in, is no connection.
+// The dialler rejects the answer of another member, or of a member of another
+// cluster.
 func TestDiallerChecksTheAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -297,12 +297,12 @@ func TestDiallerChecksTheAnswer(t *testing.T) {
 	}{
 		{"another member", Hello{ClusterID: testCluster, From: 3, To: 1}, "member 3 answers, want member 2"},
 		{"another cluster", Hello{ClusterID: 5, From: 2, To: 1}, "cluster 5"},
-		{"an answer for somebody else", Hello{ClusterID: testCluster, From: 2, To: 9}, "for member 9"},
+		{"an answer for another member", Hello{ClusterID: testCluster, From: 2, To: 9}, "for member 9"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				net := memlink.New()
-				a := begin(t, net, &fakeNode{id: 1})
+				a := startNode(t, net, &fakeNode{id: 1})
 				ln, err := net.Listen(addrOf(2))
 				if err != nil {
 					t.Fatal(err)
@@ -333,11 +333,11 @@ func TestDiallerChecksTheAnswer(t *testing.T) {
 	}
 }
 
-// A peer of another version is told both versions.
+// The refusal of another version names both versions.
 func TestVersionsAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
-		begin(t, net, &fakeNode{id: 1})
+		startNode(t, net, &fakeNode{id: 1})
 		c := dialRaw(t, net, 2, 1)
 		defer c.Close()
 		p, err := newPacket(byte(control)+1, helloTo(2, 1))
@@ -361,8 +361,8 @@ func TestVersionsAreNamed(t *testing.T) {
 func TestAddressesAreTriedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
-		a := begin(t, net, &fakeNode{id: 1})
-		begin(t, net, &fakeNode{id: 2})
+		a := startNode(t, net, &fakeNode{id: 1})
+		startNode(t, net, &fakeNode{id: 2})
 		a.SetPeer(2, []string{"nowhere:1", "elsewhere:1", addrOf(2)})
 		time.Sleep(200 * time.Millisecond)
 		if p := a.peerOf(t, 2); !p.Connected {

@@ -92,8 +92,9 @@ func (w *chunkWriter) end() error {
 	return err
 }
 
-// chunkReader is the receiver's end. It gives out no byte whose chunk's sum is
-// wrong, and the last chunk only after all sums are right.
+// chunkReader is the receiver's half. Read returns the bytes of a chunk after their
+// checksum was compared, and those of the last chunk after the checksums of the whole
+// state were.
 type chunkReader struct {
 	r    io.Reader
 	left int64 // to be read off the wire

@@ -9,8 +9,9 @@ import (
 	"net"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/internal/connlimit"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/internal/connlimit"
 )
 
 // Config configures a Transport. For TLS, pass a Listener and a Dial that use

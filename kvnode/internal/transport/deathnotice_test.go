@@ -30,9 +30,9 @@ type death struct {
 	process ProcessID
 }
 
-// An obituary comes over a connection of its own, secured as all are, and takes no place of the
-// streams of the member that it is about: what the dead process had sent is still read.
-func TestObituariesAreTold(t *testing.T) {
+// A death notice uses a TLS connection of its own. It replaces no stream of the dead
+// process's member, so messages that the process sent are still read.
+func TestDeathNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecured(t)
 		network, a, b := pair(t, s.apply)
@@ -43,33 +43,33 @@ func TestObituariesAreTold(t *testing.T) {
 		}
 		send(a, heartbeat(1, 2, 1))
 		synctest.Wait()
-		if died, _ := b.dead(); !slices.Equal(died, []death{{1, processOf(7)}}) {
+		if died, _ := b.deaths(); !slices.Equal(died, []death{{1, processOf(7)}}) {
 			t.Errorf("Died() was called with %v, want process 7 of member 1", died)
 		}
-		if n := len(b.got()); n != 1 || b.left() != nil || b.totals.refusals != a.totals.refusals {
-			t.Errorf("%d messages arrived afterwards, and %v was gone, want one and nobody", n, b.left())
+		if n := len(b.messages()); n != 1 || b.goneCalls() != nil || b.totals.refusals != a.totals.refusals {
+			t.Errorf("%d messages arrived afterwards, and Gone() was called for %v, want one message and no call", n, b.goneCalls())
 		}
 		settled()
 		if n := len(a.connections()); n != connected {
-			t.Errorf("%d connections were made afterwards, want none: the streams that there were still are", n-connected)
+			t.Errorf("%d connections were made afterwards, want none", n-connected)
 		}
 	})
 }
 
-// Whoever is not known to be that member, or says what no guardian does, is not believed, and told why.
-func TestObituariesThatAreNotBelieved(t *testing.T) {
+// A notice is refused, with the reason, if the sender does not authenticate as the member or the notice is invalid.
+func TestRefusedDeathNotices(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Hello, *Secret)
-		host   string // whose certificate is shown; n1's by default
+		host   string // of the sender's certificate; n1 by default
 		admit  error
 		reason string
 		text   string
 	}{
 		{"another cluster", func(h *Hello, _ *Secret) { h.ClusterID = 0xbad }, "", nil, ReasonCluster, "this is cluster c1"},
-		{"of the one it is told to", func(h *Hello, _ *Secret) { h.From = 2 }, "n2", nil, ReasonMember, "own"},
-		{"of nobody", func(h *Hello, _ *Secret) { h.From = 0 }, "", nil, ReasonMember, "reserved"},
-		{"of no process", func(_ *Hello, s *Secret) { *s = Secret{} }, "", nil, ReasonOther, "no secret"},
+		{"of the receiver itself", func(h *Hello, _ *Secret) { h.From = 2 }, "n2", nil, ReasonMember, "own"},
+		{"of member 0", func(h *Hello, _ *Secret) { h.From = 0 }, "", nil, ReasonMember, "reserved"},
+		{"without a secret", func(_ *Hello, s *Secret) { *s = Secret{} }, "", nil, ReasonOther, "no secret"},
 		{"of another member", func(h *Hello, _ *Secret) { h.From = 3 }, "", nil, ReasonCertificate, "not authenticate as member 3"},
 		{"with another's certificate", nil, "n3", nil, ReasonCertificate, "not authenticate as member 1"},
 		{"of a removed member", nil, "", &Refusal{Reason: ReasonRemoved, Text: "gone since Tuesday"}, ReasonRemoved, "Tuesday"},
@@ -82,9 +82,9 @@ func TestObituariesThatAreNotBelieved(t *testing.T) {
 				if c.host != "" {
 					shown = c.host
 				}
-				begin(t, network, &fakeNode{id: 1}, s.apply)
+				startNode(t, network, &fakeNode{id: 1}, s.apply)
 				s.ca.Issue([]string{shown}).Write(s.dirs[1], "own")
-				b := begin(t, network, &fakeNode{id: 2, admit: func(Hello) error { return c.admit }}, s.apply)
+				b := startNode(t, network, &fakeNode{id: 2, admit: func(Hello) error { return c.admit }}, s.apply)
 				time.Sleep(2 * time.Second) // the files are read again
 				h, secret := helloOf(1), secretOf(7)
 				if c.change != nil {
@@ -95,7 +95,7 @@ func TestObituariesThatAreNotBelieved(t *testing.T) {
 				if !ok || refused.Reason != c.reason || !strings.Contains(refused.Text, c.text) {
 					t.Errorf("Bury() = %v, want reason %s with %q", err, c.reason, c.text)
 				}
-				if died, _ := b.dead(); died != nil {
+				if died, _ := b.deaths(); died != nil {
 					t.Errorf("Died() was called with %v", died)
 				}
 			})
@@ -103,43 +103,43 @@ func TestObituariesThatAreNotBelieved(t *testing.T) {
 	}
 }
 
-// A stranger without a certificate is not listened to, nor is one that says more than a hello may have.
-func TestObituariesOfStrangers(t *testing.T) {
+// A notice without a certificate of the authority, or above the limit of a hello, is not read.
+func TestDeathNoticesFromOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, network := newSecured(t), memlink.New()
-		b := begin(t, network, &fakeNode{id: 2}, s.apply)
+		b := startNode(t, network, &fakeNode{id: 2}, s.apply)
 		if err := Bury(t.Context(), network.Dialer("n1"), addrOf(2), 2, helloOf(1), secretOf(7)); err == nil {
-			t.Error("an obituary in plain text is believed")
+			t.Error("a notice in plain text is accepted")
 		}
 		other := *s
 		other.ca = tlstest.New(t, "other")
-		begin(t, network, &fakeNode{id: 1}, other.apply)
+		startNode(t, network, &fakeNode{id: 1}, other.apply)
 		if err := Bury(t.Context(), s.sources[1].Dialer(network.Dialer("n1")), addrOf(2), 2, helloOf(1), secretOf(7)); err == nil {
-			t.Error("an obituary is believed that another authority's certificate comes with")
+			t.Error("a notice with another authority's certificate is accepted")
 		}
-		c := begin(t, network, &fakeNode{id: 3})
+		c := startNode(t, network, &fakeNode{id: 3})
 		long := helloOf(1)
 		long.Name = strings.Repeat("x", maxHello)
 		if err := Bury(t.Context(), network.Dialer("n1"), addrOf(3), 3, long, secretOf(7)); err == nil || c.totals.garbled.Load() != 1 {
-			t.Errorf("an obituary of more than 16 KiB is answered with %v, and was garbled %d times", err, c.totals.garbled.Load())
+			t.Errorf("a notice of more than 16 KiB is answered with %v, and counted as garbled %d times, want an error and 1", err, c.totals.garbled.Load())
 		}
 		for _, n := range []*fakeNode{b, c} {
-			if died, _ := n.dead(); died != nil {
+			if died, _ := n.deaths(); died != nil {
 				t.Errorf("Died() of member %d was called with %v", n.id, died)
 			}
 		}
 	})
 }
 
-// A member of a former version refuses what it does not know; one that hangs is not waited for.
-func TestObituariesToOthers(t *testing.T) {
+// A former version refuses the kind of packet. The call ends with its context if the receiver hangs.
+func TestDeathNoticesToOtherReceivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := memlink.New()
-		begin(t, network, &fakeNode{id: 2})
+		startNode(t, network, &fakeNode{id: 2})
 		c := dialRaw(t, network, 1, 2)
 		defer c.Close()
 		if p := speak(t, c, kindDeathNotice, helloTo(1, 2)); p.kind != answerRefused || decodeRefusal(2, p.payload).Reason != ReasonVersion {
-			t.Errorf("a kind that is one above that of obituaries is answered with %d %s, want it refused for its version", p.kind, p.payload)
+			t.Errorf("the next kind is answered with %d %s, want a refusal for the version", p.kind, p.payload)
 		}
 		ln, err := network.Listen(addrOf(3))
 		if err != nil {
@@ -150,16 +150,16 @@ func TestObituariesToOthers(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		if err := Bury(ctx, network.Dialer("n1"), addrOf(3), 3, helloOf(1), secretOf(7)); err == nil || time.Since(began) != time.Second {
-			t.Errorf("Bury() of who hangs = %v after %v, want an error after a second", err, time.Since(began))
+			t.Errorf("Bury() to a member that hangs = %v after %v, want an error after a second", err, time.Since(began))
 		}
 	})
 }
 
-// Messages come with the process that their connection has named, whatever other connections say meanwhile.
-func TestMessagesComeWithTheirProcess(t *testing.T) {
+// Receive gets the process that the message's own connection named, not that of another connection.
+func TestReceiveGetsTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := memlink.New()
-		b := begin(t, network, &fakeNode{id: 2})
+		b := startNode(t, network, &fakeNode{id: 2})
 		for i, process := range []ProcessID{processOf(7), {}, processOf(9)} {
 			c := dialRaw(t, network, 1, 2)
 			t.Cleanup(func() { _ = c.Close() })
@@ -181,19 +181,19 @@ func TestMessagesComeWithTheirProcess(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if _, spoke := b.dead(); !slices.Equal(spoke, []ProcessID{processOf(7), {}, processOf(9)}) {
+		if _, spoke := b.deaths(); !slices.Equal(spoke, []ProcessID{processOf(7), {}, processOf(9)}) {
 			t.Errorf("messages came from the processes %x, want 7, none and 9", spoke)
 		}
 	})
 }
 
-// A member names its process in each hello, and in its will.
+// The process ID is in each hello, and in the list of peers to notify.
 func TestHellosNameTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said []ProcessID
 		network := memlink.New()
-		a := begin(t, network, &fakeNode{id: 1}, func(cfg *Config, _ *limits) { cfg.Hello.ProcessID = processOf(7) })
-		begin(t, network, &fakeNode{id: 2, admit: func(h Hello) error { said = append(said, h.ProcessID); return nil }})
+		a := startNode(t, network, &fakeNode{id: 1}, func(cfg *Config, _ *limits) { cfg.Hello.ProcessID = processOf(7) })
+		startNode(t, network, &fakeNode{id: 2, admit: func(h Hello) error { said = append(said, h.ProcessID); return nil }})
 		a.SetPeer(2, []string{addrOf(2)})
 		settled()
 		if !slices.Equal(said, []ProcessID{processOf(7), processOf(7)}) {
@@ -206,7 +206,7 @@ func TestHellosNameTheProcess(t *testing.T) {
 	})
 }
 
-// An ID is the first half of the secret's SHA-256, on each machine and in each version.
+// The ID is the first half of the secret's SHA-256. All versions must agree on it.
 func TestTheIDIsAHashOfTheSecret(t *testing.T) {
 	const want = "66687aadf862bd776c8fc18b8e9f8e20" // of 32 zeros
 	if id, _ := new(Secret).ProcessID().MarshalText(); string(id) != want {
@@ -217,8 +217,8 @@ func TestTheIDIsAHashOfTheSecret(t *testing.T) {
 	}
 }
 
-// A death notice without a whole secret is refused. So is the notice of former versions, which had a number that peers
-// knew in its place. Hellos of former versions still have that number, and are let in as of an unknown process.
+// A notice without a whole secret is refused, and so is the notice of former versions. A hello of a former version,
+// with a number in place of the process ID, is accepted.
 func TestOtherFormsOfDeathNotices(t *testing.T) {
 	const digits = "0700000000000000000000000000000000000000000000000000000000000000"
 	type notice map[string]any
@@ -246,7 +246,7 @@ func TestOtherFormsOfDeathNotices(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				network := memlink.New()
-				b := begin(t, network, &fakeNode{id: 2})
+				b := startNode(t, network, &fakeNode{id: 2})
 				hello, _ := json.Marshal(helloTo(1, 2))
 				payload := make(notice)
 				must(json.Unmarshal(hello, &payload))
@@ -263,7 +263,7 @@ func TestOtherFormsOfDeathNotices(t *testing.T) {
 				if c.kind == kindDeathNotice && c.taken {
 					want = []death{{1, processOf(7)}}
 				}
-				if died, _ := b.dead(); !slices.Equal(died, want) {
+				if died, _ := b.deaths(); !slices.Equal(died, want) {
 					t.Errorf("Died() was called with %v, want %v", died, want)
 				}
 			})

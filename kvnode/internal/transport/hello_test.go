@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Each hello that Validate accepts fits into a packet, also of a death notice, however JSON writes it.
-func TestWhatValidateAcceptsFits(t *testing.T) {
+// Each hello that Validate accepts fits into a packet, also into a death notice, with every escape of JSON.
+func TestValidHelloFitsIntoPacket(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		h    Hello
@@ -30,8 +30,8 @@ func TestWhatValidateAcceptsFits(t *testing.T) {
 	}
 }
 
-// What is shown of a name is one line that no terminal acts upon, and not long.
-func TestNamesAreShownAsTheyAre(t *testing.T) {
+// Shown returns one short line without control characters.
+func TestShown(t *testing.T) {
 	long := strings.Repeat("x", MaxNameBytes)
 	for _, test := range []struct{ what, name, want string }{
 		{"none", "", ""},

@@ -18,13 +18,13 @@ import (
 // link is one stream to one peer. It connects again and again while the peer
 // exists, and writes queued messages (writer.go).
 type link struct {
-	t     *Transport
-	peer  *peer
-	kind  stream
-	lim   streamLimits
-	queue *queue
-	wake  chan struct{} // a token ends the wait for the next attempt
-	log   *slog.Logger
+	t                         *Transport
+	peer                      *peer
+	kind                      stream
+	lim                       streamLimits
+	queue                     *queue
+	wake                      chan struct{} // a token ends the wait for the next attempt
+	log                       *slog.Logger
 	connectLog, disconnectLog rate.Sometimes // limit the lines about connections
 
 	mu struct {

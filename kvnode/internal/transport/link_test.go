@@ -18,21 +18,21 @@ func settled() {
 	synctest.Wait()
 }
 
-// A peer whose node does not take appends still hears heartbeats.
+// A peer with a node that blocks on appends still receives heartbeats.
 func TestHeartbeatsOvertakeAppends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
 		small := func(_ *Config, lim *limits) { lim.streams[bulk].bytes = 4 << 20 }
-		a := begin(t, net, &fakeNode{id: 1}, small)
+		a := startNode(t, net, &fakeNode{id: 1}, small)
 		stuck := make(chan struct{})
-		b := begin(t, net, &fakeNode{id: 2, receive: func(m *raftpb.Message) {
+		b := startNode(t, net, &fakeNode{id: 2, receive: func(m *raftpb.Message) {
 			if m.GetType() == raftpb.MsgApp {
 				<-stuck
 			}
 		}})
 		release := sync.OnceFunc(func() { close(stuck) })
 		t.Cleanup(release)
-		acquaint(a, b)
+		connectAll(a, b)
 		settled()
 		for i := range uint64(100) {
 			send(a, appendOf(1, 2, i+1, make([]byte, 64<<10)))
@@ -41,7 +41,7 @@ func TestHeartbeatsOvertakeAppends(t *testing.T) {
 		for i := range uint64(10) {
 			send(a, heartbeat(1, 2, i))
 			synctest.Wait()
-			if got := b.got(); uint64(len(got)) != i+1 {
+			if got := b.messages(); uint64(len(got)) != i+1 {
 				t.Fatalf("behind stuck appends %d heartbeats arrived, want %d", len(got), i+1)
 			}
 		}
@@ -64,7 +64,7 @@ func TestAppendsKeepTheirOrder(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		got := b.got()
+		got := b.messages()
 		if len(got) != n {
 			t.Fatalf("%d appends arrived, want %d", len(got), n)
 		}
@@ -76,8 +76,8 @@ func TestAppendsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A peer that stops reading fills its queue and nothing more; what is lost is
-// counted, and the node hears of it a few times and once after the last.
+// The messages to a peer that stops reading fill its queue and no other memory.
+// Losses are counted. Unreachable is called a few times and after the last loss.
 func TestStoppedPeerFillsItsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net, a, b := pair(t, func(_ *Config, lim *limits) { lim.streams[bulk].bytes = 4 << 20 })
@@ -99,7 +99,7 @@ func TestStoppedPeerFillsItsQueue(t *testing.T) {
 		if bulk := p.Streams[bulk]; bulk.Lost < 1500 {
 			t.Errorf("Lost = %d, want at least 1500", bulk.Lost)
 		}
-		// The control stream gives up after 5 s without a sign of life.
+		// The control stream gives up if a ping has no answer for 5 s.
 		time.Sleep(8 * time.Second)
 		if p := a.peerOf(t, 2); p.Connected || !strings.Contains(p.LastError, "no answer to a ping") && !strings.Contains(p.LastError, "deadline") {
 			t.Errorf("Peers() = %+v, want no connection and why", p)
@@ -109,15 +109,14 @@ func TestStoppedPeerFillsItsQueue(t *testing.T) {
 		if p := a.peerOf(t, 2); !p.Connected {
 			t.Errorf("Peers() after healing = %+v, want connected", p)
 		}
-		// What arrives late is all that was kept: the queue, and what the network
-		// itself held.
-		if n, limit := len(b.got()), (4<<20+256<<10)/(64<<10)+1; n == 0 || n > limit {
+		// Only the messages in the queue and in the network arrive late.
+		if n, limit := len(b.messages()), (4<<20+256<<10)/(64<<10)+1; n == 0 || n > limit {
 			t.Errorf("%d appends were kept, want 1 to %d", n, limit)
 		}
-		before := len(b.got())
+		before := len(b.messages())
 		send(a, heartbeat(1, 2, 1))
 		synctest.Wait()
-		if got := len(b.got()); got != before+1 {
+		if got := len(b.messages()); got != before+1 {
 			t.Errorf("%d messages arrived after healing, want 1", got-before)
 		}
 	})
@@ -134,19 +133,19 @@ func calledUntil(t *testing.T, calls []time.Time, last time.Time) {
 	}
 }
 
-// Send returns at once even for peers that were never reached, and control
-// messages wait a little for the first connection: the answer to a vote may be
-// sent before the way back is open.
+// Send returns at once even for peers without a connection. Control messages wait
+// for the first connection: a member may respond to a vote before its own
+// connection to the candidate exists.
 func TestControlMessagesWaitForTheFirstConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
-		a := begin(t, net, &fakeNode{id: 1})
+		a := startNode(t, net, &fakeNode{id: 1})
 		a.SetPeer(2, []string{addrOf(2)})
 		time.Sleep(3 * time.Second)
 		send(a, heartbeat(1, 2, 1), appendOf(1, 2, 1, nil)) // too early
 		time.Sleep(time.Second)
 		send(a, heartbeat(1, 2, 2), appendOf(1, 2, 2, nil))
-		b := begin(t, net, &fakeNode{id: 2})
+		b := startNode(t, net, &fakeNode{id: 2})
 		began := time.Now()
 		b.SetPeer(1, []string{addrOf(1)})
 		for len(a.connections()) == 0 {
@@ -157,7 +156,7 @@ func TestControlMessagesWaitForTheFirstConnection(t *testing.T) {
 			t.Errorf("way back opened after %v, want 100ms", d)
 		}
 		settled()
-		if got := b.got(); len(got) != 1 || got[0].GetCommit() != 2 {
+		if got := b.messages(); len(got) != 1 || got[0].GetCommit() != 2 {
 			t.Errorf("member 2 got %v, want the second heartbeat", got)
 		}
 		if p := a.peerOf(t, 2); p.Lost != 3 {
@@ -166,20 +165,19 @@ func TestControlMessagesWaitForTheFirstConnection(t *testing.T) {
 	})
 }
 
-// What waits for longer than half of a promise would renew no lease, and ask for votes in an
-// election that is over.
+// A message that is older than half of a promise renews no lease, and requests votes in an election that is over.
 func TestControlMessagesWaitForHalfOfAPromise(t *testing.T) {
 	for wait, want := range map[time.Duration]int{100 * time.Millisecond: 1, 150 * time.Millisecond: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			net := memlink.New()
-			a := begin(t, net, &fakeNode{id: 1}, func(cfg *Config, _ *limits) { cfg.Hello.Promise = 250 * time.Millisecond })
+			a := startNode(t, net, &fakeNode{id: 1}, func(cfg *Config, _ *limits) { cfg.Hello.Promise = 250 * time.Millisecond })
 			a.SetPeer(2, []string{addrOf(2)})
 			send(a, heartbeat(1, 2, 1))
 			time.Sleep(wait)
-			b := begin(t, net, &fakeNode{id: 2})
+			b := startNode(t, net, &fakeNode{id: 2})
 			b.SetPeer(1, []string{addrOf(1)})
 			settled()
-			if got := b.got(); len(got) != want {
+			if got := b.messages(); len(got) != want {
 				t.Errorf("after %v member 2 got %v, want %d messages", wait, got, want)
 			}
 		})
@@ -191,14 +189,14 @@ func TestRemovePeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
 		var removed bool
-		b := begin(t, net, &fakeNode{id: 2})
-		a := begin(t, net, &fakeNode{id: 1, admit: func(Hello) error {
+		b := startNode(t, net, &fakeNode{id: 2})
+		a := startNode(t, net, &fakeNode{id: 1, admit: func(Hello) error {
 			if removed {
 				return &Refusal{Reason: ReasonRemoved, Text: "removed"}
 			}
 			return nil
 		}})
-		acquaint(a, b)
+		connectAll(a, b)
 		settled()
 		removed = true
 		a.RemovePeer(2)
@@ -211,11 +209,11 @@ func TestRemovePeer(t *testing.T) {
 			t.Errorf("Peers() = %v, want none", a.Peers())
 		}
 		if r := b.refusals(); len(r) == 0 {
-			t.Error("member 2 was not told that it is removed")
+			t.Error("member 2 got no refusal with reason removed")
 		}
-		send(a, heartbeat(1, 2, 1)) // nobody's any more
+		send(a, heartbeat(1, 2, 1)) // member 2 is no peer any more
 		if n := a.totals.unaddressed.Load(); n != 1 {
-			t.Errorf("%d messages to nobody, want 1", n)
+			t.Errorf("%d messages to members that are not peers, want 1", n)
 		}
 	})
 }
@@ -229,7 +227,7 @@ func TestInvalidMessagesEndTheConnection(t *testing.T) {
 		bad.Context = []byte("abc")
 		send(a, heartbeat(1, 2, 1), bad)
 		synctest.Wait()
-		if got := b.got(); len(got) != 1 {
+		if got := b.messages(); len(got) != 1 {
 			t.Errorf("member 2 got %v, want the message before the invalid one", got)
 		}
 		if p := b.peerOf(t, 1); p.Invalid != 1 {
@@ -242,11 +240,11 @@ func TestInvalidMessagesEndTheConnection(t *testing.T) {
 	})
 }
 
-// Whoever has proved to be member 1 speaks for nobody else.
-func TestMessagesAreOfWhoeverIsConnected(t *testing.T) {
+// A connection of member 1 carries messages of member 1 only.
+func TestMessagesAreFromTheConnectedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
-		b := begin(t, net, &fakeNode{id: 2})
+		b := startNode(t, net, &fakeNode{id: 2})
 		c := dialRaw(t, net, 1, 2)
 		defer c.Close()
 		if end := outcome(c); end != "" {
@@ -263,14 +261,14 @@ func TestMessagesAreOfWhoeverIsConnected(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if got := b.got(); len(got) != 1 || got[0].GetFrom() != 1 {
-			t.Errorf("member 2 got %v, want what member 1 says in its own name", got)
+		if got := b.messages(); len(got) != 1 || got[0].GetFrom() != 1 {
+			t.Errorf("member 2 got %v, want only the messages from member 1", got)
 		}
 	})
 }
 
-// What raft passes on in another member's name goes out in this one's, if that
-// means the same.
+// The transport sends a proposal that raft forwards for another member as this
+// member's. It drops other forwarded messages.
 func TestForwardedProposalsAreRestamped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b := pair(t)
@@ -281,7 +279,7 @@ func TestForwardedProposalsAreRestamped(t *testing.T) {
 		prop := forward(raftpb.MsgProp)
 		send(a, prop, forward(raftpb.MsgReadIndex))
 		synctest.Wait()
-		if got := b.got(); len(got) != 1 || got[0].GetFrom() != 1 || string(got[0].GetEntries()[0].GetData()) != "x" {
+		if got := b.messages(); len(got) != 1 || got[0].GetFrom() != 1 || string(got[0].GetEntries()[0].GetData()) != "x" {
 			t.Errorf("member 2 got %v, want the proposal in member 1's name", got)
 		}
 		if prop.GetFrom() != 3 {
@@ -293,14 +291,14 @@ func TestForwardedProposalsAreRestamped(t *testing.T) {
 	})
 }
 
-// A message that nobody would read is lost, and the connection is not.
+// A message beyond the limit is lost. The connection remains usable.
 func TestOversizedMessageIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b := pair(t)
 		settled()
 		send(a, appendOf(1, 2, 1, make([]byte, MaxMessageBytes)), appendOf(1, 2, 1, make([]byte, MaxMessageBytes-100)))
 		time.Sleep(time.Second)
-		if got := b.got(); len(got) != 1 {
+		if got := b.messages(); len(got) != 1 {
 			t.Errorf("member 2 got %d messages, want 1", len(got))
 		}
 		if p := a.peerOf(t, 2); p.Lost != 1 || p.Streams[bulk].Connects != 1 {

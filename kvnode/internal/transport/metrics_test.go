@@ -39,7 +39,7 @@ kvnode_transport_unaddressed_messages_total 1
 	})
 }
 
-// What has etcd's names adds up what each stream counts, and each answer to a ping.
+// wantEtcds checks that etcd's metrics add up all streams and count each pong.
 func wantEtcds(t *testing.T, registry *prometheus.Registry, a *fakeNode) {
 	t.Helper()
 	time.Sleep(2 * time.Second) // two pings

@@ -16,12 +16,12 @@ import (
 	"github.com/leaderlease/go/internal/memlink"
 )
 
-// fakeNode is a Handler that remembers everything.
+// fakeNode is a Handler that records all calls.
 type fakeNode struct {
 	*Transport
 	id uint64
 
-	// Hooks, nil for the obvious thing. They are set before Start.
+	// Optional hooks, set before Start.
 	admit    func(Hello) error
 	receive  func(*raftpb.Message)
 	snapshot func(*raftpb.Message, int64, io.Reader) error
@@ -104,15 +104,15 @@ func (n *fakeNode) Died(peer uint64, process ProcessID) {
 	n.mu.died = append(n.mu.died, death{peer, process})
 }
 
-// dead returns which processes of peers have died, and from which ones messages came.
-func (n *fakeNode) dead() (died []death, spoke []ProcessID) {
+// deaths returns the calls of Died, and the process of each received message.
+func (n *fakeNode) deaths() (died []death, senders []ProcessID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.mu.died), slices.Clone(n.mu.processes)
 }
 
-// left returns who has ended its last connection, each time.
-func (n *fakeNode) left() []uint64 {
+// goneCalls returns the arguments of Gone.
+func (n *fakeNode) goneCalls() []uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.mu.gone)
@@ -124,8 +124,8 @@ func (n *fakeNode) SnapshotSent(peer uint64, err error) {
 	n.mu.sent = append(n.mu.sent, err)
 }
 
-// got returns the messages received so far.
-func (n *fakeNode) got() []*raftpb.Message {
+// messages returns the received messages.
+func (n *fakeNode) messages() []*raftpb.Message {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.mu.received)
@@ -149,7 +149,7 @@ func (n *fakeNode) connections() []Hello {
 	return slices.Clone(n.mu.connected)
 }
 
-func (n *fakeNode) verdicts() []error {
+func (n *fakeNode) snapshotResults() []error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.mu.sent)
@@ -182,8 +182,8 @@ func helloOf(id uint64) Hello {
 func hostOf(id uint64) string { return fmt.Sprint("n", id) }
 func addrOf(id uint64) string { return hostOf(id) + ":1" }
 
-// begin starts n on a network.
-func begin(t *testing.T, net *memlink.Network, n *fakeNode, adjust ...func(*Config, *limits)) *fakeNode {
+// startNode starts n on a network.
+func startNode(t *testing.T, net *memlink.Network, n *fakeNode, adjust ...func(*Config, *limits)) *fakeNode {
 	t.Helper()
 	ln, err := net.Listen(addrOf(n.id))
 	if err != nil {
@@ -208,17 +208,17 @@ func (n *fakeNode) stop(t *testing.T) {
 	}
 }
 
-// pair starts two members that know each other.
+// pair starts two members that are peers of each other.
 func pair(t *testing.T, adjust ...func(*Config, *limits)) (net *memlink.Network, a, b *fakeNode) {
 	t.Helper()
 	net = memlink.New()
-	a = begin(t, net, &fakeNode{id: 1}, adjust...)
-	b = begin(t, net, &fakeNode{id: 2}, adjust...)
-	acquaint(a, b)
+	a = startNode(t, net, &fakeNode{id: 1}, adjust...)
+	b = startNode(t, net, &fakeNode{id: 2}, adjust...)
+	connectAll(a, b)
 	return net, a, b
 }
 
-func acquaint(nodes ...*fakeNode) {
+func connectAll(nodes ...*fakeNode) {
 	for _, n := range nodes {
 		for _, p := range nodes {
 			if p != n {

@@ -19,8 +19,8 @@ import (
 	"github.com/leaderlease/go/internal/tlstest"
 )
 
-// A peer that ends all its connections, or whose process does, is gone, once. One
-// that this end has closed, or has waited for in vain, is not.
+// Gone is called once for a peer that closes all its connections. It is not called
+// if this end closes them, or after a timeout.
 func TestGone(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -38,7 +38,7 @@ func TestGone(t *testing.T) {
 				settled()
 				tt.do(net, a, b)
 				synctest.Wait()
-				if got := a.left(); !slices.Equal(got, tt.want) {
+				if got := a.goneCalls(); !slices.Equal(got, tt.want) {
 					t.Errorf("Gone() was called for %v, want %v", got, tt.want)
 				}
 				net.HealAll()
@@ -47,27 +47,27 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// A peer that has ended one of its streams is not gone, nor is one that has connected anew.
-func TestWhoIsStillThereIsNotGone(t *testing.T) {
+// Gone is not called while the peer has another stream or a newer connection.
+func TestPeerWithAnotherStreamIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
-		a := begin(t, net, &fakeNode{id: 1})
+		a := startNode(t, net, &fakeNode{id: 1})
 		older, first, second := dialled(t, net, 2, control), dialled(t, net, 2, control), dialled(t, net, 2, bulk)
 		synctest.Wait()
 		_, _ = older.Close(), first.Close()
 		synctest.Wait()
-		if got := a.left(); got != nil {
+		if got := a.goneCalls(); got != nil {
 			t.Errorf("Gone() was called for %v while a stream is left", got)
 		}
 		_ = second.Close()
 		synctest.Wait()
-		if got := a.left(); !slices.Equal(got, []uint64{2}) {
+		if got := a.goneCalls(); !slices.Equal(got, []uint64{2}) {
 			t.Errorf("Gone() was called for %v, want [2]", got)
 		}
 		a.Transport.mu.Lock()
 		defer a.Transport.mu.Unlock()
 		if in, reading := len(a.Transport.mu.inbound), len(a.Transport.mu.reading); in > 0 || reading > 0 {
-			t.Errorf("%d connections and %d reading are left of a peer that is gone, want none", in, reading)
+			t.Errorf("%d connections and %d semaphores are left of a peer that is gone, want none", in, reading)
 		}
 	})
 }
@@ -90,7 +90,7 @@ func dialled(t *testing.T, network *memlink.Network, from uint64, kind stream) n
 	return c
 }
 
-func TestWhatThePeerHasEnded(t *testing.T) {
+func TestClosedByPeer(t *testing.T) {
 	for err, want := range map[error]bool{
 		io.EOF:              true,
 		io.ErrUnexpectedEOF: true,
@@ -106,9 +106,9 @@ func TestWhatThePeerHasEnded(t *testing.T) {
 	}
 }
 
-// Two processes that take reading as one member are named, once in a while; one that
-// replaces another, or connects again and again, is not.
-func TestTwoProcessesOfOneMemberAreNamed(t *testing.T) {
+// An error is logged about two processes that connect alternately as one member, but
+// not about a process that replaces another or connects again.
+func TestDuplicateProcessIsLogged(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		processes []string
@@ -116,15 +116,15 @@ func TestTwoProcessesOfOneMemberAreNamed(t *testing.T) {
 	}{
 		{"one that connects again and again", []string{"a", "a", "a", "a", "a", "a", "a", "a"}, 0},
 		{"one after another", []string{"a", "b", "c", "d", "e", "f", "g"}, 0},
-		{"a late word of one that has ended", []string{"a", "b", "a", "b", "b", "b"}, 0},
-		{"two that take reading", []string{"a", "b", "a", "b", "a", "b", "a", "b", "a", "b"}, 1},
-		{"former versions, which do not say", []string{"", "", "", ""}, 0},
+		{"a late connection of a dead process", []string{"a", "b", "a", "b", "b", "b"}, 0},
+		{"two alternately", []string{"a", "b", "a", "b", "a", "b", "a", "b", "a", "b"}, 1},
+		{"former versions without the field", []string{"", "", "", ""}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				net := memlink.New()
 				var log bytes.Buffer
-				begin(t, net, &fakeNode{id: 2}, func(cfg *Config, _ *limits) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+				startNode(t, net, &fakeNode{id: 2}, func(cfg *Config, _ *limits) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 				for _, process := range tc.processes {
 					c := dialRaw(t, net, 1, 2)
 					t.Cleanup(func() { _ = c.Close() })
@@ -144,12 +144,12 @@ func TestTwoProcessesOfOneMemberAreNamed(t *testing.T) {
 	}
 }
 
-// What may repeat for ever is not logged each time.
+// Log lines about repeated connections are limited.
 func TestALinkThatFlapsDoesNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
 		var log bytes.Buffer
-		begin(t, net, &fakeNode{id: 2}, func(cfg *Config, _ *limits) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		startNode(t, net, &fakeNode{id: 2}, func(cfg *Config, _ *limits) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		for range 500 {
 			c := dialRaw(t, net, 1, 2)
 			if p := speak(t, c, control, helloTo(1, 2)); p.kind != answerOK {
@@ -173,7 +173,7 @@ func TestSilentConnectionsDoNotLockOutAPeer(t *testing.T) {
 	for _, from := range []uint64{1, 9} {
 		synctest.Test(t, func(t *testing.T) {
 			network := memlink.New()
-			b := begin(t, network, &fakeNode{id: 2}, few)
+			b := startNode(t, network, &fakeNode{id: 2}, few)
 			stop := make(chan struct{})
 			flooded := make(chan struct{})
 			var calls []net.Conn
@@ -189,8 +189,8 @@ func TestSilentConnectionsDoNotLockOutAPeer(t *testing.T) {
 				}
 			}()
 			time.Sleep(100 * time.Millisecond)
-			a := begin(t, network, &fakeNode{id: 1})
-			acquaint(a, b)
+			a := startNode(t, network, &fakeNode{id: 1})
+			connectAll(a, b)
 			settled()
 			if !a.peerOf(t, 2).Connected || !b.peerOf(t, 1).Connected {
 				t.Errorf("a flood from n%d: %q, %q, want both connected", from, a.peerOf(t, 2).LastError, b.peerOf(t, 1).LastError)
@@ -213,15 +213,15 @@ func TestSilentConnectionsDoNotLockOutAPeer(t *testing.T) {
 func TestACertificatePutRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, network := newSecured(t), memlink.New()
-		a := begin(t, network, &fakeNode{id: 1}, s.apply)
-		b := begin(t, network, &fakeNode{id: 2}, s.apply)
+		a := startNode(t, network, &fakeNode{id: 1}, s.apply)
+		b := startNode(t, network, &fakeNode{id: 2}, s.apply)
 		other := tlstest.New(t, "other")
 		tlstest.Write(t, s.dirs[1], "ca", slices.Concat(other.PEM, s.ca.PEM))
 		other.Issue([]string{hostOf(1)}).Write(s.dirs[1], "own")
 		time.Sleep(2 * time.Second)
 		// Of two handshakes that come first, one would still use the old files.
 		s.sources[1].Stats()
-		acquaint(a, b)
+		connectAll(a, b)
 		time.Sleep(time.Minute)
 		if a.peerOf(t, 2).Connected || b.totals.garbled.Load() < 60 {
 			t.Fatalf("connected: %v after %d handshakes that failed, want not, and many", a.peerOf(t, 2).Connected, b.totals.garbled.Load())

@@ -30,7 +30,7 @@ func TestSnapshotsArrive(t *testing.T) {
 			state := &testState{data: randomBytes(size)}
 			a.SendSnapshot(snapOf(1, 2, 9), state)
 			time.Sleep(3 * time.Second)
-			if got := a.verdicts(); len(got) != 1 || got[0] != nil {
+			if got := a.snapshotResults(); len(got) != 1 || got[0] != nil {
 				t.Fatalf("SnapshotSent() of %d bytes got %v, want nil", size, got)
 			}
 			if got := b.states(); len(got) != 1 || !bytes.Equal(got[0], state.data) {
@@ -46,8 +46,8 @@ func TestSnapshotsArrive(t *testing.T) {
 	}
 }
 
-// Any byte of a snapshot's connection that changes on the way makes it fail, on
-// both sides, and the node never sees the end of a damaged state.
+// If any byte of a snapshot changes on the way, the snapshot fails at both ends, and
+// the receiver's node never reads a damaged state to its end.
 func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	const size = 300
 	total := wireLength(t, size)
@@ -66,7 +66,7 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 			synctest.Wait()
 			net.Damage("n1", "n2", nil)
 			time.Sleep(7 * time.Second)
-			if got := a.verdicts(); len(got) != 1 || got[0] == nil {
+			if got := a.snapshotResults(); len(got) != 1 || got[0] == nil {
 				t.Fatalf("SnapshotSent() with byte %d damaged got %v, want an error", at, got)
 			}
 			if n := len(b.states()); n != 0 {
@@ -76,7 +76,7 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	}
 }
 
-// wireLength counts what the sender of a snapshot writes.
+// wireLength returns the number of bytes that the sender of a snapshot writes.
 func wireLength(t *testing.T, size int) (n int) {
 	synctest.Test(t, func(t *testing.T) {
 		net, a, _ := pair(t)
@@ -89,7 +89,7 @@ func wireLength(t *testing.T, size int) (n int) {
 	return n
 }
 
-// Reading exactly the promised number of bytes is enough to have them checked.
+// A reader that reads exactly the announced size gets an error for damaged bytes.
 func TestLastChunkWaitsForTheSums(t *testing.T) {
 	var wire bytes.Buffer
 	data := randomBytes(3*maxChunk + 5)
@@ -115,8 +115,8 @@ func TestLastChunkWaitsForTheSums(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong at either end, the sender learns of it, with the words of
-// the receiver if it has any.
+// SnapshotSent gets the error of either end, with the receiver's text if there is
+// one.
 func TestSnapshotsThatFail(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -157,9 +157,9 @@ func TestSnapshotsThatFail(t *testing.T) {
 						cfg.SnapshotRate = 100 << 10
 					}
 				}
-				a := begin(t, net, &fakeNode{id: 1}, pace)
-				b := begin(t, net, &fakeNode{id: 2, snapshot: c.snapshot})
-				acquaint(a, b)
+				a := startNode(t, net, &fakeNode{id: 1}, pace)
+				b := startNode(t, net, &fakeNode{id: 2, snapshot: c.snapshot})
+				connectAll(a, b)
 				settled()
 				state, m := c.state, c.m
 				if state == nil {
@@ -174,7 +174,7 @@ func TestSnapshotsThatFail(t *testing.T) {
 					c.during(net, a, b)
 				}
 				time.Sleep(40 * time.Second)
-				got := a.verdicts()
+				got := a.snapshotResults()
 				if len(got) != 1 || got[0] == nil || !strings.Contains(got[0].Error(), c.want) {
 					t.Errorf("SnapshotSent() got %v, want one error with %q", got, c.want)
 				}
@@ -189,19 +189,18 @@ func TestSnapshotsThatFail(t *testing.T) {
 	}
 }
 
-// The sender's state is closed when the last byte has left, though the receiver
-// takes minutes to make it durable; meanwhile heartbeats arrive. A second
-// snapshot has to wait.
+// The sender closes the state after the last byte, even if the receiver takes
+// minutes to make it durable. Heartbeats arrive meanwhile. A second snapshot fails.
 func TestSlowReceiverHoldsUpNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
-		a := begin(t, net, &fakeNode{id: 1})
-		b := begin(t, net, &fakeNode{id: 2, snapshot: func(_ *raftpb.Message, _ int64, r io.Reader) error {
+		a := startNode(t, net, &fakeNode{id: 1})
+		b := startNode(t, net, &fakeNode{id: 2, snapshot: func(_ *raftpb.Message, _ int64, r io.Reader) error {
 			_, err := io.Copy(io.Discard, r)
 			time.Sleep(3 * time.Minute)
 			return err
 		}})
-		acquaint(a, b)
+		connectAll(a, b)
 		settled()
 		began := time.Now()
 		state := &testState{data: randomBytes(1 << 20)}
@@ -212,20 +211,20 @@ func TestSlowReceiverHoldsUpNothingElse(t *testing.T) {
 		}
 		send(a, heartbeat(1, 2, 1), appendOf(1, 2, 1, nil))
 		synctest.Wait()
-		if n := len(b.got()); n != 2 {
+		if n := len(b.messages()); n != 2 {
 			t.Errorf("%d messages arrived beside a snapshot, want 2", n)
 		}
 		second := &testState{data: []byte("x")}
 		a.SendSnapshot(snapOf(1, 2, 10), second)
 		synctest.Wait()
-		if got := a.verdicts(); len(got) != 1 || got[0] == nil || !strings.Contains(got[0].Error(), "under way") {
+		if got := a.snapshotResults(); len(got) != 1 || got[0] == nil || !strings.Contains(got[0].Error(), "under way") {
 			t.Errorf("second SendSnapshot() gave %v, want one under way", got)
 		}
 		if len(second.closes()) != 1 {
 			t.Error("state of the second snapshot is still open")
 		}
 		time.Sleep(3 * time.Minute)
-		if got := a.verdicts(); len(got) != 2 || got[1] != nil {
+		if got := a.snapshotResults(); len(got) != 2 || got[1] != nil {
 			t.Errorf("SnapshotSent() got %v, want nil at last", got)
 		}
 	})
@@ -238,11 +237,11 @@ func TestSnapshotRate(t *testing.T) {
 		settled()
 		began := time.Now()
 		a.SendSnapshot(snapOf(1, 2, 9), &testState{data: make([]byte, 10<<20)})
-		for len(a.verdicts()) == 0 {
+		for len(a.snapshotResults()) == 0 {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if d := time.Since(began); d < 9*time.Second || d > 12*time.Second {
-			t.Errorf("10 MiB at 1 MiB/s took %v (%v), want 10s", d, a.verdicts())
+			t.Errorf("10 MiB at 1 MiB/s took %v (%v), want 10s", d, a.snapshotResults())
 		}
 		state := &testState{data: make([]byte, 10<<20)}
 		a.SendSnapshot(snapOf(1, 2, 10), state)
@@ -251,7 +250,7 @@ func TestSnapshotRate(t *testing.T) {
 		if err := a.Close(); err != nil || time.Since(began) > time.Second {
 			t.Errorf("Close() = %v after %v, want nil at once", err, time.Since(began))
 		}
-		if got := a.verdicts(); len(got) != 2 || !errors.Is(got[1], errClosed) {
+		if got := a.snapshotResults(); len(got) != 2 || !errors.Is(got[1], errClosed) {
 			t.Errorf("SnapshotSent() after Close() got %v, want %v", got, errClosed)
 		}
 		a.SendSnapshot(snapOf(1, 2, 11), state)
@@ -261,13 +260,14 @@ func TestSnapshotRate(t *testing.T) {
 	})
 }
 
-// MsgSnap in Send is a slip that must not stall raft: it hears of the failure.
+// SnapshotSent gets an error for a MsgSnap that is passed to Send, because raft
+// waits for a result.
 func TestSnapshotThroughSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, _ := pair(t)
 		send(a, snapOf(1, 2, 9))
 		synctest.Wait()
-		if got := a.verdicts(); len(got) != 1 || got[0] == nil {
+		if got := a.snapshotResults(); len(got) != 1 || got[0] == nil {
 			t.Errorf("SnapshotSent() got %v, want an error", got)
 		}
 	})

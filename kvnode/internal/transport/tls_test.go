@@ -31,7 +31,7 @@ func newSecured(t *testing.T) *secured {
 	return &secured{t: t, ca: tlstest.New(t, "ca"), dirs: make(map[uint64]string), sources: make(map[uint64]*tlsconf.Source)}
 }
 
-// apply is an adjustment for begin.
+// apply is an adjustment for startNode.
 func (s *secured) apply(cfg *Config, _ *limits) {
 	s.t.Helper()
 	id := cfg.Hello.From
@@ -81,16 +81,16 @@ func TestOverTLS(t *testing.T) {
 		a.SendSnapshot(snapOf(1, 2, 9), &testState{data: randomBytes(5 << 20)})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if len(b.got()) != 2 || len(a.got()) != 1 || len(b.states()) != 1 {
-			t.Errorf("%d, %d messages and %d snapshots arrived, want 2, 1 and 1", len(b.got()), len(a.got()), len(b.states()))
+		if len(b.messages()) != 2 || len(a.messages()) != 1 || len(b.states()) != 1 {
+			t.Errorf("%d, %d messages and %d snapshots arrived, want 2, 1 and 1", len(b.messages()), len(a.messages()), len(b.states()))
 		}
-		if v := a.verdicts(); len(v) != 1 || v[0] != nil {
+		if v := a.snapshotResults(); len(v) != 1 || v[0] != nil {
 			t.Errorf("SnapshotSent() got %v, want nil", v)
 		}
 	})
 }
 
-// Whoever cannot prove to be member 1 does not get as far as the handler.
+// Admit is not called for a connection without member 1's certificate.
 func TestDiallersWithoutTheRightCertificate(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -111,10 +111,10 @@ func TestDiallersWithoutTheRightCertificate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, network := newSecured(t), memlink.New()
 				admitted := 0
-				begin(t, network, &fakeNode{id: 2, admit: func(Hello) error { admitted++; return nil }}, s.apply)
+				startNode(t, network, &fakeNode{id: 2, admit: func(Hello) error { admitted++; return nil }}, s.apply)
 				cfg := &tls.Config{RootCAs: trusting(s.ca), ServerName: "n2", NextProtos: []string{tlsconf.PeerProtocol}}
 				if test.cert != nil {
-					// Whatever authorities the other end names, this is what is shown.
+					// The certificate does not depend on the authorities that the other end requests.
 					shown := certificate(t, *test.cert(s.ca, tlstest.New(t, "other")))
 					cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &shown, nil }
 				}
@@ -133,9 +133,9 @@ func TestDiallersWithoutTheRightCertificate(t *testing.T) {
 	}
 }
 
-// outcome says hello as member 1 and returns how the other end takes it.
+// outcome sends a hello as member 1 and returns the other end's answer.
 func outcome(c net.Conn) string {
-	// The other end may have closed already; what it said is there to be read.
+	// The other end may have closed the connection; its answer can still be read.
 	failed := writePacket(c, byte(control)+1, helloTo(1, 2))
 	p, err := readPacket(c, maxPayload)
 	switch {
@@ -148,11 +148,11 @@ func outcome(c net.Conn) string {
 	}
 }
 
-// Plain text is not understood, be it a hello or a request for the roster.
+// Neither a hello nor a request for the member list is answered in plain text.
 func TestPlainTextIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, network := newSecured(t), memlink.New()
-		begin(t, network, &fakeNode{id: 2, admit: func(Hello) error { t.Error("Admit() was called"); return nil }}, s.apply, func(c *Config, _ *limits) {
+		startNode(t, network, &fakeNode{id: 2, admit: func(Hello) error { t.Error("Admit() was called"); return nil }}, s.apply, func(c *Config, _ *limits) {
 			c.Roster = func() (Roster, error) { return Roster{ClusterID: testCluster}, nil }
 		})
 		c := dialRaw(t, network, 1, 2)
@@ -177,7 +177,7 @@ func TestPlainTextIsRefused(t *testing.T) {
 	})
 }
 
-// A member does not connect to whoever answers in another's place.
+// A member does not connect to an acceptor without the peer's certificate.
 func TestAcceptorsWithoutTheRightCertificate(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -202,7 +202,7 @@ func TestAcceptorsWithoutTheRightCertificate(t *testing.T) {
 				defer ln.Close()
 				pair := test.cert(s.ca, tlstest.New(t, "other"))
 				go impersonate(ln, &tls.Config{Certificates: []tls.Certificate{certificate(t, pair)}, NextProtos: []string{tlsconf.PeerProtocol}})
-				a := begin(t, network, &fakeNode{id: 1}, s.apply)
+				a := startNode(t, network, &fakeNode{id: 1}, s.apply)
 				a.SetPeer(2, []string{addrOf(2)})
 				settled()
 				p := a.peerOf(t, 2)
@@ -236,9 +236,8 @@ func impersonate(ln net.Listener, cfg *tls.Config) {
 	}
 }
 
-// A dial that leads elsewhere, as a proxy might, does not make another member of
-// whoever is there: neither its answer nor its refusal counts. A refusal may end
-// a member.
+// If a dial leads to another host, for example through a proxy, neither the answer
+// nor the refusal from there counts. A refusal may make a member stop.
 func TestDialsThatLeadElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, network := newSecured(t), memlink.New()
@@ -247,8 +246,8 @@ func TestDialsThatLeadElsewhere(t *testing.T) {
 			dial := cfg.Dial
 			cfg.Dial = func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, addrOf(3)) }
 		}
-		a := begin(t, network, &fakeNode{id: 1}, s.apply, astray)
-		begin(t, network, &fakeNode{id: 3}, s.apply)
+		a := startNode(t, network, &fakeNode{id: 1}, s.apply, astray)
+		startNode(t, network, &fakeNode{id: 3}, s.apply)
 		a.SetPeer(2, []string{addrOf(2)})
 		settled()
 		p := a.peerOf(t, 2)
@@ -258,8 +257,8 @@ func TestDialsThatLeadElsewhere(t *testing.T) {
 	})
 }
 
-// Certificates and then the authority change while members talk: nobody notices.
-// Connections made later use the new ones, and the old ones are refused.
+// The certificates and then the authority change while members send messages. No
+// message is lost. Later connections use the new certificates and refuse old ones.
 func TestReloadUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecured(t)
@@ -285,14 +284,14 @@ func TestReloadUnderLoad(t *testing.T) {
 				step(id)
 			}
 			talk()
-			before := len(b.got())
+			before := len(b.messages())
 			network.Reset("n1", "n2")
 			settled()
 			if !a.peerOf(t, 2).Connected || !b.peerOf(t, 1).Connected {
 				t.Fatalf("after a change and a break: %q, %q, want both connected again", a.peerOf(t, 2).LastError, b.peerOf(t, 1).LastError)
 			}
 			talk()
-			if n := len(b.got()) - before; n != 100 {
+			if n := len(b.messages()) - before; n != 100 {
 				t.Errorf("%d messages arrived, want 100", n)
 			}
 		}

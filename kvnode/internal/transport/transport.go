@@ -156,8 +156,8 @@ func (t *Transport) RemovePeer(id uint64) {
 	}
 }
 
-// Send queues messages without blocking. It drops a message whose queue is full
-// or whose peer is not connected. Handler.Unreachable is called for that, from
+// Send queues messages without blocking. It drops a message if the queue is full
+// or the peer is not connected. Handler.Unreachable is called for that, from
 // another goroutine. The caller must not change the messages any more. MsgSnap
 // must go through SendSnapshot.
 func (t *Transport) Send(msgs []*raftpb.Message) {

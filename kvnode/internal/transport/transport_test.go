@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Two members connect within milliseconds of each other's start, and messages
-// arrive as they were sent, including what raft does not know.
+// Two members connect within milliseconds after their start. Messages arrive
+// unchanged, including fields that raft does not know.
 func TestMessagesArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b := pair(t)
@@ -32,7 +32,7 @@ func TestMessagesArrive(t *testing.T) {
 		send(a, m, app)
 		send(b, heartbeat(2, 1, 8))
 		synctest.Wait()
-		got := b.got()
+		got := b.messages()
 		if len(got) != 2 {
 			t.Fatalf("member 2 got %d messages, want 2", len(got))
 		}
@@ -45,7 +45,7 @@ func TestMessagesArrive(t *testing.T) {
 				t.Errorf("member 2 got %v, want a copy of %v", g, want)
 			}
 		}
-		if got := a.got(); len(got) != 1 || got[0].GetCommit() != 8 {
+		if got := a.messages(); len(got) != 1 || got[0].GetCommit() != 8 {
 			t.Errorf("member 1 got %v, want one heartbeat", got)
 		}
 		if h := a.connections(); len(h) != 1 || h[0] != helloTo(2, 1) {
@@ -63,25 +63,25 @@ func helloTo(from, to uint64) Hello {
 	return h
 }
 
-// Flush returns when a message is written, so that it arrives though everything is closed next;
-// and no later than it may, where there is nobody to write it to.
+// Flush returns when the message is written, so that it arrives even if Close follows.
+// Without a peer it returns after its limit.
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memlink.New()
-		a := begin(t, net, &fakeNode{id: 1})
+		a := startNode(t, net, &fakeNode{id: 1})
 		a.SetPeer(2, []string{addrOf(2)})
 		send(a, heartbeat(1, 2, 1))
 		begun := time.Now()
 		if a.Flush(2, 30*time.Millisecond) || time.Since(begun) != 30*time.Millisecond {
-			t.Errorf("Flush() = true, or not after 30ms but %v: nobody is there", time.Since(begun))
+			t.Errorf("Flush() without a connection = true, or after %v, want false after 30ms", time.Since(begun))
 		}
 		if a.Flush(3, time.Hour) {
-			t.Error("Flush() to who is no peer = true, want false")
+			t.Error("Flush() to a member that is not a peer = true, want false")
 		}
-		b := begin(t, net, &fakeNode{id: 2})
+		b := startNode(t, net, &fakeNode{id: 2})
 		b.SetPeer(1, []string{addrOf(1)})
 		settled()
-		before := len(b.got())
+		before := len(b.messages())
 		send(a, heartbeat(1, 2, 2))
 		if !a.Flush(2, time.Second) {
 			t.Error("Flush() = false, want true")
@@ -90,7 +90,7 @@ func TestFlush(t *testing.T) {
 			t.Error(err)
 		}
 		settled()
-		if got := b.got(); len(got) != before+1 {
+		if got := b.messages(); len(got) != before+1 {
 			t.Errorf("member 2 got %v, want one message more than %d", got, before)
 		}
 	})
@@ -131,9 +131,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Three members on real sockets find each other, exchange messages and a
-// snapshot; a refusal arrives with its words, and a member that restarts on its
-// address is found again.
+// Three members on real sockets connect and exchange messages and a snapshot. A
+// refusal arrives with its text. The others connect again to a member that restarts.
 func TestOverTCP(t *testing.T) {
 	var mu sync.Mutex
 	var admit error
@@ -164,11 +163,11 @@ func TestOverTCP(t *testing.T) {
 	for i := range uint64(100) {
 		send(a, heartbeat(1, 2, i), heartbeat(1, 3, i), appendOf(1, 3, i+1, make([]byte, 10<<10)))
 	}
-	eventually(t, "messages arrive", func() bool { return len(b.got()) == 100 && len(c.got()) == 200 })
+	eventually(t, "messages arrive", func() bool { return len(b.messages()) == 100 && len(c.messages()) == 200 })
 	data := randomBytes(5 << 20)
 	a.SendSnapshot(snapOf(1, 2, 9), &testState{data: data})
-	eventually(t, "the snapshot arrives", func() bool { return len(a.verdicts()) == 1 })
-	if err := a.verdicts()[0]; err != nil || len(b.states()) != 1 {
+	eventually(t, "the snapshot arrives", func() bool { return len(a.snapshotResults()) == 1 })
+	if err := a.snapshotResults()[0]; err != nil || len(b.states()) != 1 {
 		t.Errorf("SnapshotSent() got %v, want nil", err)
 	}
 	eventually(t, "a ping is answered", func() bool { return a.peerOf(t, 2).RTT > 0 })
@@ -188,22 +187,22 @@ func TestOverTCP(t *testing.T) {
 	eventually(t, "the third member is found again", func() bool { return a.peerOf(t, 3).Connected })
 }
 
-// A receiver that reports its failure while the sender is still writing is
-// heard: the socket is not reset under its words.
-func TestEarlyVerdictOverTCP(t *testing.T) {
+// The sender gets the receiver's error even if it is still writing: the receiver
+// does not reset the connection before the error is read.
+func TestEarlyAnswerOverTCP(t *testing.T) {
 	full := &fakeNode{id: 2, snapshot: func(*raftpb.Message, int64, io.Reader) error { return io.ErrShortWrite }}
 	a := &fakeNode{id: 1}
 	onLoopback(t, a, full)
 	a.SendSnapshot(snapOf(1, 2, 9), &testState{data: make([]byte, 32<<20)})
-	eventually(t, "the verdict arrives", func() bool { return len(a.verdicts()) == 1 })
+	eventually(t, "the verdict arrives", func() bool { return len(a.snapshotResults()) == 1 })
 	want := "the peer rejected the snapshot: receive snapshot: short write"
-	if err := a.verdicts()[0]; err == nil || err.Error() != want {
+	if err := a.snapshotResults()[0]; err == nil || err.Error() != want {
 		t.Errorf("SnapshotSent() got %v, want %q", err, want)
 	}
 }
 
-// A peer that accepts connections and never says a word, as a stopped process
-// does, is given up on and holds up nobody.
+// The transport closes connections to a peer that accepts them and never answers,
+// as a stopped process does. Other peers do not wait for it.
 func TestSilentPeerOverTCP(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -268,7 +267,7 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// counting is a Handler that hands a token out for each message.
+// counting is a Handler that sends a token for each message.
 type counting struct {
 	fakeNode
 	got chan struct{}

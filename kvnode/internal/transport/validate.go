@@ -205,7 +205,7 @@ func checkForeign(m *raftpb.Message, _, _ uint64) error {
 //     The leader's heartbeat commits at most the index that this member has
 //     acknowledged (raft.go, sendHeartbeat). So either this member has lost
 //     acknowledged entries, and must stop, or the peer is faulty.
-//   - A leader whose follower acknowledges an index beyond the log takes its own
+//   - If a follower acknowledges an index beyond the log, the leader takes its own
 //     log for compacted, and panics without a snapshot (raft.go,
 //     maybeSendSnapshot).
 //

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// script is what the fuzzer makes up: messages of one peer, each with its length
+// script is the input of the fuzzer: messages of one peer, each with its length
 // before it. Sender and receiver are put right, or little would get past them,
 // unless raw.
 func script(data []byte, raw bool) (ms []*raftpb.Message) {
@@ -48,7 +48,7 @@ func scriptOf(ms ...*raftpb.Message) (data []byte) {
 	return data
 }
 
-// play steps what is valid, as a node does.
+// play steps the valid messages, as a node does.
 func play(r *rig, ms []*raftpb.Message, check func(m *raftpb.Message, lastIndex uint64) error) (stepped int) {
 	for i, m := range ms {
 		if check(m, r.lastIndex()) != nil {
@@ -119,8 +119,7 @@ func crashed(f func()) (yes bool) {
 	return false
 }
 
-// rig is member 1 of voters 1, 2 and 3, alone with a raft that does what it is
-// told. Its log ends at 6, in terms 1, 1, 1, 1, 2, 2; 4 entries are committed.
+// rig is member 1 of voters 1, 2 and 3. The test plays the other members. Its log ends at 6, in terms 1, 1, 1, 1, 2, 2; 4 entries are committed.
 // Nothing is compacted, and there is no snapshot.
 type rig struct {
 	node    *raft.RawNode
@@ -149,7 +148,7 @@ const (
 
 var roleNames = [numRoles]string{"follower", "orphan", "pre-candidate", "candidate", "leader"}
 
-// newRig returns a member in term 3, whose leader, if any, is member 2.
+// newRig returns a member in term 3. Its leader, if it has one, is member 2.
 func newRig(role int) *rig {
 	s := &rigStorage{MemoryStorage: raft.NewMemoryStorage(), hard: &raftpb.HardState{Term: new(uint64(2)), Commit: new(uint64(4))}}
 	var ents []*raftpb.Entry
@@ -245,8 +244,8 @@ func (r *rig) apply(e *raftpb.Entry) {
 	}
 }
 
-// fits reports whether a change fits the configuration. It knows nothing of
-// changes that fit none: those must not get here. For them it says yes.
+// fits reports whether a change fits the configuration. It returns true for changes
+// that fit no configuration, which checkChange must have refused.
 func (r *rig) fits(cc *raftpb.ConfChangeV2) bool {
 	voters := []quorum.MajorityConfig{{}, nil}
 	progress := tracker.ProgressMap{}
@@ -294,7 +293,7 @@ func (r *rig) fits(cc *raftpb.ConfChangeV2) bool {
 	return err == nil
 }
 
-// lastIndex is what the node passes to ValidateAgainst.
+// lastIndex returns the argument for ValidateAgainst.
 func (r *rig) lastIndex() uint64 {
 	last, err := r.storage.LastIndex()
 	must(err)

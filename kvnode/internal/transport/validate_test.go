@@ -73,7 +73,7 @@ var hostile = []struct {
 	})},
 	{name: "a negative type", rule: "type", role: asFollower, m: message(-1, nil)},
 	{name: "a transfer that was passed on before", rule: "type", role: asFollower, m: message(raftpb.MsgTransferLeader, nil)},
-	{name: "storage has applied what was never committed", rule: "type", role: asFollower, m: message(raftpb.MsgStorageApplyResp, func(m *raftpb.Message) {
+	{name: "storage has applied an uncommitted entry", rule: "type", role: asFollower, m: message(raftpb.MsgStorageApplyResp, func(m *raftpb.Message) {
 		m.From, m.Term, m.Entries = new(uint64(math.MaxUint64-1)), nil, []*raftpb.Entry{entry(9, 3)}
 	})},
 	{name: "a heartbeat from oneself", rule: "address", role: asFollower, m: message(raftpb.MsgHeartbeat, func(m *raftpb.Message) { m.From = new(uint64(1)) })},
@@ -81,7 +81,7 @@ var hostile = []struct {
 		m.From = new(uint64(1))
 	}), then: []*raftpb.Message{message(raftpb.MsgProp, func(m *raftpb.Message) { m.Entries = []*raftpb.Entry{{}} })}},
 	{
-		name: "a read of nobody, without a request", rule: "address", role: asLeader,
+		name: "a read of member 0, without a request", rule: "address", role: asLeader,
 		m: message(raftpb.MsgReadIndex, func(m *raftpb.Message) { m.From = nil }),
 		then: []*raftpb.Message{
 			message(raftpb.MsgAppResp, func(m *raftpb.Message) { m.Index = new(uint64(7)) }),
@@ -123,11 +123,11 @@ var hostile = []struct {
 	{name: "a snapshot in which a voter is listed twice", rule: "snapshot", role: asFollower, m: message(raftpb.MsgSnap, snapshotOf(9, 3, voters(1, 2, 2)))},
 	{name: "a snapshot with voter 0", rule: "snapshot", role: asFollower, m: message(raftpb.MsgSnap, snapshotOf(9, 3, voters(1, 2, 0)))},
 	{name: "a snapshot without voters", rule: "snapshot", role: asFollower, m: message(raftpb.MsgSnap, snapshotOf(9, 3, &raftpb.ConfState{Learners: []uint64{1}}))},
-	{name: "a snapshot whose learners to be are no voters", rule: "snapshot", role: asFollower, m: message(raftpb.MsgSnap,
+	{name: "a snapshot with future learners that are not voters", rule: "snapshot", role: asFollower, m: message(raftpb.MsgSnap,
 		snapshotOf(9, 3, &raftpb.ConfState{Voters: []uint64{1, 2}, LearnersNext: []uint64{3}}))},
 	{name: "a snapshot with a learner among the outgoing voters", rule: "snapshot", role: asFollower, m: message(raftpb.MsgSnap,
 		snapshotOf(9, 3, &raftpb.ConfState{Voters: []uint64{1, 2}, VotersOutgoing: []uint64{1, 3}, Learners: []uint64{3}}))},
-	{name: "a snapshot that leaves what is not joint", rule: "snapshot", role: asFollower, m: message(raftpb.MsgSnap,
+	{name: "a snapshot with AutoLeave that is not joint", rule: "snapshot", role: asFollower, m: message(raftpb.MsgSnap,
 		snapshotOf(9, 3, &raftpb.ConfState{Voters: []uint64{1, 2}, AutoLeave: new(true)}))},
 	{name: "a snapshot of the last index of all", rule: "snapshot", role: asFollower, m: message(raftpb.MsgSnap,
 		snapshotOf(math.MaxUint64, 3, voters(1, 2))), then: []*raftpb.Message{message(raftpb.MsgApp, func(m *raftpb.Message) {
@@ -146,7 +146,7 @@ var hostile = []struct {
 	{name: "a heartbeat that commits beyond a candidate's log", rule: "commit", role: asCandidate, m: message(raftpb.MsgHeartbeat, func(m *raftpb.Message) {
 		m.Commit = new(uint64(7))
 	})},
-	{name: "an acknowledgement of what was never sent", rule: "acknowledged", role: asLeader, m: message(raftpb.MsgAppResp, func(m *raftpb.Message) {
+	{name: "an acknowledgement beyond the log", rule: "acknowledged", role: asLeader, m: message(raftpb.MsgAppResp, func(m *raftpb.Message) {
 		m.Index = new(uint64(100))
 	}), then: []*raftpb.Message{message(raftpb.MsgHeartbeatResp, nil)}, local: func(r *rig) { must(r.node.Propose([]byte("x"))); r.work() }},
 }
@@ -219,7 +219,7 @@ var odd = []struct {
 	{"a read with a long request", "entries", message(raftpb.MsgReadIndex, func(m *raftpb.Message) {
 		m.Entries = []*raftpb.Entry{{Data: make([]byte, maxReadContext+1)}}
 	})},
-	{"an append whose terms fall", "entries", message(raftpb.MsgApp, func(m *raftpb.Message) { after(m, 6, 3, entry(7, 2)) })},
+	{"an append with decreasing terms", "entries", message(raftpb.MsgApp, func(m *raftpb.Message) { after(m, 6, 3, entry(7, 2)) })},
 	{"an append from a later term", "entries", message(raftpb.MsgApp, func(m *raftpb.Message) { after(m, 6, 2, entry(7, 4)) })},
 	{"an append behind a later term", "entries", message(raftpb.MsgApp, func(m *raftpb.Message) { after(m, 6, 4) })},
 	{"an entry of term 0", "entries", message(raftpb.MsgApp, func(m *raftpb.Message) { after(m, 0, 0, entry(1, 0)) })},

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// greedy is a stream that claims n bytes and delivers some; it notes the largest
-// buffer that anybody reads into.
+// greedy is a stream that announces n bytes and delivers fewer. It records the
+// largest buffer of its reads.
 type greedy struct {
 	io.Reader
 	largest int
@@ -26,9 +26,9 @@ func (g *greedy) Read(p []byte) (int, error) {
 	return g.Reader.Read(p)
 }
 
-// Whoever claims a large message makes nobody allocate it: memory follows what
-// has arrived.
-func TestMemoryFollowsWhatHasArrived(t *testing.T) {
+// The memory of a reader depends on the bytes that have arrived, not on the announced
+// length.
+func TestMemoryDependsOnArrivedBytes(t *testing.T) {
 	for _, arrived := range []int{0, 1, growStep, growStep + 1, 1 << 20} {
 		b := make([]byte, frameHead+arrived)
 		binary.BigEndian.PutUint32(b, MaxMessageBytes)
@@ -105,8 +105,8 @@ func TestEntriesAreEncodedConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// Whatever arrives, reading frames ends with an error and what was read can be
-// sent again.
+// Reading arbitrary bytes as frames ends with an error, and the messages before it
+// can be sent.
 func FuzzFramesNeverPanic(f *testing.F) {
 	b, err := appendFrame(nil, appendOf(1, 2, 1, []byte("x")))
 	must(err)
@@ -124,13 +124,13 @@ func FuzzFramesNeverPanic(f *testing.F) {
 				continue
 			}
 			if _, err := appendFrame(nil, m); err != nil {
-				t.Fatalf("what was read cannot be sent: %v", err)
+				t.Fatalf("a message that was read cannot be sent: %v", err)
 			}
 		}
 	})
 }
 
-// Whatever is said instead of a hello, it is answered or refused.
+// Arbitrary bytes in place of a hello get an answer or a refusal.
 func FuzzPacketsNeverPanic(f *testing.F) {
 	p, err := newPacket(1, helloTo(1, 2))
 	must(err)
@@ -147,8 +147,8 @@ func FuzzPacketsNeverPanic(f *testing.F) {
 	})
 }
 
-// Whatever a hello holds whose sum is right, it is answered or refused. Nothing that is
-// wrong at random gets as far as this.
+// An arbitrary payload with the right checksum gets an answer or a refusal. The
+// fuzzer does not find the checksum itself.
 func FuzzHellosNeverPanic(f *testing.F) {
 	p, err := newPacket(1, helloTo(1, 2))
 	must(err)
@@ -162,7 +162,7 @@ func FuzzHellosNeverPanic(f *testing.F) {
 		wire := packet{version: version, kind: kind, payload: payload}.wire()
 		p, err := readPacket(bytes.NewReader(wire), maxPayload)
 		if err != nil {
-			t.Fatalf("readPacket() of a packet whose sum is right = %v", err)
+			t.Fatalf("readPacket() of a packet with the right checksum = %v", err)
 		}
 		_ = tr.checkStreamHello(&inbound{}, p)
 		_, _ = tr.checkAnswer(nil, p, 1)
