@@ -28,7 +28,7 @@ func TestMetrics(t *testing.T) {
 kvnode_transport_sent_messages_total{peer="2",stream="bulk"} 1
 kvnode_transport_sent_messages_total{peer="2",stream="control"} 2
 kvnode_transport_sent_messages_total{peer="2",stream="snapshot"} 0
-# HELP kvnode_transport_unaddressed_messages_total Messages to members that are no peers.
+# HELP kvnode_transport_unaddressed_messages_total Messages to members that are not peers.
 # TYPE kvnode_transport_unaddressed_messages_total counter
 kvnode_transport_unaddressed_messages_total 1
 `), "kvnode_transport_sent_messages_total", "kvnode_transport_unaddressed_messages_total")

@@ -141,9 +141,9 @@ func TestSnapshotsThatFail(t *testing.T) {
 			m := snapOf(1, 2, 9)
 			m.GetSnapshot().GetMetadata().ConfState = voters(1, 3)
 			return m
-		}(), want: "configuration without member 2"},
-		{name: "it is no snapshot", m: heartbeat(1, 2, 1), want: "MsgHeartbeat is no snapshot"},
-		{name: "the peer is not known", m: snapOf(1, 7, 9), want: "member 7 is not known"},
+		}(), want: "does not include member 2"},
+		{name: "it is no snapshot", m: heartbeat(1, 2, 1), want: "MsgHeartbeat is not a snapshot"},
+		{name: "the peer is not known", m: snapOf(1, 7, 9), want: "member 7 is not a peer"},
 		{name: "the peer is removed", during: func(_ *memlink.Network, a, _ *fakeNode) { a.RemovePeer(2) }, want: "peer was removed"},
 		{name: "the connection breaks", during: func(net *memlink.Network, _, _ *fakeNode) { net.Reset("n1", "n2") }, want: "connection reset"},
 		{name: "the network stalls", during: func(net *memlink.Network, _, _ *fakeNode) { net.Cut("n1", "n2") }, want: "30s"},
