@@ -15,8 +15,8 @@ import (
 
 	"github.com/leaderlease/go/cmd/internal/gctune"
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/guardian"
 	"github.com/leaderlease/go/kvnode/server"
+	"github.com/leaderlease/go/kvnode/supervisor"
 )
 
 // memberCommand makes this binary a kvnode server, with the few of etcd's flags
@@ -40,7 +40,7 @@ func newMember() *cobra.Command {
 			if !guarded {
 				return serve(cmd.Context(), cfg)
 			}
-			ward, err := guardian.Inherit()
+			ward, err := supervisor.Inherit()
 			if err != nil || ward == nil {
 				return errors.Join(err, guard(cfg))
 			}
@@ -82,7 +82,7 @@ func parseCluster(s string) (members []kvnode.Member, err error) {
 
 // guard runs the member as a child process, and tells its peers when it has died.
 func guard(cfg server.Config) error {
-	death, err := guardian.Guard(os.Args[1:], os.Environ())
+	death, err := supervisor.Guard(os.Args[1:], os.Environ())
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
 //go:build !linux
 
-package guardian
+package supervisor
 
 func be() {}

@@ -1,4 +1,4 @@
-package guardian
+package supervisor
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package guardian
+package supervisor
 
 import (
 	"errors"
@@ -12,7 +12,9 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -127,4 +129,69 @@ func rest() {
 	debug.SetMemoryLimit(memory)
 	debug.FreeOSMemory()
 	forget()
+}
+
+// End ends this process as the child was, if that was by a signal that ends a process without a word.
+// Otherwise it returns what the child ended with: nil, or an exec.ExitError.
+func (d *Death) End() error {
+	w, _ := d.State.Sys().(syscall.WaitStatus)
+	if !w.Signaled() {
+		if d.State.Success() {
+			return nil
+		}
+		return &exec.ExitError{ProcessState: d.State}
+	}
+	switch s := w.Signal(); s {
+	case unix.SIGKILL, unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
+		if os.Getpid() == 1 {
+			break // the first process of a container gets no signal that it sends itself
+		}
+		signal.Reset(s)
+		_ = unix.Kill(os.Getpid(), s)
+		time.Sleep(time.Second) // it comes at once
+	}
+	os.Exit(128 + int(w.Signal())) // as shells say it: the runtime would write stacks, or a core, of this process
+	return nil
+}
+
+// forget gives back the pages of the program that its start has read: 14 MB or so. They are the
+// child's as well, and are read again from what it has of them in memory. What the loader has changed in them
+// is no part of the file, and stays.
+func forget() {
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		return // only room is lost
+	}
+	var file mapping
+	for line := range strings.Lines(string(maps)) {
+		if m, ok := parseMapping(line); ok {
+			file = m
+		} else if file.untouchable && unchanged(line) {
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, file.from, file.to-file.from, unix.MADV_DONTNEED)
+		}
+	}
+}
+
+// mapping is a part of this process's memory.
+type mapping struct {
+	from, to uintptr
+	// untouchable: it is of a file, and cannot be written.
+	untouchable bool
+}
+
+func parseMapping(line string) (m mapping, ok bool) {
+	fields := strings.Fields(line) // from-to mode offset device inode file
+	from, to, ok := strings.Cut(fields[0], "-")
+	if !ok || len(fields) < 5 {
+		return m, false
+	}
+	_, err := fmt.Sscanf(from+" "+to, "%x %x", &m.from, &m.to)
+	m.untouchable = fields[4] != "0" && !strings.Contains(fields[1], "w")
+	return m, err == nil
+}
+
+// unchanged reports whether a line says that no page of a mapping differs from its file.
+func unchanged(line string) bool {
+	fields := strings.Fields(line)
+	return len(fields) == 3 && fields[0] == "Anonymous:" && fields[1] == "0"
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package guardian
+package supervisor
 
 import "errors"
 

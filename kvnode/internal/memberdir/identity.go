@@ -2,6 +2,8 @@ package memberdir
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,4 +231,30 @@ func (d Dir) IsFresh(id *Identity, log *raftwal.Log, applied uint64) (bool, erro
 		return false, fmt.Errorf("%w: the log in %s is empty, but this member has run before", ErrLost, d.Log())
 	}
 	return true, nil
+}
+
+// MemberID derives a member's ID from where its peers find it.
+func MemberID(peerURLs []string, token string) uint64 {
+	urls := slices.Sorted(slices.Values(peerURLs))
+	return HashID("member", strings.Join(urls, ","), token)
+}
+
+// clusterID derives the cluster's ID from its first members.
+func clusterID(members []Member, token string) uint64 {
+	var ids []uint64
+	for _, m := range members {
+		ids = append(ids, MemberID(m.PeerURLs, token))
+	}
+	slices.Sort(ids)
+	return HashID("cluster", fmt.Sprintf("%x", ids), token)
+}
+
+// HashID avoids the IDs that raft keeps for itself.
+func HashID(parts ...string) uint64 {
+	for salt := 0; ; salt++ {
+		sum := sha256.Sum256(fmt.Append(nil, salt, strings.Join(parts, "\x00")))
+		if id := binary.BigEndian.Uint64(sum[:]); id != raft.None && !raft.IsLocalMsgTarget(id) {
+			return id
+		}
+	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
-	"github.com/leaderlease/go/kvnode/guardian"
 	"github.com/leaderlease/go/kvnode/server"
+	"github.com/leaderlease/go/kvnode/supervisor"
 )
 
 var errNoGuardian = errors.New("--guardian needs Linux: no other system ends a member with the process that waits for it; leave it out")
@@ -15,10 +15,10 @@ var errNoGuardian = errors.New("--guardian needs Linux: no other system ends a m
 // guard runs the member as a child, waits for its end, tells its peers, and ends in the same
 // way. Whatever it needs for that it makes when the child is dead: until then it is to be small.
 func guard(sys *System, loaded *settings.Loaded) error {
-	if !guardian.Supported {
+	if !supervisor.Supported {
 		return usageError{&server.ConfigError{Err: errNoGuardian}}
 	}
-	death, err := guardian.Guard(sys.Args, sys.Environ)
+	death, err := supervisor.Guard(sys.Args, sys.Environ)
 	if err != nil {
 		return err
 	}

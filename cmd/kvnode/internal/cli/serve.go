@@ -14,8 +14,8 @@ import (
 	"github.com/leaderlease/go/cmd/internal/gctune"
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	node "github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/guardian"
 	"github.com/leaderlease/go/kvnode/server"
+	"github.com/leaderlease/go/kvnode/supervisor"
 )
 
 // stopTime bounds an orderly stop: requests under way, then the transfer of
@@ -77,7 +77,7 @@ func serveWith(cmd *cobra.Command, sys *System) {
 
 func serve(sys *System, loaded *settings.Loaded) error {
 	if loaded.Guardian {
-		ward, err := guardian.Inherit()
+		ward, err := supervisor.Inherit()
 		if err != nil || ward == nil { // what another parent has given this process is no failure of the member's
 			return guard(sys, loaded)
 		}
