@@ -40,11 +40,11 @@ func newMember() *cobra.Command {
 			if !guarded {
 				return serve(cmd.Context(), cfg)
 			}
-			ward, err := supervisor.Inherit()
-			if err != nil || ward == nil {
+			client, err := supervisor.Connect()
+			if err != nil || client == nil {
 				return errors.Join(err, guard(cfg))
 			}
-			cfg.Node.Guardian = ward
+			cfg.Node.Guardian = client
 			return serve(cmd.Context(), cfg)
 		},
 	}
@@ -82,12 +82,12 @@ func parseCluster(s string) (members []kvnode.Member, err error) {
 
 // guard runs the member as a child process, and tells its peers when it has died.
 func guard(cfg server.Config) error {
-	death, err := supervisor.Guard(os.Args[1:], os.Environ())
+	exit, err := supervisor.Run(os.Args[1:], os.Environ())
 	if err != nil {
 		return err
 	}
-	death.Announce(cfg.WithDefaults().PeerTLS, cfg.Logger)
-	return death.End()
+	exit.NotifyPeers(cfg.WithDefaults().PeerTLS, cfg.Logger)
+	return exit.Repeat()
 }
 
 const stopTimeout = 5 * time.Second

@@ -12,68 +12,71 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// greeting is what the guardian says first. The ID of the process follows it, 16 bytes.
-const greeting = "llkv guardian 2\n"
+// greeting is the first thing that the supervisor sends. The process ID follows, 16 bytes.
+const greeting = "llkv supervisor\n"
 
-// Ward is a process that has a guardian, as the process itself sees it. Its methods are safe for
-// concurrent use.
-type Ward struct {
+// Client is a child's connection to its supervisor. Its methods are safe for concurrent use.
+type Client struct {
 	conn    net.Conn            // immutable
 	process transport.ProcessID // immutable
-	wake    chan struct{}       // holds a token while there may be a will to write
-	// written is what the guardian has of will.
+	wake    chan struct{}       // holds a token while there may be a list to write
+
 	mu struct {
 		sync.Mutex
-		will, written []byte
+		// peers is the newest list as JSON, written the last one that the supervisor got.
+		peers, written []byte
 	}
 }
 
-// newWard reads what the guardian has said before it has started this process.
-func newWard(conn net.Conn) (*Ward, error) {
-	said := make([]byte, len(greeting)+len(transport.ProcessID{}))
-	// It is there already. Another parent, which has given its child a socket of its own, says nothing.
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
+// newClient reads the greeting, which the supervisor wrote before it started this process.
+func newClient(conn net.Conn) (*Client, error) {
+	b := make([]byte, len(greeting)+len(transport.ProcessID{}))
+	// If the socket is that of another program, there may be no greeting.
+	_ = conn.SetReadDeadline(time.Now().Add(notifyTime))
 	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
-	if _, err := io.ReadFull(conn, said); err != nil || string(said[:len(greeting)]) != greeting {
-		return nil, fmt.Errorf("guardian: the parent says %q, %w", said, err)
+	if _, err := io.ReadFull(conn, b); err != nil {
+		return nil, fmt.Errorf("supervisor: read the greeting: %w", err)
 	}
-	w := &Ward{conn: conn, process: transport.ProcessID(said[len(greeting):]), wake: make(chan struct{}, 1)}
-	go w.write()
-	return w, nil
+	if got := string(b[:len(greeting)]); got != greeting {
+		return nil, fmt.Errorf("supervisor: the parent sent %q, want %q", got, greeting)
+	}
+	c := &Client{conn: conn, process: transport.ProcessID(b[len(greeting):]), wake: make(chan struct{}, 1)}
+	go c.writePeers()
+	return c, nil
 }
 
-// ProcessID is the ID that the guardian has given this process. The guardian keeps the secret that it is the hash of.
-func (w *Ward) ProcessID() transport.ProcessID { return w.process }
+// ProcessID returns the ID of this process. The supervisor keeps the secret of which it is the hash.
+func (c *Client) ProcessID() transport.ProcessID { return c.process }
 
-// Entrust says whom the guardian is to tell, and as whom. The newest will counts. It does not block.
-func (w *Ward) Entrust(will transport.Will) {
+// Entrust replaces the list of peers that the supervisor notifies. It does not block.
+func (c *Client) Entrust(will transport.Will) {
 	text, err := json.Marshal(will)
 	if err != nil {
-		return // it holds numbers and text alone
+		return // cannot happen: numbers and texts only
 	}
-	w.mu.Lock()
-	w.mu.will = text
-	w.mu.Unlock()
+	c.mu.Lock()
+	c.mu.peers = text
+	c.mu.Unlock()
 	select {
-	case w.wake <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// write ends with the process. A guardian that does not read holds up nothing else.
-func (w *Ward) write() {
-	for range w.wake {
-		w.mu.Lock()
-		will, news := w.mu.will, !bytes.Equal(w.mu.will, w.mu.written)
-		w.mu.Unlock()
-		if !news {
+// writePeers sends each new list to the supervisor. It runs until the process ends.
+func (c *Client) writePeers() {
+	for range c.wake {
+		c.mu.Lock()
+		peers, isNew := c.mu.peers, !bytes.Equal(c.mu.peers, c.mu.written)
+		c.mu.Unlock()
+		if !isNew {
 			continue
 		}
-		if _, err := w.conn.Write(will); err != nil {
-			return // the guardian is dead, and this process with it
+		if _, err := c.conn.Write(peers); err != nil {
+			return // the supervisor is dead, and kills this process
 		}
-		w.mu.Lock()
-		w.mu.written = will
-		w.mu.Unlock()
+		c.mu.Lock()
+		c.mu.written = peers
+		c.mu.Unlock()
 	}
 }

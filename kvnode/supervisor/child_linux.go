@@ -8,40 +8,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inherited is the file by which a child knows its guardian: the first after the standard ones.
+// inherited is the child's file for the connection to its supervisor, the first after the standard ones.
 const inherited = 3
 
-// Inherit returns this process's guardian, nil if it has none. It may be called once.
-func Inherit() (*Ward, error) {
-	if !fromParent(inherited) {
-		return nil, nil //nolint:nilnil // no guardian is no error: the file is somebody else's
+// Connect returns this process's connection to its supervisor, or nil if it has no supervisor. Call it at most once.
+func Connect() (*Client, error) {
+	if !isFromParent(inherited) {
+		return nil, nil //nolint:nilnil // the file is not a supervisor's: no error
 	}
-	file := os.NewFile(inherited, "guardian")
+	file := os.NewFile(inherited, "supervisor")
 	conn, err := net.FileConn(file)
-	_ = file.Close() // conn has its own, which this process's children do not inherit
+	_ = file.Close() // conn has its own file, which the children of this process do not inherit
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWard(conn)
+	c, err := newClient(conn)
 	if err != nil {
 		_ = conn.Close()
-		return nil, nil //nolint:nilnil,nilerr // nor is it one that the parent has opened for something else, as systemd and Node.js do
+		return nil, nil //nolint:nilnil,nilerr // a socket that the parent uses otherwise, as systemd and Node.js do
 	}
-	// It was started as /proc/self/exe, and ps, pgrep and the names of cores would say "exe".
+	// The program was started as /proc/self/exe, so ps, pgrep and core files would call it "exe".
 	_ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
-	go w.follow()
-	return w, nil
+	go c.dieWithSupervisor()
+	return c, nil
 }
 
-// fromParent reports whether a file is a socket whose other end the parent of this process has made.
-func fromParent(fd int) bool {
+// isFromParent reports whether fd is a socket that the parent of this process has made.
+func isFromParent(fd int) bool {
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	return err == nil && int(cred.Pid) == os.Getppid()
 }
 
-// follow ends this process with its guardian's, as the system does by itself, but not where the
-// program has capabilities of its own (PR_SET_PDEATHSIG). Another guardian would start it again beside this one.
-func (w *Ward) follow() {
-	_, _ = w.conn.Read(make([]byte, 1)) // the guardian says nothing more
+// dieWithSupervisor kills this process when the supervisor has exited. Linux does so itself (PR_SET_PDEATHSIG), except
+// for programs with capabilities. Otherwise the next supervisor would start the member a second time.
+func (c *Client) dieWithSupervisor() {
+	_, _ = c.conn.Read(make([]byte, 1)) // the supervisor sends nothing after the greeting
 	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 }

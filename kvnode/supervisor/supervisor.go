@@ -1,25 +1,24 @@
-// Package supervisor has a member's process waited for by another one, its parent, which does
-// nothing else, and tells the member's peers when it is dead. They need not wait then until
-// what they have promised it has ended (rule V8 of docs/design.md).
+// Package supervisor runs a member as a child process and notifies the member's peers when the child has exited. They
+// can elect a leader at once then: they need not wait until their promises to the dead process expire (rule V8 of
+// docs/design.md).
 //
 // # What it promises
 //
-//   - An obituary is told only of a process that was the guardian's own child, and that the
-//     system has said has exited or was killed (wait4, of that very process ID). A child that
-//     is stopped, one whose pipe is closed, and one that cannot be waited for, is not dead.
-//   - It carries a secret that the guardian has drawn for that process and kept to itself. The child, and with it
-//     each peer, knows only the process ID, a hash of the secret. The next process has another secret.
-//   - A guardian that dies takes its child along.
+//   - A death notice is sent only for the supervisor's own child, after the system has reported (wait4, for that
+//     process ID) that it has exited or was killed. A child that is stopped, that has closed its connection, or for
+//     which the supervisor cannot wait, is not dead.
+//   - A notice carries a secret that the supervisor has drawn for that child and has kept to itself. The child, and
+//     with it each peer, knows only the process ID, which is a hash of the secret. The next child gets a new secret.
+//   - The child dies with its supervisor.
 //
 // # What it relies on
 //
-// A process that has ended executes no instruction any more. Where one can be
-// resurrected (checkpoint and restore, a clone of its machine, a debugger that restarts it),
-// no guardian may be used: an obituary of it may be false, and a second leader elected beside a
-// lease that is valid. docs/operations/change.md says when.
+// A process that has exited never executes another instruction. Do not use a supervisor where a process can be
+// restored: with checkpoint and restore, with clones of a running machine, or with a debugger that restarts it. A false
+// notice can lead to a second leader beside a valid lease. docs/operations/change.md lists the cases.
 //
-// Guard is the parent's half, Inherit the child's. They are joined by a pair of sockets that
-// the child inherits, and not by its environment, which its own children would inherit.
+// Run is the parent's half, Connect the child's. They use a socket pair that the child inherits as a file. An environment
+// variable would not do, because the child's own children would inherit it.
 package supervisor
 
 import (
@@ -36,101 +35,101 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// Death is the end of a member's process.
-type Death struct {
+// Exit is the end of a child process.
+type Exit struct {
 	State *os.ProcessState
-	// Will is the newest that it had made, nil if there is none.
-	Will *transport.Will
-	// secret proves the death to the peers. No other process has it before Tell sends it.
+	// peers is the last list that the child sent, or nil.
+	peers *transport.Will
+	// secret proves the death to the peers. No other process knows it before notify sends it.
 	secret transport.Secret
 }
 
-// patience is for how long an obituary is told. Shorter: a peer that is slow waits until its
-// promise has ended. Longer: the member is started again later.
-const patience = time.Second
+// notifyTime limits the time to notify the peers. A peer that is slower waits until its promise expires. The restart of
+// the member waits for at most twice this time.
+const notifyTime = time.Second
 
-// Announce tells all peers, as the member would: peers is what it has for TLS with them. What is needed
-// is read now, since certificates may have changed, and until now this process was to be small. It
-// returns after twice the patience at the latest: a log that nobody reads, or a file that cannot
-// be read, must not keep the member from being started again.
-func (d *Death) Announce(peers tlsconf.Config, log *slog.Logger) {
+// NotifyPeers sends death notices to all peers, with the member's own TLS configuration. It reads the certificates only
+// now: they may have changed, and the supervisor uses little memory before. It returns after twice notifyTime at the
+// latest, even if a log or a file blocks: the member must be started again.
+func (e *Exit) NotifyPeers(peerTLS tlsconf.Config, log *slog.Logger) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		d.announce(peers, log)
-		log.Info("the member has died", "how", d.State.String()) // last: the peers wait, and the log may, too
+		e.loadAndNotify(peerTLS, log)
+		log.Info("the member has exited", "how", e.State.String()) // after the notices, because the log may block
 	}()
 	select {
 	case <-done:
-	case <-time.After(2 * patience):
+	case <-time.After(2 * notifyTime):
 	}
 }
 
-func (d *Death) announce(peers tlsconf.Config, log *slog.Logger) {
-	source, err := tlsconf.New(peers)
+func (e *Exit) loadAndNotify(peerTLS tlsconf.Config, log *slog.Logger) {
+	source, err := tlsconf.New(peerTLS)
 	if err != nil {
-		log.Warn("no peer is told that the member has died", "error", err)
+		log.Warn("cannot notify the peers that the member has exited", "error", err)
 		return
 	}
 	var dial tlsconf.DialFunc
 	if source != nil {
 		dial = source.Dialer(nil)
 	}
-	d.Tell(dial, log)
+	e.notify(dial, log)
 }
 
-// Tell tells all peers, at all of their addresses at once, and returns when they know it, or after
-// a second. dial is nil for TCP without TLS.
-func (d *Death) Tell(dial tlsconf.DialFunc, log *slog.Logger) {
-	if d.Will == nil {
-		return // it has connected to nobody
+// notify sends notices to all addresses of all peers at once. It returns when all have answered, or after notifyTime.
+// dial is nil for TCP without TLS.
+func (e *Exit) notify(dial tlsconf.DialFunc, log *slog.Logger) {
+	if e.peers == nil {
+		return // the child has connected to no peer
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), notifyTime)
 	defer cancel()
 	var wg sync.WaitGroup
-	for _, peer := range d.Will.Peers {
+	for _, peer := range e.peers.Peers {
 		for _, addr := range peer.Addrs {
 			wg.Go(func() {
-				if err := transport.Bury(ctx, dial, addr, peer.ID, d.Will.Hello, d.secret); err != nil {
-					log.Warn("a peer was not told that the member has died", "peer", transport.ID(peer.ID), "addr", addr, "error", err)
+				if err := transport.Bury(ctx, dial, addr, peer.ID, e.peers.Hello, e.secret); err != nil {
+					log.Warn("cannot notify a peer that the member has exited", "peer", transport.ID(peer.ID), "addr", addr, "error", err)
 					return
 				}
-				log.Info("a peer knows that the member has died", "peer", transport.ID(peer.ID), "addr", addr)
+				log.Info("notified a peer that the member has exited", "peer", transport.ID(peer.ID), "addr", addr)
 			})
 		}
 	}
 	wg.Wait()
 }
 
-// wills are those that a child makes.
-type wills struct {
+// peerLists receives the lists of peers that a child sends.
+type peerLists struct {
 	newest atomic.Pointer[transport.Will]
-	done   chan struct{} // closed when there will be none any more
+	done   chan struct{} // closed when no other list can come
 }
 
-// lastWords is for how long the rest of a dead child's will is read: it is there already.
-const lastWords = 50 * time.Millisecond
+// drainTime limits the wait for the lists of a dead child, which are already in the socket.
+const drainTime = 50 * time.Millisecond
 
-// readWills keeps the newest of the wills that come from r. One that is cut off counts for nothing.
-func readWills(r io.Reader) *wills {
-	w := &wills{done: make(chan struct{})}
+// readPeers keeps the newest complete list from r.
+func readPeers(r io.Reader) *peerLists {
+	l := &peerLists{done: make(chan struct{})}
 	go func() {
-		defer close(w.done)
+		defer close(l.done)
 		for decoder := json.NewDecoder(r); ; {
-			will := &transport.Will{}
-			if decoder.Decode(will) != nil {
+			list := &transport.Will{}
+			if decoder.Decode(list) != nil {
 				return
 			}
-			w.newest.Store(will)
+			l.newest.Store(list)
 		}
 	}()
-	return w
+	return l
 }
 
-func (w *wills) last() *transport.Will {
+// last returns the newest list of a dead child, or nil.
+func (l *peerLists) last() *transport.Will {
 	select {
-	case <-w.done:
-	case <-time.After(lastWords):
+	case <-l.done:
+	case <-time.After(drainTime):
 	}
-	return w.newest.Load()
+	return l.newest.Load()
 }

@@ -21,62 +21,61 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// Supported says whether this system can tell for certain that a process is dead, and ends a child
-// with its parent.
+// Supported reports whether this system reports the exit of a child reliably, and kills a child with its parent.
 const Supported = true
 
-// ErrNotDead says that it is not known whether the child is dead.
-var ErrNotDead = errors.New("guardian: the child was not seen to die")
+// ErrNotDead means that the child may be alive.
+var ErrNotDead = errors.New("supervisor: the system did not report that the child has exited")
 
-// Guard starts this program once more, with the arguments and the environment given, waits
-// until it is dead, and returns its last will and how it ended. Signals to this process are
-// passed on. The error is ErrNotDead if it may live; then nobody must be told that it is dead.
+// Run starts this program again, as a child with these arguments and this environment, and waits until it has exited. It
+// forwards signals to the child. If the error is ErrNotDead, the child may be alive, and no peer may be notified.
 //
-// The child ends with the thread that has started it, so Guard keeps its caller's for ever.
-func Guard(args, environ []string) (*Death, error) {
+// Linux kills the child when the thread that started it ends. So Run locks its goroutine to its thread for ever.
+func Run(args, environ []string) (*Exit, error) {
 	runtime.LockOSThread()
 	secret := transport.NewSecret()
-	own, childs, err := pair()
+	own, childs, err := socketPair()
 	if err != nil {
-		return nil, fmt.Errorf("guardian: %w", err)
+		return nil, fmt.Errorf("supervisor: %w", err)
 	}
 	defer func() { _ = own.Close() }()
-	if err := greet(own, &secret); err != nil {
-		return nil, fmt.Errorf("guardian: %w", err)
+	if err := sendGreeting(own, &secret); err != nil {
+		return nil, fmt.Errorf("supervisor: %w", err)
 	}
 	cmd := exec.Command("/proc/self/exe", args...)
+	// systemd's watchdog is for the child. WATCHDOG_PID names this process, so leave it out.
 	cmd.Args[0], cmd.Env = os.Args[0], without(environ, "WATCHDOG_PID="+strconv.Itoa(os.Getpid()))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{childs} // file 3
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	// Before the child is started: whoever sends a signal means both.
-	passed := make(chan os.Signal, 8)
-	signal.Notify(passed, heeded()...)
+	// Notify before Start: a signal that arrives meanwhile is for the child, too.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, forwarded()...)
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("guardian: start the member: %w", err)
+		return nil, fmt.Errorf("supervisor: start the member: %w", err)
 	}
-	// Or the first line of a log that has lost its reader ends this process, and other peers are not told.
-	// Not earlier: a child inherits what is ignored.
+	// Without this, a log line to a closed pipe ends the supervisor before it has notified all peers. It comes after Start,
+	// because a child inherits ignored signals.
 	signal.Ignore(syscall.SIGPIPE)
-	_ = childs.Close() // the child has its own, and the end of that is read here
-	go pass(passed, cmd.Process)
-	wills := readWills(own)
-	rest()
-	_ = cmd.Wait() // the state says it
+	_ = childs.Close() // so that own is at its end when the child has exited
+	go forward(signals, cmd.Process)
+	peers := readPeers(own)
+	freeMemory()
+	_ = cmd.Wait() // ProcessState has the result
 	if !isDead(cmd.ProcessState, cmd.Process.Pid) {
 		return nil, ErrNotDead
 	}
-	return &Death{secret: secret, State: cmd.ProcessState, Will: wills.last()}, nil
+	return &Exit{secret: secret, State: cmd.ProcessState, peers: peers.last()}, nil
 }
 
-// greet tells the child the ID of its process, and nothing else about the secret.
-func greet(child io.Writer, secret *transport.Secret) error {
+// sendGreeting sends the child its process ID, and not the secret.
+func sendGreeting(child io.Writer, secret *transport.Secret) error {
 	id := secret.ProcessID()
 	_, err := child.Write(append([]byte(greeting), id[:]...))
 	return err
 }
 
-// isDead reports whether the system has said that this very process has ended.
+// isDead reports whether the system has reported that this process has exited.
 func isDead(s *os.ProcessState, pid int) bool {
 	if s == nil || s.Pid() != pid {
 		return false
@@ -85,98 +84,95 @@ func isDead(s *os.ProcessState, pid int) bool {
 	return ok && (w.Exited() || w.Signaled())
 }
 
-// pair returns this process's end of a connection, and the child's.
-func pair() (own net.Conn, childs *os.File, err error) {
+// socketPair returns the two ends of a connection, for this process and for the child.
+func socketPair() (own net.Conn, childs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
-	file := os.NewFile(uintptr(fds[0]), "ward")
-	defer func() { _ = file.Close() }() // own has its own
-	childs = os.NewFile(uintptr(fds[1]), "guardian")
+	file := os.NewFile(uintptr(fds[0]), "child")
+	defer func() { _ = file.Close() }() // own has its own file
+	childs = os.NewFile(uintptr(fds[1]), "supervisor")
 	if own, err = net.FileConn(file); err != nil {
 		_ = childs.Close()
 	}
 	return own, childs, err
 }
 
-// without leaves a variable out: the watchdog that systemd means for the process that it has started is
-// the child's.
 func without(environ []string, variable string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return v == variable })
 }
 
-// heeded are the signals that are passed on: what a process can be told, but not what was ignored
-// from the start, as under nohup, or what ends it whatever it wants.
-func heeded() []os.Signal {
+// forwarded returns the signals that Run forwards: those that a program can handle, without the ones that were ignored
+// when this process started, for example by nohup.
+func forwarded() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{
 		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGUSR1, syscall.SIGUSR2,
 	}, signal.Ignored)
 }
 
-func pass(signals <-chan os.Signal, to *os.Process) {
+func forward(signals <-chan os.Signal, to *os.Process) {
 	for s := range signals {
-		_ = to.Signal(s) // who is dead needs none
+		_ = to.Signal(s) // fails once the child has exited
 	}
 }
 
-// memory is when the collector runs all the same, in bytes: far above what the newest will takes.
-const memory = 32 << 20
-
-// rest gives back what the start took: from here on this process waits.
-func rest() {
-	debug.SetGCPercent(-1) // it would read the program's pages every two minutes
-	debug.SetMemoryLimit(memory)
-	debug.FreeOSMemory()
-	forget()
-}
-
-// End ends this process as the child was, if that was by a signal that ends a process without a word.
-// Otherwise it returns what the child ended with: nil, or an exec.ExitError.
-func (d *Death) End() error {
-	w, _ := d.State.Sys().(syscall.WaitStatus)
+// Repeat ends this process as the child ended, if a signal killed the child. Else it returns the child's result: nil or
+// an *exec.ExitError.
+func (e *Exit) Repeat() error {
+	w, _ := e.State.Sys().(syscall.WaitStatus)
 	if !w.Signaled() {
-		if d.State.Success() {
+		if e.State.Success() {
 			return nil
 		}
-		return &exec.ExitError{ProcessState: d.State}
+		return &exec.ExitError{ProcessState: e.State}
 	}
 	switch s := w.Signal(); s {
 	case unix.SIGKILL, unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
 		if os.Getpid() == 1 {
-			break // the first process of a container gets no signal that it sends itself
+			break // Linux drops signals that the first process of a container sends to itself
 		}
 		signal.Reset(s)
 		_ = unix.Kill(os.Getpid(), s)
-		time.Sleep(time.Second) // it comes at once
+		time.Sleep(time.Second) // until it arrives
 	}
-	os.Exit(128 + int(w.Signal())) // as shells say it: the runtime would write stacks, or a core, of this process
+	// The code that a shell reports. After other signals the runtime would write this process's stacks or a core file.
+	os.Exit(128 + int(w.Signal()))
 	return nil
 }
 
-// forget gives back the pages of the program that its start has read: 14 MB or so. They are the
-// child's as well, and are read again from what it has of them in memory. What the loader has changed in them
-// is no part of the file, and stays.
-func forget() {
+// memoryLimit is far above the memory of the lists of peers. At the limit the garbage collector runs all the same.
+const memoryLimit = 32 << 20
+
+// freeMemory returns the memory that the start needed. From now on this process only waits.
+func freeMemory() {
+	debug.SetGCPercent(-1) // each cycle, one in two minutes, would read the pages of the program
+	debug.SetMemoryLimit(memoryLimit)
+	debug.FreeOSMemory()
+	freeProgramPages()
+}
+
+// freeProgramPages returns the pages of the program's file that the start has read, about 14 MB. The child shares them,
+// so they are read again from memory. Pages that the loader has changed are kept.
+func freeProgramPages() {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
-		return // only room is lost
+		return // costs only memory
 	}
-	var file mapping
+	var m mapping
 	for line := range strings.Lines(string(maps)) {
-		if m, ok := parseMapping(line); ok {
-			file = m
-		} else if file.untouchable && unchanged(line) {
-			_, _, _ = unix.Syscall(unix.SYS_MADVISE, file.from, file.to-file.from, unix.MADV_DONTNEED)
+		if next, ok := parseMapping(line); ok {
+			m = next
+		} else if m.readOnlyFile && isUnchanged(line) {
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED)
 		}
 	}
 }
 
-// mapping is a part of this process's memory.
+// mapping is a part of this process's address space.
 type mapping struct {
-	from, to uintptr
-	// untouchable: it is of a file, and cannot be written.
-	untouchable bool
+	from, to     uintptr
+	readOnlyFile bool
 }
 
 func parseMapping(line string) (m mapping, ok bool) {
@@ -186,12 +182,12 @@ func parseMapping(line string) (m mapping, ok bool) {
 		return m, false
 	}
 	_, err := fmt.Sscanf(from+" "+to, "%x %x", &m.from, &m.to)
-	m.untouchable = fields[4] != "0" && !strings.Contains(fields[1], "w")
+	m.readOnlyFile = fields[4] != "0" && !strings.Contains(fields[1], "w")
 	return m, err == nil
 }
 
-// unchanged reports whether a line says that no page of a mapping differs from its file.
-func unchanged(line string) bool {
+// isUnchanged reports whether the line says that the mapping has no changed page.
+func isUnchanged(line string) bool {
 	fields := strings.Fields(line)
 	return len(fields) == 3 && fields[0] == "Anonymous:" && fields[1] == "0"
 }

@@ -26,87 +26,88 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// peerEnv is set in the guardians and children of these tests: the address of their peer.
-const peerEnv = "GUARDIAN_TEST_PEER"
+// peerEnv is set in the supervisors and children of these tests: the address of their peer.
+const peerEnv = "SUPERVISOR_TEST_PEER"
 
-// be is a guardian, or the child of one, if this process is not that of the tests.
-func be() {
+func init() { runAsHelper = runAsSupervisorOrChild }
+
+func runAsSupervisorOrChild() {
 	peer, ok := os.LookupEnv(peerEnv)
 	if !ok {
 		return
 	}
-	ward, err := Inherit()
-	if ward == nil && err == nil {
-		beGuardian()
+	client, err := Connect()
+	if client == nil && err == nil {
+		runAsSupervisor()
 	}
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(9)
 	}
-	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, syscall.SIGTERM, syscall.SIGUSR1)
-	ward.Entrust(transport.Will{Hello: helloOf(1), Peers: []transport.Addressee{{ID: 2, Addrs: []string{peer}}}})
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
+	client.Entrust(transport.Will{Hello: helloOf(1), Peers: []transport.Addressee{{ID: 2, Addrs: []string{peer}}}})
 	for written := false; !written; time.Sleep(time.Millisecond) {
-		ward.mu.Lock()
-		written = ward.mu.written != nil
-		ward.mu.Unlock()
+		client.mu.Lock()
+		written = client.mu.written != nil
+		client.mu.Unlock()
 	}
-	id := ward.ProcessID()
+	id := client.ProcessID()
 	_, open := unix.FcntlInt(inherited, unix.F_GETFD, 0)
 	fmt.Println("child", os.Getpid(), hex.EncodeToString(id[:]), open != nil, os.Getenv("WATCHDOG_PID") == "")
 	for {
-		switch <-heard {
+		switch <-signals {
 		case syscall.SIGTERM:
 			os.Exit(3)
 		default:
-			if conn, ok := ward.conn.(*net.UnixConn); ok {
-				_ = conn.CloseWrite() // as far as the guardian can see it
+			if conn, ok := client.conn.(*net.UnixConn); ok {
+				_ = conn.CloseWrite() // the supervisor sees a closed connection
 			}
 			fmt.Println("closed")
 		}
 	}
 }
 
-func beGuardian() {
+func runAsSupervisor() {
 	_ = os.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
-	d, err := Guard(os.Args[1:], os.Environ())
+	e, err := Run(os.Args[1:], os.Environ())
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(9)
 	}
-	d.Tell(nil, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	e.notify(nil, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	code := 0
-	if ended, ok := errors.AsType[*exec.ExitError](d.End()); ok {
-		code = ended.ExitCode()
+	if failed, ok := errors.AsType[*exec.ExitError](e.Repeat()); ok {
+		code = failed.ExitCode()
 	}
 	os.Exit(code)
 }
 
-// guarded is a guardian and its child.
-type guarded struct {
-	*mourner
+// supervised is a supervisor and its child.
+type supervised struct {
+	*notifiedPeer
 	t       *testing.T
 	cmd     *exec.Cmd
-	says    *bufio.Reader
+	stdout  *bufio.Reader // of both
 	stderr  *os.File
 	child   int
 	process string
 }
 
-func start(t *testing.T, files ...*os.File) *guarded {
+func start(t *testing.T, files ...*os.File) *supervised {
 	t.Helper()
 	return startLogging(t, nil, files...)
 }
 
-// startLogging has them log to stderr, if it is not nil.
-func startLogging(t *testing.T, stderr *os.File, files ...*os.File) *guarded {
+// startLogging is start with standard error set to stderr, if it is not nil.
+func startLogging(t *testing.T, stderr *os.File, files ...*os.File) *supervised {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &guarded{t: t, mourner: &mourner{died: make(chan death, 9)}}
-	links, err := transport.Start(transport.Config{Hello: helloOf(2), Listener: l, Handler: g.mourner})
+	g := &supervised{t: t, notifiedPeer: &notifiedPeer{died: make(chan death, 9)}}
+	links, err := transport.Start(transport.Config{Hello: helloOf(2), Listener: l, Handler: g.notifiedPeer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,80 +131,80 @@ func startLogging(t *testing.T, stderr *os.File, files ...*os.File) *guarded {
 		_ = links.Close()
 		_ = g.stderr.Close()
 	})
-	g.says = bufio.NewReader(out)
+	g.stdout = bufio.NewReader(out)
 	return g
 }
 
-// startGuarded returns once the child has made its will.
-func startGuarded(t *testing.T) *guarded {
+// startSupervised returns once the supervisor has the child's list of peers.
+func startSupervised(t *testing.T) *supervised {
 	t.Helper()
 	g := start(t)
-	g.hasWill()
+	g.awaitPeers()
 	return g
 }
 
-// hasWill returns once the child has made its will.
-func (g *guarded) hasWill() {
+// awaitPeers returns once the supervisor has the child's list of peers.
+func (g *supervised) awaitPeers() {
 	t := g.t
 	t.Helper()
-	var closed, alone bool
-	if _, err := fmt.Fscanln(g.says, new(string), &g.child, &g.process, &closed, &alone); err != nil {
-		t.Fatal(err, g.said())
+	var closed, unwatched bool
+	if _, err := fmt.Fscanln(g.stdout, new(string), &g.child, &g.process, &closed, &unwatched); err != nil {
+		t.Fatal(err, g.logs())
 	}
-	if len(g.process) != 32 || !closed || !alone {
-		t.Errorf("process %s, closed %v, WATCHDOG_PID left out %v; want a process, whose own children inherit no guardian, and no watchdog of its parent's", g.process, closed, alone)
+	if len(g.process) != 32 || !closed || !unwatched {
+		t.Errorf("process %s, socket closed: %v, no WATCHDOG_PID: %v; want a process ID, true, true", g.process, closed, unwatched)
 	}
 }
 
-// The child learns the ID that the secret hashes to, and not the secret.
-func TestTheChildDoesNotLearnTheSecret(t *testing.T) {
+// The child gets the process ID and not the secret.
+func TestGreetingHasNoSecret(t *testing.T) {
 	secret, id := transport.Secret{7}, (&transport.Secret{7}).ProcessID()
-	var given bytes.Buffer
-	if err := greet(&given, &secret); err != nil || given.String() != greeting+string(id[:]) {
-		t.Errorf("greet() gives %q, %v, want %q and the ID alone", given.String(), err, greeting)
+	var sent bytes.Buffer
+	if err := sendGreeting(&sent, &secret); err != nil || sent.String() != greeting+string(id[:]) {
+		t.Errorf("sendGreeting() sends %q, %v, want %q and the ID only", sent.String(), err, greeting)
 	}
 }
 
-// A member is found by its program's name, as without a guardian.
-func TestAMemberHasItsName(t *testing.T) {
-	g := startGuarded(t)
+// The child has the program's name, as without a supervisor.
+func TestChildHasTheProgramsName(t *testing.T) {
+	g := startSupervised(t)
 	until(t, g.child, func(line string) bool { return line == "Name:\tkvnode" })
 }
 
-// ends waits for the guardian.
-func (g *guarded) ends(want string) {
+// wantExit waits for the supervisor's end.
+func (g *supervised) wantExit(want string) {
 	g.t.Helper()
-	_, _ = io.Copy(io.Discard, g.says)
+	_, _ = io.Copy(io.Discard, g.stdout)
 	_ = g.cmd.Wait()
 	if got := g.cmd.ProcessState.String(); got != want {
-		g.t.Errorf("the guardian ends with %q, want %q: %s", got, want, g.said())
+		g.t.Errorf("the supervisor ends with %q, want %q: %s", got, want, g.logs())
 	}
 }
 
-// said is what they have logged.
-func (g *guarded) said() string {
+func (g *supervised) logs() string {
 	text, _ := os.ReadFile(g.stderr.Name())
 	return string(text)
 }
 
-// dies waits for the obituary.
-func (g *guarded) dies() {
+// wantNotice waits for the death notice.
+func (g *supervised) wantNotice() {
 	g.t.Helper()
 	select {
 	case d := <-g.died:
 		if d != (death{1, g.process}) {
-			g.t.Errorf("member %d, process %s has died, want 1, %s: the secret is not that of the child", d.member, d.process, g.process)
+			g.t.Errorf("notice for member %d, process %s, want 1, %s", d.member, d.process, g.process)
 		}
 	case <-time.After(time.Minute):
-		g.t.Fatalf("a minute has passed, want an obituary: %s", g.said())
+		g.t.Fatalf("no death notice for a minute: %s", g.logs())
 	}
 }
 
-func (g *guarded) lives() {
+// wantNoNotice fails if there was a notice although the child is alive.
+func (g *supervised) wantNoNotice() {
 	g.t.Helper()
 	select {
 	case d := <-g.died:
-		g.t.Errorf("member %d, process %s is said to be dead, which is alive", d.member, d.process)
+		g.t.Errorf("notice for member %d, process %s, which is alive", d.member, d.process)
 	default:
 	}
 }
@@ -215,7 +216,7 @@ func signalTo(t *testing.T, pid int, s syscall.Signal) {
 	}
 }
 
-// until waits until a line of /proc/pid/status is so.
+// until waits until is returns true for a line of /proc/pid/status.
 func until(t *testing.T, pid int, is func(line string) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -230,15 +231,15 @@ func until(t *testing.T, pid int, is func(line string) bool) {
 	t.Fatal("a minute has passed")
 }
 
-func TestAKilledChildIsToldOf(t *testing.T) {
-	g := startGuarded(t)
+func TestKilledChild(t *testing.T) {
+	g := startSupervised(t)
 	signalTo(t, g.child, syscall.SIGKILL)
-	g.dies()
-	g.ends("signal: killed")
+	g.wantNotice()
+	g.wantExit("signal: killed")
 }
 
-// A guardian whose log has lost its reader does not end before all peers are told.
-func TestALogWithoutReader(t *testing.T) {
+// The supervisor notifies all peers even if the reader of its log has gone.
+func TestLogWithoutReader(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -246,61 +247,61 @@ func TestALogWithoutReader(t *testing.T) {
 	defer w.Close()
 	g := startLogging(t, w)
 	_ = r.Close()
-	g.hasWill()
+	g.awaitPeers()
 	signalTo(t, g.child, syscall.SIGKILL)
-	g.dies()
-	g.ends("signal: killed")
+	g.wantNotice()
+	g.wantExit("signal: killed")
 }
 
-func TestSignalsAndExitCodesArePassedOn(t *testing.T) {
-	g := startGuarded(t)
+func TestSignalsAndExitCodes(t *testing.T) {
+	g := startSupervised(t)
 	signalTo(t, g.cmd.Process.Pid, syscall.SIGTERM)
-	g.dies()
-	g.ends("exit status 3")
+	g.wantNotice()
+	g.wantExit("exit status 3")
 }
 
-// A child that is stopped is not dead, whatever else happens meanwhile.
-func TestAStoppedChildIsNotToldOf(t *testing.T) {
-	g := startGuarded(t)
+// A stopped child is not dead, even if a signal is forwarded to it meanwhile.
+func TestStoppedChild(t *testing.T) {
+	g := startSupervised(t)
 	signalTo(t, g.child, syscall.SIGSTOP)
 	until(t, g.child, func(line string) bool { return strings.HasPrefix(line, "State:") && strings.Contains(line, "T (") })
-	signalTo(t, g.cmd.Process.Pid, syscall.SIGUSR1) // the guardian turns once more
+	signalTo(t, g.cmd.Process.Pid, syscall.SIGUSR1) // wakes the supervisor
 	until(t, g.child, func(line string) bool {
 		pending, ok := strings.CutPrefix(line, "ShdPnd:\t")
 		n, err := strconv.ParseUint(pending, 16, 64)
 		return ok && err == nil && n&(1<<(syscall.SIGUSR1-1)) != 0
 	})
-	g.lives()
+	g.wantNoNotice()
 	signalTo(t, g.child, syscall.SIGKILL)
-	g.dies()
-	g.ends("signal: killed")
+	g.wantNotice()
+	g.wantExit("signal: killed")
 }
 
-// Nor is one that has ended its half of the connection.
-func TestAClosedPipeIsNoDeath(t *testing.T) {
-	g := startGuarded(t)
+// A child that has closed its half of the connection is not dead.
+func TestClosedConnection(t *testing.T) {
+	g := startSupervised(t)
 	signalTo(t, g.cmd.Process.Pid, syscall.SIGUSR1)
-	if line, err := g.says.ReadString('\n'); line != "closed\n" {
+	if line, err := g.stdout.ReadString('\n'); line != "closed\n" {
 		t.Fatal(line, err)
 	}
-	g.lives()
+	g.wantNoNotice()
 	signalTo(t, g.cmd.Process.Pid, syscall.SIGTERM)
-	g.dies()
-	g.ends("exit status 3")
+	g.wantNotice()
+	g.wantExit("exit status 3")
 }
 
-// Who waits for a child that has no guardian any more?
-func TestAGuardianTakesItsChildAlong(t *testing.T) {
-	g := startGuarded(t)
-	signalTo(t, g.child, syscall.SIGSTOP) // also if it cannot see that
+// The child dies with its supervisor, even a stopped one.
+func TestChildDiesWithSupervisor(t *testing.T) {
+	g := startSupervised(t)
+	signalTo(t, g.child, syscall.SIGSTOP)
 	signalTo(t, g.cmd.Process.Pid, syscall.SIGKILL)
-	_, _ = io.Copy(io.Discard, g.says) // until the child has closed it
+	_, _ = io.Copy(io.Discard, g.stdout) // until the child has closed it
 	_ = g.cmd.Wait()
-	g.lives()
+	g.wantNoNotice()
 }
 
-// Nothing else that a process inherits is a guardian.
-func TestOtherFilesAreNoGuardian(t *testing.T) {
+// Connect ignores files and sockets that the process inherited for another purpose.
+func TestOtherInheritedFiles(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -308,10 +309,10 @@ func TestOtherFilesAreNoGuardian(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	g := start(t, r)
-	if line, _ := g.says.ReadString('\n'); !strings.HasPrefix(line, "child ") {
-		t.Errorf("a process that has inherited a pipe says %q, want it to be a guardian", line)
+	if line, _ := g.stdout.ReadString('\n'); !strings.HasPrefix(line, "child ") {
+		t.Errorf("a process that inherited a pipe writes %q, want it to run a child", line)
 	}
-	own, childs, err := pair()
+	own, childs, err := socketPair()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,13 +322,12 @@ func TestOtherFilesAreNoGuardian(t *testing.T) {
 	}
 	defer own.Close()
 	g = start(t, childs)
-	if line, _ := g.says.ReadString('\n'); !strings.HasPrefix(line, "child ") {
-		t.Errorf("a process that has inherited another socket of its parent's says %q, want it to be a guardian", line)
+	if line, _ := g.stdout.ReadString('\n'); !strings.HasPrefix(line, "child ") {
+		t.Errorf("a process that inherited another socket of its parent writes %q, want it to run a child", line)
 	}
 }
 
-// What is not known to be dead is alive.
-func TestWhatIsDead(t *testing.T) {
+func TestIsDead(t *testing.T) {
 	for _, script := range []string{"exit 0", "exit 1", "kill -9 $$"} {
 		cmd := exec.Command("sh", "-c", script)
 		_ = cmd.Run()
@@ -336,26 +336,26 @@ func TestWhatIsDead(t *testing.T) {
 		}
 	}
 	if isDead(nil, 0) {
-		t.Error("isDead() of who could not be waited for = true")
+		t.Error("isDead() without a state = true")
 	}
 }
 
 func helloOf(id uint64) transport.Hello { return transport.Hello{ClusterID: 0xc1, From: id} }
 
-// death is a process of a member that has died, by its ID in hexadecimal digits.
+// death is an accepted notice. The process ID is in hexadecimal digits.
 type death struct {
 	member  uint64
 	process string
 }
 
-// mourner is member 2, which hears of deaths.
-type mourner struct {
+// notifiedPeer is member 2, which gets the notices.
+type notifiedPeer struct {
 	transport.Handler
 	died chan death
 }
 
-func (*mourner) Admit(transport.Hello) error { return nil }
-func (m *mourner) Died(peer uint64, process transport.ProcessID) {
+func (*notifiedPeer) Admit(transport.Hello) error { return nil }
+func (m *notifiedPeer) Died(peer uint64, process transport.ProcessID) {
 	m.died <- death{peer, hex.EncodeToString(process[:])}
 }
-func (*mourner) Connected(uint64, transport.Hello) {}
+func (*notifiedPeer) Connected(uint64, transport.Hello) {}

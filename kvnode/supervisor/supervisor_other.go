@@ -4,17 +4,16 @@ package supervisor
 
 import "errors"
 
-// Supported says whether this system can tell for certain that a process is dead, and ends a child
-// with its parent.
+// Supported reports whether this system reports the exit of a child reliably, and kills a child with its parent.
 const Supported = false
 
-var errUnsupported = errors.New("guardian: this system cannot end a process with its parent; only Linux does")
+var errUnsupported = errors.New("supervisor: this system cannot kill a child with its parent; only Linux can")
 
-// Inherit returns nil: no process has a guardian here.
-func Inherit() (*Ward, error) { return nil, nil } //nolint:nilnil // as on Linux
+// Connect returns nil: no process has a supervisor on this system.
+func Connect() (*Client, error) { return nil, nil } //nolint:nilnil // as on Linux
 
-// Guard fails.
-func Guard([]string, []string) (*Death, error) { return nil, errUnsupported }
+// Run fails.
+func Run([]string, []string) (*Exit, error) { return nil, errUnsupported }
 
-// End does nothing: there is no death to tell of here.
-func (d *Death) End() error { return nil }
+// Repeat does nothing, because Run returns no Exit.
+func (e *Exit) Repeat() error { return nil }

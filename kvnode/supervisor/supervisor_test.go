@@ -13,9 +13,9 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
-// The newest will that is whole counts, and a dead child is not waited for.
-func TestTheNewestWillCounts(t *testing.T) {
-	w := readWills(strings.NewReader(`{"hello":{"name":"a"}}{"hello":{"name":"b"},"peers":[{"id":2,"addrs":["x"]}]}{"hello":{"na`))
+// The newest complete list counts. If the socket stays open, last waits for drainTime.
+func TestNewestListCounts(t *testing.T) {
+	w := readPeers(strings.NewReader(`{"hello":{"name":"a"}}{"hello":{"name":"b"},"peers":[{"id":2,"addrs":["x"]}]}{"hello":{"na`))
 	if got := w.last(); got == nil || got.Hello.Name != "b" || len(got.Peers) != 1 {
 		t.Errorf("last() = %+v, want the second", got)
 	}
@@ -23,42 +23,42 @@ func TestTheNewestWillCounts(t *testing.T) {
 		r, held := io.Pipe()
 		defer held.Close()
 		began := time.Now()
-		if got := readWills(r).last(); got != nil || time.Since(began) != lastWords {
-			t.Errorf("last() of a child whose pipe somebody holds = %v after %v, want none after %v", got, time.Since(began), lastWords)
+		if got := readPeers(r).last(); got != nil || time.Since(began) != drainTime {
+			t.Errorf("last() of an open pipe = %v after %v, want nil after %v", got, time.Since(began), drainTime)
 		}
 	})
 }
 
-// unread is a log that takes nothing any more, as a pipe that nobody reads.
-type unread struct{ until chan struct{} }
+// blockedLog is a log that blocks, as a pipe without a reader does when it is full.
+type blockedLog struct{ until chan struct{} }
 
-func (u unread) Write(b []byte) (int, error) {
-	<-u.until
+func (l blockedLog) Write(b []byte) (int, error) {
+	<-l.until
 	return len(b), nil
 }
 
-// A log that nobody reads keeps no member from being started again.
-func TestALogThatNobodyReadsHoldsUpNothing(t *testing.T) {
+// NotifyPeers returns although the log blocks.
+func TestBlockedLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := unread{make(chan struct{})}
+		log := blockedLog{make(chan struct{})}
 		defer close(log.until)
 		began := time.Now()
-		d := &Death{State: &os.ProcessState{}}
-		d.Announce(tlsconf.Config{}, slog.New(slog.NewTextHandler(log, nil)))
-		if took := time.Since(began); took != 2*patience {
-			t.Errorf("it has taken %v, want %v", took, 2*patience)
+		e := &Exit{State: &os.ProcessState{}}
+		e.NotifyPeers(tlsconf.Config{}, slog.New(slog.NewTextHandler(log, nil)))
+		if took := time.Since(began); took != 2*notifyTime {
+			t.Errorf("NotifyPeers() took %v, want %v", took, 2*notifyTime)
 		}
 	})
 }
 
-// Another parent, which has given its child a socket, and says nothing, is no guardian.
-func TestAParentThatSaysNothing(t *testing.T) {
+// A socket without a greeting is not a supervisor's.
+func TestParentWithoutGreeting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own, childs := net.Pipe()
 		defer own.Close()
 		defer childs.Close()
-		if w, err := newWard(childs); err == nil {
-			t.Errorf("newWard() = %v, want an error", w)
+		if c, err := newClient(childs); err == nil {
+			t.Errorf("newClient() = %v, want an error", c)
 		}
 	})
 }

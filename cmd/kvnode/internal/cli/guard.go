@@ -18,14 +18,14 @@ func guard(sys *System, loaded *settings.Loaded) error {
 	if !supervisor.Supported {
 		return usageError{&server.ConfigError{Err: errNoGuardian}}
 	}
-	death, err := supervisor.Guard(sys.Args, sys.Environ)
+	exit, err := supervisor.Run(sys.Args, sys.Environ)
 	if err != nil {
 		return err
 	}
 	log := lateLogger(sys, loaded.Log)
-	death.Announce(loaded.Server.PeerTLS, log.With("member", loaded.Server.Node.Name, "component", "guardian"))
+	exit.NotifyPeers(loaded.Server.PeerTLS, log.With("member", loaded.Server.Node.Name, "component", "guardian"))
 	log.close() // before End, which may end this process by a signal
-	return death.End()
+	return exit.Repeat()
 }
 
 // openTime is how long a guardian waits for the files of its log. The peers wait as long for

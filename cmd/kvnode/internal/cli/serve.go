@@ -77,11 +77,11 @@ func serveWith(cmd *cobra.Command, sys *System) {
 
 func serve(sys *System, loaded *settings.Loaded) error {
 	if loaded.Guardian {
-		ward, err := supervisor.Inherit()
-		if err != nil || ward == nil { // what another parent has given this process is no failure of the member's
+		client, err := supervisor.Connect()
+		if err != nil || client == nil { // what another parent has given this process is no failure of the member's
 			return guard(sys, loaded)
 		}
-		loaded.Server.Node.Guardian = ward
+		loaded.Server.Node.Guardian = client
 	}
 	log, err := newLogger(sys, loaded.Log)
 	if err != nil {
