@@ -178,8 +178,8 @@ bench-size: bench-etcd ## memory, stalls and scans at a million keys beside etcd
 	$(GO) run ./cmd/leasebench size --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick)
 
 .PHONY: bench-failover
-bench-failover: bench-etcd ## how long reads and writes are away when leaders die in seven ways, beside etcd, 20 rounds in half an hour; QUICK=1: two rounds; ROUNDS=, MEMBERS=5, TLS=1, GUARDIAN=1; as root for all seven
-	$(GO) run ./cmd/leasebench failover --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MEMBERS),--members $(MEMBERS)) $(if $(TLS),--tls) $(if $(GUARDIAN),--guardian)
+bench-failover: bench-etcd ## how long reads and writes are away when leaders die in seven ways, beside etcd, 20 rounds in half an hour; QUICK=1: two rounds; ROUNDS=, MEMBERS=5, TLS=1, SUPERVISE=1; as root for all seven
+	$(GO) run ./cmd/leasebench failover --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MEMBERS),--members $(MEMBERS)) $(if $(TLS),--tls) $(if $(SUPERVISE),--supervise)
 
 .PHONY: bench-tool
 bench-tool: bench-etcd ## kvnode, and PATCHED= etcd of contrib-etcd, and with AGAIN=1 etcd once more, against etcd by etcd's own benchmark tool in one alternated run, ten minutes (needs python3); ROUNDS=5; PINNED=1: servers on one processor, the tool on another

@@ -15,8 +15,8 @@ type failoverFlags struct {
 	deaths  []string
 	members int
 	tls     bool
-	// guardian adds kvnode with --guardian beside kvnode without it.
-	guardian bool
+	// supervise adds kvnode with --supervise beside kvnode without it.
+	supervise bool
 }
 
 const (
@@ -48,7 +48,7 @@ func newFailover(c *common) *cobra.Command {
 	f.registerStart(cmd)
 	cmd.Flags().StringSliceVar(&f.deaths, "death", bench.Deaths(), "how leaders die")
 	cmd.Flags().IntVar(&f.members, "members", 3, "size of the clusters, 3 or 5; two of five are always of 5")
-	cmd.Flags().BoolVar(&f.guardian, "guardian", false, "measure kvnode with --guardian beside kvnode without it; Linux only")
+	cmd.Flags().BoolVar(&f.supervise, "supervise", false, "measure kvnode with --supervise beside kvnode without it; Linux only")
 	cmd.Flags().BoolVar(&f.tls, "tls", false, "TLS for clients and between members, with certificates that they make themselves")
 	return cmd
 }
@@ -57,10 +57,11 @@ func (f *failoverFlags) add(s *bench.Suite, p bench.FailoverPlan) (err error) {
 	if p.Servers, err = f.servers(true); err != nil {
 		return err
 	}
-	if f.guardian {
-		guarded := *p.Servers[0].Program
-		guarded.Name, guarded.Args, guarded.Supervised = guarded.Name+"-guardian", append(slices.Clone(guarded.Args), "--guardian"), true
-		p.Servers = slices.Insert(p.Servers, 1, bench.Server{Name: guarded.Name, Program: &guarded})
+	if f.supervise {
+		supervised := *p.Servers[0].Program
+		supervised.Name, supervised.Args = supervised.Name+"-supervised", append(slices.Clone(supervised.Args), "--supervise")
+		supervised.Supervised = true
+		p.Servers = slices.Insert(p.Servers, 1, bench.Server{Name: supervised.Name, Program: &supervised})
 	}
 	if len(f.starts) == 0 {
 		p.Servers = append(p.Servers, localEtcd(s)...)

@@ -26,7 +26,7 @@ const memberCommand = "member"
 func newMember() *cobra.Command {
 	var cfg server.Config
 	var cluster, state string
-	var guarded bool
+	var supervised bool
 	cmd := &cobra.Command{
 		Use: memberCommand, Short: "run as a kvnode server, for the benchmark's own use", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,12 +37,12 @@ func newMember() *cobra.Command {
 			cfg.Node.Existing = state == "existing"
 			cfg.AllowPlaintext = true                                  // as etcd; members may have a network of their own
 			cfg.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil)) // as kvnode's, and etcd's
-			if !guarded {
+			if !supervised {
 				return serve(cmd.Context(), cfg)
 			}
 			client, err := supervisor.Connect()
 			if err != nil || client == nil {
-				return errors.Join(err, guard(cfg))
+				return errors.Join(err, supervise(cfg))
 			}
 			cfg.Node.Guardian = client
 			return serve(cmd.Context(), cfg)
@@ -61,7 +61,7 @@ func newMember() *cobra.Command {
 	f.BoolVar(&cfg.ClientTLS.Auto, "auto-tls", false, "as etcd's")
 	f.BoolVar(&cfg.PeerTLS.Auto, "peer-auto-tls", false, "as etcd's")
 	f.Int64Var(&cfg.API.QuotaBytes, "quota-backend-bytes", 0, "as etcd's")
-	f.BoolVar(&guarded, "guardian", false, "as kvnode's")
+	f.BoolVar(&supervised, "supervise", false, "as kvnode's")
 	return cmd
 }
 
@@ -80,8 +80,8 @@ func parseCluster(s string) (members []kvnode.Member, err error) {
 	return members, nil
 }
 
-// guard runs the member as a child process, and tells its peers when it has died.
-func guard(cfg server.Config) error {
+// supervise runs the member as a child process, and notifies its peers when it has exited.
+func supervise(cfg server.Config) error {
 	exit, err := supervisor.Run(os.Args[1:], os.Environ())
 	if err != nil {
 		return err

@@ -76,10 +76,10 @@ func serveWith(cmd *cobra.Command, sys *System) {
 }
 
 func serve(sys *System, loaded *settings.Loaded) error {
-	if loaded.Guardian {
+	if loaded.Supervise {
 		client, err := supervisor.Connect()
-		if err != nil || client == nil { // what another parent has given this process is no failure of the member's
-			return guard(sys, loaded)
+		if err != nil || client == nil { // this process has no supervisor yet: be one
+			return supervise(sys, loaded)
 		}
 		loaded.Server.Node.Guardian = client
 	}

@@ -17,7 +17,7 @@ var odd = map[string]string{
 	"name": "n7", "data-dir": "/d7", "listen-client-urls": "http://127.0.0.1:7001", "listen-client-http-urls": "http://127.0.0.1:7002",
 	"listen-peer-urls": "http://127.0.0.1:7003", "advertise-client-urls": "http://127.0.0.1:7004",
 	"initial-advertise-peer-urls": "http://127.0.0.1:7005", "initial-cluster": "n7=http://127.0.0.1:7006", "initial-cluster-state": "existing",
-	"initial-cluster-token": "token7", "heartbeat-interval": "107", "election-timeout": "1107", "suspect-on-close": "false", "suspect-on-silence": "false", "guardian": "true",
+	"initial-cluster-token": "token7", "heartbeat-interval": "107", "election-timeout": "1107", "suspect-on-close": "false", "suspect-on-silence": "false", "supervise": "true",
 	"strict-reconfig-check": "false",
 	"read-mode":             "log", "lease-duration": "807ms", "max-clock-skew": "207ms", "max-drift-ppm": "107", "disable-lease": "true", "lease-trace": "/t7",
 	"snapshot-count": "10007", "snapshot-catchup-entries": "5007", "quota-backend-bytes": "-7", "auto-compaction-mode": "revision",

@@ -119,7 +119,7 @@ func TestOldNames(t *testing.T) {
 			}
 		}
 	}
-	if err := command(t).ParseFlags([]string{"--experimental-enable-lease-checkpoint", "--experimental-memory-mlock"}); err != nil {
+	if err := command(t).ParseFlags([]string{"--experimental-enable-lease-checkpoint", "--experimental-memory-mlock", "--guardian"}); err != nil {
 		t.Errorf("old names of switches need a value: %v", err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 // featureFlag is the setting that features are switched with.
 const featureFlag = "feature-gates"
 
-// oldTable is what etcd had other names for up to 3.6. They are understood as
-// today's, and a warning says so.
+// oldTable has the old names of settings: etcd's up to 3.6, and kvnode's own. They
+// are accepted with a warning.
 var oldTable = slices.Concat(
 
 	renamed(
@@ -21,6 +21,7 @@ var oldTable = slices.Concat(
 	),
 	[]setting{
 		{name: "experimental-snapshot-catch-up-entries", now: "snapshot-catchup-entries"}, // so in files
+		{name: "guardian", now: "supervise", bool: true},                                  // kvnode up to 0.1
 		became("compact-hash-check-enabled", compactHashCheck),
 		became("enable-lease-checkpoint", leaseCheckpoint),
 		became("enable-lease-checkpoint-persist", leaseCheckpointPersist),

@@ -10,8 +10,8 @@ import (
 type Config struct {
 	Server server.Config
 	Log    Log
-	// Guardian has the member waited for by a process of its own, which tells its peers when it dies.
-	Guardian bool
+	// Supervise runs the member as a child of a supervisor (package kvnode/supervisor).
+	Supervise bool
 	// features are etcd's: see features.go.
 	features string
 }

@@ -29,7 +29,7 @@ func TestFieldsAreSpokenAsFlags(t *testing.T) {
 		spoken[strings.TrimSuffix(flag, " existing")] = true
 	}
 	for _, s := range table {
-		if s.honoured() && !spoken[s.name] && s.topic != logging && s.name != featureFlag && s.name != "guardian" {
+		if s.honoured() && !spoken[s.name] && s.topic != logging && s.name != featureFlag && s.name != "supervise" {
 			t.Errorf("--%s has no field of server.Config that is spoken as it", s.name)
 		}
 	}

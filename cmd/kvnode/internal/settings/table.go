@@ -48,8 +48,8 @@ var clusterTable = []setting{
 		func(c *Config) value { return not(&c.Server.Node.IgnoreClosed) }),
 	row(clustering, "suspect-on-silence", "Replace a leader that is silent for twice as long as it has been of late, and not after --election-timeout.",
 		func(c *Config) value { return not(&c.Server.Node.IgnoreSilence) }),
-	row(clustering, "guardian", "Experimental. Run the member as a child of a process that tells the other members at once when it has died; Linux only. It assumes that a process that has died never executes another instruction: do not use it with checkpoint and restore.",
-		func(c *Config) value { return truth(&c.Guardian) }),
+	row(clustering, "supervise", "Experimental. Run the member as a child process, and notify the other members at once when it has exited; Linux only. It assumes that a process that has exited never executes another instruction: do not use it with checkpoint and restore. Alias: --guardian.",
+		func(c *Config) value { return truth(&c.Supervise) }),
 	row(clustering, "strict-reconfig-check", "Refuse changes of membership after which too few members may be up.",
 		func(c *Config) value { return not(&c.Server.Node.LaxReconfig) }),
 }

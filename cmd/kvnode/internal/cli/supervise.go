@@ -10,30 +10,29 @@ import (
 	"github.com/leaderlease/go/kvnode/supervisor"
 )
 
-var errNoGuardian = errors.New("--guardian needs Linux: no other system ends a member with the process that waits for it; leave it out")
+var errCannotSupervise = errors.New("--supervise needs Linux, the only system that kills a child with its parent: leave the flag out")
 
-// guard runs the member as a child, waits for its end, tells its peers, and ends in the same
-// way. Whatever it needs for that it makes when the child is dead: until then it is to be small.
-func guard(sys *System, loaded *settings.Loaded) error {
+// supervise runs the member as a child process, notifies its peers when it has exited, and ends as the child did. It opens
+// the log only then, so that it needs little memory before.
+func supervise(sys *System, loaded *settings.Loaded) error {
 	if !supervisor.Supported {
-		return usageError{&server.ConfigError{Err: errNoGuardian}}
+		return usageError{&server.ConfigError{Err: errCannotSupervise}}
 	}
 	exit, err := supervisor.Run(sys.Args, sys.Environ)
 	if err != nil {
 		return err
 	}
 	log := lateLogger(sys, loaded.Log)
-	exit.NotifyPeers(loaded.Server.PeerTLS, log.With("member", loaded.Server.Node.Name, "component", "guardian"))
-	log.close() // before End, which may end this process by a signal
+	exit.NotifyPeers(loaded.Server.PeerTLS, log.With("member", loaded.Server.Node.Name, "component", "supervisor"))
+	log.close() // before Repeat, which may end this process by a signal
 	return exit.Repeat()
 }
 
-// openTime is how long a guardian waits for the files of its log. The peers wait as long for
-// the news of the death.
+// openTime limits the wait of a supervisor for the files of its log, which delays the death notices.
 const openTime = 100 * time.Millisecond
 
-// lateLogger is newLogger. If that fails, or waits (a pipe without a reader), the log goes to
-// standard error, with the reason in each line: the peers must hear of the death all the same.
+// lateLogger is newLogger with openTime as its limit. If newLogger fails or blocks (for a pipe without a reader), the log
+// goes to standard error, with the reason in each line: the peers must be notified all the same.
 func lateLogger(sys *System, cfg settings.Log) *processLog {
 	type opened struct {
 		log *processLog

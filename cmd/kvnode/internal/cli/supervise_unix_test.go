@@ -15,9 +15,9 @@ import (
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 )
 
-// A guardian tells of a death, and ends, where the files of its log have gone, or are a pipe without reader,
-// which nobody can open before there is one.
-func TestALateLoggerIsNotWaitedFor(t *testing.T) {
+// The supervisor logs to standard error if the directory of its log is missing, or if its log is a pipe without a reader,
+// which cannot be opened.
+func TestLateLoggerDoesNotBlock(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
@@ -32,15 +32,15 @@ func TestALateLoggerIsNotWaitedFor(t *testing.T) {
 			}
 		})
 		log := lateLogger(&System{Stderr: &stderr}, settings.Log{Outputs: []string{name}, Format: "json"})
-		log.Info("told")
+		log.Info("notified")
 		log.close()
 		took := time.Since(began)
-		if got := stderr.String(); took >= hangs || !strings.Contains(got, `"told"`) || !strings.Contains(got, name) {
+		if got := stderr.String(); took >= hangs || !strings.Contains(got, `"notified"`) || !strings.Contains(got, name) {
 			t.Errorf("a log in %s was given up after %v, and standard error says %q; want the line, and why it is there", name, took, got)
 		}
 		reader.Stop()
 	}
-	f, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0) // who waits for it goes
+	f, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0) // ends a blocked open
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
