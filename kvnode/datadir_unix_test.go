@@ -35,8 +35,8 @@ func TestADirectoryOfOthersIsWarnedOf(t *testing.T) {
 	if got := warned(func(string) error { return nil }); got != "" {
 		t.Errorf("the start of a member with a directory of its own says %s, want nothing", got)
 	}
-	for path, who := range map[string]string{"": "its group", memberdir.IdentityFile: "its group", memberdir.LogFolder: "everybody"} {
-		mode := map[string]fs.FileMode{"its group": 0o770, "everybody": 0o707}[who]
+	for path, who := range map[string]string{"": "its group", memberdir.IdentityFile: "its group", memberdir.LogFolder: "all users"} {
+		mode := map[string]fs.FileMode{"its group": 0o770, "all users": 0o707}[who]
 		got := warned(func(dir string) error { return os.Chmod(filepath.Join(dir, path), mode) })
 		if !strings.Contains(got, "other users may write") || !strings.Contains(got, who) || !strings.Contains(got, "chmod") {
 			t.Errorf("the start with %q for %s says %q, want a warning with the users and the advice", path, who, got)

@@ -34,8 +34,8 @@ func claim(hosts ...string) Proof {
 	return Claimed(urls)
 }
 
-// members are: 1 registered, 2 too, and moved as the configuration has it, 3 registered without a name, which it had
-// as a founder, 4 a founder that is not registered yet, 5 one that was removed, 6 one that is only configured.
+// members has member 1, registered; 2, registered, with a new URL in the configuration; 3, registered without a name, which
+// is in First; 4, only in First; 5, removed; and m6, only in the configuration.
 func members() *Members {
 	return &Members{
 		Registry: &store.Members{
@@ -53,7 +53,7 @@ func members() *Members {
 	}
 }
 
-func TestWhoMayConnect(t *testing.T) {
+func TestMayConnect(t *testing.T) {
 	const accepted = ""
 	for _, test := range []struct {
 		name  string
@@ -67,20 +67,20 @@ func TestWhoMayConnect(t *testing.T) {
 		{"another member's host", 1, certificate("n2"), transport.ReasonCertificate},
 		{"no member's host", 1, certificate("n9"), transport.ReasonCertificate},
 		{"no host", 1, certificate(), transport.ReasonCertificate},
-		{"where a member is registered, although it has moved", 2, certificate("n2"), accepted},
-		{"where the configuration has it", 2, certificate("n2b"), accepted},
-		{"where the configuration has another one", 2, certificate("n3b"), transport.ReasonCertificate},
-		{"where the configuration has it, by its name as a founder", 3, certificate("n3b"), accepted},
+		{"the registered host of a member that has moved", 2, certificate("n2"), accepted},
+		{"its configured host", 2, certificate("n2b"), accepted},
+		{"the configured host of another member", 2, certificate("n3b"), transport.ReasonCertificate},
+		{"its configured host, by its name in First", 3, certificate("n3b"), accepted},
 		{"an IPv6 address", 3, certificate("::3"), accepted},
-		{"a founder that is not registered yet", 4, certificate("n4"), accepted},
-		{"the same with another's host", 4, certificate("n1"), transport.ReasonCertificate},
+		{"an initial member that is not registered yet", 4, certificate("n4"), accepted},
+		{"the same with another member's host", 4, certificate("n1"), transport.ReasonCertificate},
 		{"a removed member", 5, certificate("n5"), transport.ReasonRemoved},
 		{"a removed member at a registered host", 5, certificate("n1"), transport.ReasonRemoved},
 		{"a removed member, accepted before", 5, Accepted(), transport.ReasonRemoved},
 		{"an unknown ID at a registered host", 9, certificate("n1"), accepted},
-		{"an unknown ID at a founder's host", 9, certificate("n4"), accepted},
-		{"an unknown ID where the configuration has a member", 9, certificate("n2b"), accepted},
-		{"an unknown ID that is only configured", 9, certificate("n6"), accepted},
+		{"an unknown ID at an initial member's host", 9, certificate("n4"), accepted},
+		{"an unknown ID at a member's configured host", 9, certificate("n2b"), accepted},
+		{"an unknown ID at a host that is only configured", 9, certificate("n6"), accepted},
 		{"an unknown ID at the host of a removed member", 9, certificate("n5"), transport.ReasonUnknown},
 		{"an unknown ID elsewhere", 9, certificate("n9"), transport.ReasonUnknown},
 		{"an unknown ID without a host", 9, certificate(), transport.ReasonUnknown},
@@ -96,12 +96,12 @@ func TestWhoMayConnect(t *testing.T) {
 			t.Errorf("%s: MayConnect(%d) = %v, want %q", test.name, test.id, err, test.want)
 		}
 		if refused && test.want != transport.ReasonRemoved && !strings.Contains(refusal.Text, "Config.Cluster") {
-			t.Errorf("%s: the refusal says %q, want it to say what to do", test.name, refusal.Text)
+			t.Errorf("%s: the refusal is %q, want advice with Config.Cluster", test.name, refusal.Text)
 		}
 	}
 }
 
-// A certificate can name very many hosts; a refusal has to fit into a packet.
+// A refusal fits into a packet even if the certificate has 10,000 hosts.
 func TestARefusalIsShort(t *testing.T) {
 	var hosts []string
 	for i := range 10_000 {
@@ -131,7 +131,7 @@ func TestRegisteredMembers(t *testing.T) {
 	}
 	second := m.Registry.ByID[2]
 	if got := m.URLs(&second); !slices.Equal(got, []string{"https://n2:1", "https://n2b:1"}) {
-		t.Errorf("URLs() = %v, want where it is registered, then where it is configured", got)
+		t.Errorf("URLs() = %v, want the registered URL, then the configured one", got)
 	}
 }
 

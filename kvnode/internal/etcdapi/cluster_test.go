@@ -49,7 +49,7 @@ func TestPeerURLsAreChecked(t *testing.T) {
 		many[i] = fmt.Sprintf("http://a:%d", i+1)
 	}
 	_, err := pb.NewClusterClient(s.conn).MemberAdd(t.Context(), &pb.MemberAddRequest{PeerURLs: many})
-	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "4000 peer URLs, and 32 are allowed") {
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "4000 peer URLs of a member exceed the limit of 32") {
 		t.Errorf("MemberAdd() of %d URLs = %v, want InvalidArgument that names both numbers", len(many), err)
 	}
 }

@@ -1,5 +1,8 @@
-// Package memberdir is about data directories: what is in one, whose it is, and who may
-// use it. It knows no node and no flag: its errors name the directory and what it lacks.
+// Package memberdir handles data directories: their files, the lock that keeps a second process out, and the identity
+// of the member that owns one. Package kvnode uses it at every start, package restore when it makes a directory.
+//
+// The identity is written before any other file, and again when the log has begun. So an interrupted first start leaves
+// an empty directory or one that the next start can use, and a log that is missing later was lost.
 package memberdir
 
 import (
@@ -18,56 +21,54 @@ import (
 	walfs "github.com/leaderlease/go/raftwal/fs"
 )
 
-// ErrLost means that a member has lost what it had promised to the cluster: it must be
-// removed, and added anew with an empty directory.
+// ErrLost means that a member has lost its votes, promises or log entries. Remove it from the cluster, and add it again
+// with an empty directory.
 var ErrLost = errors.New("kvnode: the member has lost its data")
 
-// What a data directory holds, besides what package kvnode keeps in files of its own.
+// Names in a data directory. Package kvnode has further files.
 const (
-	// IdentityFile says whose it is.
+	// IdentityFile has the Identity.
 	IdentityFile = "member.json"
-	// LogFolder holds the log, StateFile the state, and SnapFolder the snapshots that were
-	// received, each by the name of its index.
+	// LogFolder has the log, StateFile the state, and SnapFolder the received snapshots (SnapName).
 	LogFolder  = "wal"
 	StateFile  = "store.db"
 	SnapFolder = "snap"
-	// lockFile is locked by whoever makes or runs with the data directory. The log has
-	// a lock of its own, but there is no log yet when the identity is written.
+	// lockFile is locked while a process makes or uses the directory. The log has its own lock, but does not exist yet when
+	// the identity is written.
 	lockFile = "lock"
 )
 
 // Dir is the path of a data directory.
 type Dir string
 
-// Path returns where something in it is.
+// Path returns the path of a file in d.
 func (d Dir) Path(name string) string { return filepath.Join(string(d), name) }
 
-// Log returns where its log is.
+// Log returns the path of the log.
 func (d Dir) Log() string { return d.Path(LogFolder) }
 
-// Snaps returns where received snapshots are.
+// Snaps returns the path of the folder of received snapshots.
 func (d Dir) Snaps() string { return d.Path(SnapFolder) }
 
-// SnapName returns the name that a received snapshot of that index has in Snaps.
+// SnapName returns the file name in Snaps of the snapshot at index.
 func SnapName(index uint64) string { return fmt.Sprintf("%016x.snap", index) }
 
-// SnapIndex returns the index of the received snapshot with that name, and false if name is
-// not one that SnapName returns.
+// SnapIndex is the reverse of SnapName. It returns false for other names.
 func SnapIndex(name string) (uint64, bool) {
 	digits, _ := strings.CutSuffix(name, ".snap")
 	index, err := strconv.ParseUint(digits, 16, 64)
 	return index, err == nil && name == SnapName(index)
 }
 
-// Lock makes the data directory if it is missing, and takes it for this process
-// alone until the lock is closed. It leaves nothing in a directory that it refuses.
+// Lock makes the directory if it is missing, and locks it until the result is closed. It does not change a directory that
+// it refuses.
 func (d Dir) Lock() (io.Closer, error) {
 	if err := d.CheckUnused(); err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(d.Path(IdentityFile)); errors.Is(err, fs.ErrNotExist) {
 		if err := d.MakeEmpty(); err != nil {
-			return nil, cmp.Or(d.CheckUnused(), err) // another process may have begun meanwhile
+			return nil, cmp.Or(d.CheckUnused(), err) // another process may have made it meanwhile
 		}
 	}
 	dir, err := walfs.OS(string(d))
@@ -78,18 +79,17 @@ func (d Dir) Lock() (io.Closer, error) {
 	return lock, d.inUse(err)
 }
 
-// Hold takes the data directory of a member that does not run, and changes nothing in it.
+// Hold locks the directory of a member that does not run, without changing it.
 func (d Dir) Hold() (io.Closer, error) {
 	lock, err := walfs.Hold(d.Path(lockFile))
 	if err != nil {
 		return nil, d.inUse(err)
 	}
-	// A former version locks the log alone.
+	// Former versions lock only the log.
 	return lock, d.inUse(raftwal.CheckLock(d.Log()))
 }
 
-// CheckUnused reports whether a process runs with the data directory. One of an
-// older version has locked the log alone.
+// CheckUnused returns an error if a process uses the directory. Former versions lock only the log.
 func (d Dir) CheckUnused() error {
 	err := walfs.CheckLock(d.Path(lockFile))
 	if err == nil {
@@ -98,11 +98,11 @@ func (d Dir) CheckUnused() error {
 	return d.inUse(err)
 }
 
-// inUse explains why a lock was not to be had.
+// inUse adds the directory to the error of a lock.
 func (d Dir) inUse(err error) error {
 	switch {
 	case errors.Is(err, walfs.ErrLocked):
-		return fmt.Errorf("data directory %s: a member runs with it, or is being made or restored: %w", d, err)
+		return fmt.Errorf("data directory %s is in use: a member runs with it, or it is being made or restored: %w", d, err)
 	case err != nil:
 		return fmt.Errorf("lock the data directory %s: %w", d, err)
 	default:
@@ -110,8 +110,7 @@ func (d Dir) inUse(err error) error {
 	}
 }
 
-// MakeEmpty makes the directory if it is missing, and refuses one that somebody
-// else keeps files in.
+// MakeEmpty makes the directory if it is missing, and refuses one with foreign files (CheckEmpty).
 func (d Dir) MakeEmpty() error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
@@ -119,7 +118,7 @@ func (d Dir) MakeEmpty() error {
 	return d.CheckEmpty()
 }
 
-// CheckEmpty refuses a directory that somebody else keeps files in.
+// CheckEmpty refuses the directory of a member, and one with foreign files.
 func (d Dir) CheckEmpty() error {
 	entries, err := os.ReadDir(string(d))
 	if err != nil {
@@ -127,62 +126,60 @@ func (d Dir) CheckEmpty() error {
 	}
 	for _, e := range entries {
 		if e.Name() == IdentityFile {
-			return fmt.Errorf("data directory %s is a member's already (it holds %s), and must be empty or missing", d, IdentityFile)
+			return fmt.Errorf("data directory %s already belongs to a member (%s exists), and must be empty or missing", d, IdentityFile)
 		}
-		if !isNobodys(e.Name()) && e.Name() != IdentityFile+".tmp" {
-			return fmt.Errorf("data directory %s holds %q, but no %s: it is not a member's, or has lost what told whose; if it is what is left of a restore or an import that was cut short, remove it and run that again", d, e.Name(), IdentityFile)
+		if !mayBeInEmpty(e.Name()) && e.Name() != IdentityFile+".tmp" {
+			return fmt.Errorf("%s is not a kvnode data directory: it has %q, and %s is missing (after an interrupted restore or import, delete the directory and retry)", d, e.Name(), IdentityFile)
 		}
 	}
 	return nil
 }
 
-// isNobodys reports whether a file may be in a directory that is no member's yet,
-// besides what an interrupted first start leaves behind: the lock, certificates of
-// the server's own making, and what file systems keep.
-func isNobodys(name string) bool {
+// mayBeInEmpty reports whether a file may be in a directory without a member: the lock, the server's own certificates,
+// and the folder of the file system.
+func mayBeInEmpty(name string) bool {
 	return name == lockFile || name == "lost+found" || name == tlsconf.AutoFolder
 }
 
-// Clear removes what may not be in a directory that is no member's, and it itself if so.
+// Clear removes the files of a member, and the directory itself if dirToo is set.
 func (d Dir) Clear(dirToo bool) error {
 	if dirToo {
 		return os.RemoveAll(string(d))
 	}
 	entries, err := os.ReadDir(string(d))
 	for _, e := range entries {
-		if !isNobodys(e.Name()) {
+		if !mayBeInEmpty(e.Name()) {
 			err = errors.Join(err, os.RemoveAll(d.Path(e.Name())))
 		}
 	}
 	return err
 }
 
-// Writers returns a file that others may write to, in the directory or it itself, and
-// who they are: what they put there the member takes for its votes, its promises and its
-// log. who is empty if there is none.
-func (d Dir) Writers() (path, who string, mode fs.FileMode) {
+// Writers returns the first path, of the directory or a file in it, to which other users may write. They could change the
+// member's votes, promises and log. users is empty if there is none.
+func (d Dir) Writers() (path, users string, mode fs.FileMode) {
 	all := []string{string(d)}
-	entries, _ := os.ReadDir(string(d)) // what cannot be read is said by whoever needs it
+	entries, _ := os.ReadDir(string(d)) // later reads report the error
 	for _, e := range entries {
 		all = append(all, d.Path(e.Name()))
 	}
 	for i, path := range all {
-		look := os.Lstat
+		stat := os.Lstat
 		if i == 0 {
-			look = os.Stat
+			stat = os.Stat
 		}
-		info, err := look(path)
+		info, err := stat(path)
 		if err != nil {
 			continue
 		}
-		if who := writers(info); who != "" {
-			return path, who, info.Mode()
+		if users := otherWriters(info); users != "" {
+			return path, users, info.Mode()
 		}
 	}
 	return "", "", 0
 }
 
-// Replace makes a file with that content durable; a crash leaves the old or the new.
+// Replace writes a file durably. After a crash the file has its old or its new content.
 func (d Dir) Replace(name string, data []byte) error {
 	path := d.Path(name)
 	if err := writeSynced(path+".tmp", append(data, '\n')); err != nil {

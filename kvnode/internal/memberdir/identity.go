@@ -23,27 +23,27 @@ import (
 // Member is one member of the initial cluster.
 type Member struct {
 	Name string `json:"name"`
-	// PeerURLs are where it listens for its peers: http://host:port.
+	// PeerURLs are its listeners for peers: http://host:port.
 	PeerURLs []string `json:"peer_urls"`
 }
 
-// DefaultToken is the token of a cluster that is given none, as in etcd.
+// DefaultToken is the default token of a cluster, as in etcd.
 const DefaultToken = "etcd-cluster"
 
-// Owner is the member that a data directory has to be of, as it is configured.
+// Owner is the configured member to which a data directory must belong.
 type Owner struct {
-	// Name is one of Cluster's.
+	// Name is the name of one of Cluster.
 	Name, Token string
 	Cluster     []Member
 }
 
-// Self returns its entry of the initial cluster.
+// Self returns the owner's entry in the initial cluster.
 func (o *Owner) Self() Member {
 	i := slices.IndexFunc(o.Cluster, func(m Member) bool { return m.Name == o.Name })
 	return o.Cluster[i]
 }
 
-// Validate reports everything that is wrong with the cluster and this member's place in it.
+// Validate reports all errors of the initial cluster and of this member's entry.
 func (o *Owner) Validate() []error {
 	var bad problems
 	names := make(map[string]bool)
@@ -64,52 +64,49 @@ func (o *Owner) Validate() []error {
 		own.PeerURLs = strings.Join(o.Self().PeerURLs, ",")
 	}
 	err := own.Validate()
-	bad.If(err != nil, "the others would refuse this member: %w", err)
+	bad.If(err != nil, "the other members would refuse this one: %w", err)
 	bad.If(!names[o.Name], "member %q is not in the initial cluster", o.Name)
 	return bad
 }
 
-// problems collects what is wrong with a configuration, so that one error reports all of it.
+// problems collects the errors of a configuration, to report all of them at once.
 type problems []error
 
-// If adds an error if wrong. The format gives the value and its limit.
+// If adds an error if wrong is set. The format has the value and its limit.
 func (p *problems) If(wrong bool, format string, args ...any) {
 	if wrong {
 		*p = append(*p, fmt.Errorf(format, args...))
 	}
 }
 
-// Identity is whose data directory this is. It is written before anything else
-// goes into the directory, and once more when the log has begun.
+// Identity is the member and cluster of a data directory.
 type Identity struct {
 	Format    int    `json:"format"`
 	ClusterID uint64 `json:"cluster_id"`
 	MemberID  uint64 `json:"member_id"`
 	Name      string `json:"name"`
 	Token     string `json:"token"`
-	// Instance is drawn when the directory is made. The cluster remembers it, so
-	// that a member that comes back without its directory is found out.
+	// Instance is random and identifies the directory. The cluster registers it, to detect a member that comes back without
+	// its directory.
 	Instance string `json:"instance"`
-	// Started means that the log holds something: found empty, it was lost, and
-	// with it votes and promises.
+	// Started is set once the log has content. If the log is empty then, it was lost, with votes and promises.
 	Started bool `json:"started"`
-	// Admitted means that enough of the others have let this member in for it to
-	// take part, or that there are none: see package admission.
+	// Admitted is set once enough other members have accepted this one (package admission), or if there are no others.
 	Admitted bool `json:"admitted,omitempty"`
-	// Alone means that the member has founded a cluster of one, and drawn its ID.
+	// Alone is set if the member started as a cluster of one. Its cluster ID is random.
 	Alone bool `json:"alone,omitempty"`
-	// Joined means that the cluster was there before the member.
+	// Joined is set if the member joined an existing cluster.
 	Joined bool `json:"joined,omitempty"`
-	// Lost is the proof that this member has forgotten what it had acknowledged: it must
-	// not start again. A former version does not know of it, and starts.
+	// Lost is the proof that this member has lost acknowledged entries. It must not start again. Former versions ignore the
+	// field.
 	Lost string `json:"lost,omitempty"`
-	// Members are the cluster as it was when the directory was made.
+	// Members is the cluster at the time when the directory was made.
 	Members []store.Member `json:"members"`
 }
 
 const identityFormat = 1
 
-// Found returns who a member is in a cluster that it is about to found with the others.
+// Found returns the identity of a member that starts a new cluster with the others.
 func (o *Owner) Found() Identity {
 	id := Identity{ClusterID: clusterID(o.Cluster, o.Token), MemberID: MemberID(o.Self().PeerURLs, o.Token)}
 	for _, m := range o.Cluster {
@@ -119,22 +116,20 @@ func (o *Owner) Found() Identity {
 	return id
 }
 
-// Begin makes id that of a new directory, with that instance.
+// Begin fills in the fields of a new directory.
 func (id *Identity) Begin(o *Owner, instance string) {
 	id.Format, id.Name, id.Token, id.Instance = identityFormat, o.Name, o.Token, instance
 }
 
-// DrawAlone makes id that of a cluster of one, with an ID that no other founding has: if this member was one of several
-// before and has lost its directory, those refuse it as a member of another cluster.
+// DrawAlone makes id the identity of a cluster of one, with a cluster ID that depends on the instance. If the member has
+// lost its directory, its former cluster refuses it as a member of another one.
 func (id *Identity) DrawAlone() {
 	id.Alone, id.Admitted = true, true
 	id.ClusterID = HashID("alone", fmt.Sprintf("%x", id.ClusterID), id.Instance)
 }
 
-// Founders are the first members as the state begins with them, the same on each
-// member to the byte. Their IDs are made of what is here, so it cannot differ; how
-// they are called and in which order their URLs are written can, and each says its
-// name itself once it is there.
+// Founders returns the first members for the initial state, which must be equal on all members. It leaves out the names
+// and sorts the URLs, because the configurations of members may differ in them. Each member registers its name later.
 func (id *Identity) Founders() []store.Member {
 	founders := make([]store.Member, 0, len(id.Members))
 	for _, m := range id.Members {
@@ -143,11 +138,11 @@ func (id *Identity) Founders() []store.Member {
 	return founders
 }
 
-// Waits reports whether the others have yet to let the member in: it has not taken part in anything. A former version
-// also had founders of one wait.
+// Waits reports whether the member waits to be admitted. It has not taken part in the cluster yet. Former versions wait
+// in a cluster of one, too, but this version does not.
 func (id *Identity) Waits() bool { return !id.Admitted && len(id.Members) > 1 }
 
-// Read returns the identity of the data directory, fs.ErrNotExist if it has none.
+// Read returns the identity of the directory. The error is fs.ErrNotExist if it has none.
 func (d Dir) Read() (id Identity, err error) {
 	path := d.Path(IdentityFile)
 	data, err := os.ReadFile(path)
@@ -158,12 +153,12 @@ func (d Dir) Read() (id Identity, err error) {
 		return id, fmt.Errorf("%s is damaged: %w", path, err)
 	}
 	if id.Format != identityFormat {
-		return id, fmt.Errorf("%s has format %d, this version reads %d: use the version that wrote it", path, id.Format, identityFormat)
+		return id, fmt.Errorf("%s has format %d, this version reads %d: use the version that wrote the file", path, id.Format, identityFormat)
 	}
 	return id, nil
 }
 
-// Write replaces the identity, so that a crash leaves the old or the new.
+// Write replaces the identity durably.
 func (d Dir) Write(id *Identity) error {
 	data, err := json.MarshalIndent(id, "", "  ")
 	if err != nil {
@@ -175,8 +170,7 @@ func (d Dir) Write(id *Identity) error {
 	return nil
 }
 
-// Check refuses the identity of another member or cluster, and that of a member that has
-// lost its data.
+// Check refuses the identity of another member or cluster, and of a member that has lost its data.
 func (d Dir) Check(id *Identity, o *Owner) error {
 	path, hint := d.Path(IdentityFile), ""
 	if id.Waits() {
@@ -188,7 +182,7 @@ func (d Dir) Check(id *Identity, o *Owner) error {
 	case id.Token != o.Token:
 		return fmt.Errorf("%s is of a cluster with token %q, not %q%s", path, id.Token, o.Token, hint)
 	}
-	// Members come and go, so it is enough to have one in common.
+	// Members are added and removed, so one common member is enough.
 	known := make(map[string]bool)
 	for _, m := range id.Members {
 		for _, u := range m.PeerURLs {
@@ -205,7 +199,7 @@ func (d Dir) Check(id *Identity, o *Owner) error {
 	return nil
 }
 
-// CheckLog refuses a directory whose log is gone although the member has run before.
+// CheckLog refuses a directory without a log if the member has run before.
 func (d Dir) CheckLog(id *Identity) error {
 	if _, err := os.Stat(d.Log()); id.Started && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the log %s is missing, but this member has run before", ErrLost, d.Log())
@@ -213,8 +207,8 @@ func (d Dir) CheckLog(id *Identity) error {
 	return nil
 }
 
-// IsFresh reports whether the log has not begun, and refuses one that has vanished: the
-// member may have voted and promised. applied is what the state has.
+// IsFresh reports whether the log is empty. It refuses an empty log if the member has run before, because votes and
+// promises are lost then. applied is the applied index of the state.
 func (d Dir) IsFresh(id *Identity, log *raftwal.Log, applied uint64) (bool, error) {
 	last, err := log.LastIndex()
 	if err != nil {
@@ -233,7 +227,7 @@ func (d Dir) IsFresh(id *Identity, log *raftwal.Log, applied uint64) (bool, erro
 	return true, nil
 }
 
-// MemberID derives a member's ID from where its peers find it.
+// MemberID derives a member's ID from its peer URLs and the token.
 func MemberID(peerURLs []string, token string) uint64 {
 	urls := slices.Sorted(slices.Values(peerURLs))
 	return HashID("member", strings.Join(urls, ","), token)
@@ -249,7 +243,7 @@ func clusterID(members []Member, token string) uint64 {
 	return HashID("cluster", fmt.Sprintf("%x", ids), token)
 }
 
-// HashID avoids the IDs that raft keeps for itself.
+// HashID hashes parts to an ID. It avoids the IDs that raft reserves.
 func HashID(parts ...string) uint64 {
 	for salt := 0; ; salt++ {
 		sum := sha256.Sum256(fmt.Append(nil, salt, strings.Join(parts, "\x00")))

@@ -4,5 +4,5 @@ package memberdir
 
 import "io/fs"
 
-// writers does not know: permissions mean something else here.
-func writers(fs.FileInfo) string { return "" }
+// otherWriters does not check: permissions have another meaning on this system.
+func otherWriters(fs.FileInfo) string { return "" }

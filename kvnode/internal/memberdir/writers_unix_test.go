@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// owned is a file of somebody.
+// owned is a file with an owner and a mode.
 type owned struct {
 	fs.FileInfo
 
@@ -21,25 +21,25 @@ type owned struct {
 func (o owned) Mode() fs.FileMode { return o.mode }
 func (o owned) Sys() any          { return &syscall.Stat_t{Uid: o.uid} }
 
-func TestWhoMayWrite(t *testing.T) {
-	me := uint32(os.Geteuid())
+func TestOtherWriters(t *testing.T) {
+	self := uint32(os.Geteuid())
 	for _, test := range []struct {
-		what string
+		name string
 		file owned
 		want string
 	}{
-		{"the member's alone", owned{mode: 0o700, uid: me}, ""},
-		{"one that others may read", owned{mode: 0o755, uid: me}, ""},
-		{"one for its group", owned{mode: 0o770, uid: me}, "its group"},
-		{"one for everybody", owned{mode: 0o777, uid: me}, "everybody"},
-		{"one for everybody, who may not delete", owned{mode: fs.ModeSticky | 0o777, uid: me}, "everybody"},
-		{"somebody else's", owned{mode: 0o700, uid: me + 4711}, "its owner"},
-		{"root's", owned{mode: 0o755}, ""},
-		{"a link", owned{mode: fs.ModeSymlink | 0o777, uid: me}, ""},
+		{"private", owned{mode: 0o700, uid: self}, ""},
+		{"readable", owned{mode: 0o755, uid: self}, ""},
+		{"writable for the group", owned{mode: 0o770, uid: self}, "its group"},
+		{"writable for all", owned{mode: 0o777, uid: self}, "all users"},
+		{"writable for all, with the sticky bit", owned{mode: fs.ModeSticky | 0o777, uid: self}, "all users"},
+		{"of another user", owned{mode: 0o700, uid: self + 4711}, "its owner"},
+		{"of root", owned{mode: 0o755}, ""},
+		{"a link", owned{mode: fs.ModeSymlink | 0o777, uid: self}, ""},
 	} {
-		got := writers(test.file)
+		got := otherWriters(test.file)
 		if test.want == "" && got != "" || !strings.HasPrefix(got, test.want) {
-			t.Errorf("writers(%s) = %q, want %q", test.what, got, test.want)
+			t.Errorf("otherWriters(%s) = %q, want %q", test.name, got, test.want)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package peerurl is about where members listen for their peers: URLs of a scheme, a host
-// and a port. Whatever is spoken there: a cluster may turn to TLS.
+// Package peerurl checks and compares peer URLs: scheme, host and port of a member's listener for its peers. Comparisons
+// ignore the scheme, because a cluster may change to TLS.
 package peerurl
 
 import (
@@ -10,25 +10,25 @@ import (
 	"slices"
 )
 
-// Limits of what is kept of one member. All members' URLs have to fit into one reply.
+// Limits for one member. The URLs of all members must fit into one reply.
 const (
-	// MaxURLs is the number of peer URLs of a member.
+	// MaxURLs is the maximum number of peer URLs of a member.
 	MaxURLs = 32
-	// MaxLength is the number of bytes of one. A host name has 253 at most.
+	// MaxLength is the maximum number of bytes of a URL. A host name has at most 253.
 	MaxLength = 512
 )
 
-// Check reports what is wrong with the peer URLs of one member.
+// Check returns the first error of the peer URLs of one member.
 func Check(urls []string) error {
 	if len(urls) == 0 {
 		return errors.New("a member needs a peer URL")
 	}
 	if len(urls) > MaxURLs {
-		return fmt.Errorf("a member has %d peer URLs, and %d are allowed", len(urls), MaxURLs)
+		return fmt.Errorf("%d peer URLs of a member exceed the limit of %d", len(urls), MaxURLs)
 	}
 	for _, u := range urls {
 		if len(u) > MaxLength {
-			return fmt.Errorf("peer URL %.32q... has %d bytes, and %d are allowed", u, len(u), MaxLength)
+			return fmt.Errorf("peer URL %.32q... of %d bytes exceeds the limit of %d", u, len(u), MaxLength)
 		}
 		if _, err := HostPort(u); err != nil {
 			return err
@@ -37,7 +37,7 @@ func Check(urls []string) error {
 	return nil
 }
 
-// HostPort returns what to dial for a peer URL.
+// HostPort returns the address of a peer URL, host:port.
 func HostPort(peer string) (string, error) {
 	u, err := url.Parse(peer)
 	if err != nil {
@@ -55,7 +55,7 @@ func HostPort(peer string) (string, error) {
 	return u.Host, nil
 }
 
-// HostPorts is HostPort for URLs that were validated; others are left out.
+// HostPorts returns the addresses of urls. It leaves out invalid ones.
 func HostPorts(urls []string) (addrs []string) {
 	for _, u := range urls {
 		if addr, err := HostPort(u); err == nil {
@@ -65,7 +65,7 @@ func HostPorts(urls []string) (addrs []string) {
 	return addrs
 }
 
-// Hosts returns their hosts.
+// Hosts returns the hosts of urls. It leaves out invalid ones.
 func Hosts(urls []string) (hosts []string) {
 	for _, addr := range HostPorts(urls) {
 		host, _, err := net.SplitHostPort(addr)
@@ -76,7 +76,7 @@ func Hosts(urls []string) (hosts []string) {
 	return hosts
 }
 
-// Address is what a peer URL leads to, and the URL itself if that cannot be told.
+// Address returns the address of a peer URL, or the URL itself if it is invalid.
 func Address(peer string) string {
 	addr, err := HostPort(peer)
 	if err != nil {
@@ -85,7 +85,7 @@ func Address(peer string) string {
 	return addr
 }
 
-// AreSame reports whether some lead to where others do, and to nothing else.
+// AreSame reports whether some and others have the same addresses.
 func AreSame(some, others []string) bool {
 	addresses := func(urls []string) (all []string) {
 		for _, u := range urls {
@@ -97,13 +97,13 @@ func AreSame(some, others []string) bool {
 	return slices.Equal(addresses(some), addresses(others))
 }
 
-// AreAmong reports whether all of some lead to where others do.
+// AreAmong reports whether others have all addresses of some.
 func AreAmong(some, others []string) bool {
 	addrs := HostPorts(others)
 	return !slices.ContainsFunc(HostPorts(some), func(addr string) bool { return !slices.Contains(addrs, addr) })
 }
 
-// IsLoopback reports whether only this machine reaches a peer URL.
+// IsLoopback reports whether only programs on this machine can dial a peer URL.
 func IsLoopback(peer string) bool {
 	u, err := url.Parse(peer)
 	if err != nil {

@@ -29,10 +29,10 @@ func TestCheck(t *testing.T) {
 		want string // part of the error, empty if there is none
 	}{
 		{"none", nil, "needs a peer URL"},
-		{"as many as are allowed", many[:MaxURLs], ""},
-		{"one too many", many, "33 peer URLs, and 32 are allowed"},
-		{"as long as is allowed", []string{long}, ""},
-		{"a byte too long", []string{"http://a" + long[len("http://"):]}, "513 bytes, and 512 are allowed"},
+		{"the maximum number", many[:MaxURLs], ""},
+		{"one too many", many, "33 peer URLs of a member exceed the limit of 32"},
+		{"the maximum length", []string{long}, ""},
+		{"a byte too long", []string{"http://a" + long[len("http://"):]}, "513 bytes exceeds the limit of 512"},
 		{"no port", []string{"http://a"}, "scheme://host:port"},
 	} {
 		if err := Check(test.urls); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
