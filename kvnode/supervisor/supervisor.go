@@ -1,24 +1,26 @@
-// Package supervisor runs a member as a child process and notifies the member's peers when the child has exited. They
-// can elect a leader at once then: they need not wait until their promises to the dead process expire (rule V8 of
-// docs/design.md).
+// Package supervisor runs a member as a child process and notifies the member's peers when the
+// child has exited. They can elect a leader at once then: they need not wait until their promises
+// to the dead process expire (rule V8 of docs/design.md).
 //
 // # What it promises
 //
-//   - A death notice is sent only for the supervisor's own child, after the system has reported (wait4, for that
-//     process ID) that it has exited or was killed. A child that is stopped, that has closed its connection, or for
-//     which the supervisor cannot wait, is not dead.
-//   - A notice carries a secret that the supervisor has drawn for that child and has kept to itself. The child, and
-//     with it each peer, knows only the process ID, which is a hash of the secret. The next child gets a new secret.
+//   - A death notice is sent only for the supervisor's own child, after the system has reported
+//     (wait4, for that process ID) that it has exited or was killed. A child that is stopped, that
+//     has closed its connection, or for which the supervisor cannot wait, is not dead.
+//   - A notice carries a secret that the supervisor has drawn for that child and has kept to
+//     itself. The child, and with it each peer, knows only the process ID, which is a hash of the
+//     secret. The next child gets a new secret.
 //   - The child dies with its supervisor.
 //
 // # What it relies on
 //
-// A process that has exited never executes another instruction. Do not use a supervisor where a process can be
-// restored: with checkpoint and restore, with clones of a running machine, or with a debugger that restarts it. A false
-// notice can lead to a second leader beside a valid lease. docs/operations/change.md lists the cases.
+// A process that has exited never executes another instruction. Do not use a supervisor where a
+// process can be restored: with checkpoint and restore, with clones of a running machine, or with a
+// debugger that restarts it. A false notice can lead to a second leader beside a valid lease.
+// docs/operations/change.md lists the cases.
 //
-// Run is the parent's half, Connect the child's. They use a socket pair that the child inherits as a file. An environment
-// variable would not do, because the child's own children would inherit it.
+// Run is the parent's half, Connect the child's. They use a socket pair that the child inherits as
+// a file. An environment variable would not do, because the child's own children would inherit it.
 package supervisor
 
 import (
@@ -44,13 +46,14 @@ type Exit struct {
 	secret transport.Secret
 }
 
-// notifyTime limits the time to notify the peers. A peer that is slower waits until its promise expires. The restart of
-// the member waits for at most twice this time.
+// notifyTime limits the time to notify the peers. A peer that is slower waits until its promise
+// expires. The restart of the member waits for at most twice this time.
 const notifyTime = time.Second
 
-// NotifyPeers sends death notices to all peers, with the member's own TLS configuration. It reads the certificates only
-// now: they may have changed, and the supervisor uses little memory before. It returns after twice notifyTime at the
-// latest, even if a log or a file blocks: the member must be started again.
+// NotifyPeers sends death notices to all peers, with the member's own TLS configuration. It reads
+// the certificates only now: they may have changed, and the supervisor uses little memory before.
+// It returns after twice notifyTime at the latest, even if a log or a file blocks: the member must
+// be started again.
 func (e *Exit) NotifyPeers(peerTLS tlsconf.Config, log *slog.Logger) {
 	done := make(chan struct{})
 	go func() {
@@ -77,8 +80,8 @@ func (e *Exit) loadAndNotify(peerTLS tlsconf.Config, log *slog.Logger) {
 	e.notify(dial, log)
 }
 
-// notify sends notices to all addresses of all peers at once. It returns when all have answered, or after notifyTime.
-// dial is nil for TCP without TLS.
+// notify sends notices to all addresses of all peers at once. It returns when all have answered, or
+// after notifyTime. dial is nil for TCP without TLS.
 func (e *Exit) notify(dial tlsconf.DialFunc, log *slog.Logger) {
 	if e.peers == nil {
 		return // the child has connected to no peer

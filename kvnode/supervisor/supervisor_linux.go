@@ -27,10 +27,12 @@ const Supported = true
 // ErrNotDead means that the child may be alive.
 var ErrNotDead = errors.New("supervisor: the system did not report that the child has exited")
 
-// Run starts this program again, as a child with these arguments and this environment, and waits until it has exited. It
-// forwards signals to the child. If the error is ErrNotDead, the child may be alive, and no peer may be notified.
+// Run starts this program again, as a child with these arguments and this environment, and waits
+// until it has exited. It forwards signals to the child. If the error is ErrNotDead, the child may
+// be alive, and no peer may be notified.
 //
-// Linux kills the child when the thread that started it ends. So Run locks its goroutine to its thread for ever.
+// Linux kills the child when the thread that started it ends. So Run locks its goroutine to its
+// thread for ever.
 func Run(args, environ []string) (*Exit, error) {
 	runtime.LockOSThread()
 	secret := transport.NewSecret()
@@ -54,8 +56,8 @@ func Run(args, environ []string) (*Exit, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("supervisor: start the member: %w", err)
 	}
-	// Without this, a log line to a closed pipe ends the supervisor before it has notified all peers. It comes after Start,
-	// because a child inherits ignored signals.
+	// Without this, a log line to a closed pipe ends the supervisor before it has notified all
+	// peers. It comes after Start, because a child inherits ignored signals.
 	signal.Ignore(syscall.SIGPIPE)
 	_ = childs.Close() // so that own is at its end when the child has exited
 	go forward(signals, cmd.Process)
@@ -103,8 +105,8 @@ func without(environ []string, variable string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return v == variable })
 }
 
-// forwarded returns the signals that Run forwards: those that a program can handle, without the ones that were ignored
-// when this process started, for example by nohup.
+// forwarded returns the signals that Run forwards: those that a program can handle, without the
+// ones that were ignored when this process started, for example by nohup.
 func forwarded() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{
 		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGUSR1, syscall.SIGUSR2,
@@ -117,8 +119,8 @@ func forward(signals <-chan os.Signal, to *os.Process) {
 	}
 }
 
-// Repeat ends this process as the child ended, if a signal killed the child. Else it returns the child's result: nil or
-// an *exec.ExitError.
+// Repeat ends this process as the child ended, if a signal killed the child. Else it returns the
+// child's result: nil or an *exec.ExitError.
 func (e *Exit) Repeat() error {
 	w, _ := e.State.Sys().(syscall.WaitStatus)
 	if !w.Signaled() {
@@ -152,8 +154,9 @@ func freeMemory() {
 	freeProgramPages()
 }
 
-// freeProgramPages returns the pages of the program's file that the start has read, about 14 MB. The child shares them,
-// so they are read again from memory. Pages that the loader has changed are kept.
+// freeProgramPages returns the pages of the program's file that the start has read, about 14 MB.
+// The child shares them, so they are read again from memory. Pages that the loader has changed are
+// kept.
 func freeProgramPages() {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {

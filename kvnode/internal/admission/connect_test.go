@@ -34,8 +34,9 @@ func claim(hosts ...string) Proof {
 	return Claimed(urls)
 }
 
-// members has member 1, registered; 2, registered, with a new URL in the configuration; 3, registered without a name, which
-// is in First; 4, only in First; 5, removed; and m6, only in the configuration.
+// members has member 1, registered; 2, registered, with a new URL in the configuration; 3,
+// registered without a name, which is in First; 4, only in First; 5, removed; and m6, only in the
+// configuration.
 func members() *Members {
 	return &Members{
 		Registry: &store.Members{

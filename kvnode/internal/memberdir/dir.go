@@ -1,8 +1,10 @@
-// Package memberdir handles data directories: their files, the lock that keeps a second process out, and the identity
-// of the member that owns one. Package kvnode uses it at every start, package restore when it makes a directory.
+// Package memberdir handles data directories: their files, the lock that keeps a second process
+// out, and the identity of the member that owns one. Package kvnode uses it at every start, package
+// restore when it makes a directory.
 //
-// The identity is written before any other file, and again when the log has begun. So an interrupted first start leaves
-// an empty directory or one that the next start can use, and a log that is missing later was lost.
+// The identity is written before any other file, and again when the log has begun. So an
+// interrupted first start leaves an empty directory or one that the next start can use, and a log
+// that is missing later was lost.
 package memberdir
 
 import (
@@ -21,8 +23,8 @@ import (
 	walfs "github.com/leaderlease/go/raftwal/fs"
 )
 
-// ErrLost means that a member has lost its votes, promises or log entries. Remove it from the cluster, and add it again
-// with an empty directory.
+// ErrLost means that a member has lost its votes, promises or log entries. Remove it from the
+// cluster, and add it again with an empty directory.
 var ErrLost = errors.New("kvnode: the member has lost its data")
 
 // Names in a data directory. Package kvnode has further files.
@@ -33,8 +35,8 @@ const (
 	LogFolder  = "wal"
 	StateFile  = "store.db"
 	SnapFolder = "snap"
-	// lockFile is locked while a process makes or uses the directory. The log has its own lock, but does not exist yet when
-	// the identity is written.
+	// lockFile is locked while a process makes or uses the directory. The log has its own lock, but
+	// does not exist yet when the identity is written.
 	lockFile = "lock"
 )
 
@@ -60,8 +62,8 @@ func SnapIndex(name string) (uint64, bool) {
 	return index, err == nil && name == SnapName(index)
 }
 
-// Lock makes the directory if it is missing, and locks it until the result is closed. It does not change a directory that
-// it refuses.
+// Lock makes the directory if it is missing, and locks it until the result is closed. It does not
+// change a directory that it refuses.
 func (d Dir) Lock() (io.Closer, error) {
 	if err := d.CheckUnused(); err != nil {
 		return nil, err
@@ -135,8 +137,8 @@ func (d Dir) CheckEmpty() error {
 	return nil
 }
 
-// mayBeInEmpty reports whether a file may be in a directory without a member: the lock, the server's own certificates,
-// and the folder of the file system.
+// mayBeInEmpty reports whether a file may be in a directory without a member: the lock, the
+// server's own certificates, and the folder of the file system.
 func mayBeInEmpty(name string) bool {
 	return name == lockFile || name == "lost+found" || name == tlsconf.AutoFolder
 }
@@ -155,8 +157,8 @@ func (d Dir) Clear(dirToo bool) error {
 	return err
 }
 
-// Writers returns the first path, of the directory or a file in it, to which other users may write. They could change the
-// member's votes, promises and log. users is empty if there is none.
+// Writers returns the first path, of the directory or a file in it, to which other users may write.
+// They could change the member's votes, promises and log. users is empty if there is none.
 func (d Dir) Writers() (path, users string, mode fs.FileMode) {
 	all := []string{string(d)}
 	entries, _ := os.ReadDir(string(d)) // later reads report the error

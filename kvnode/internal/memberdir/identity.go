@@ -86,8 +86,8 @@ type Identity struct {
 	MemberID  uint64 `json:"member_id"`
 	Name      string `json:"name"`
 	Token     string `json:"token"`
-	// Instance is random and identifies the directory. The cluster registers it, to detect a member that comes back without
-	// its directory.
+	// Instance is random and identifies the directory. The cluster registers it, to detect a member
+	// that comes back without its directory.
 	Instance string `json:"instance"`
 	// Started is set once the log has content. If the log is empty then, it was lost, with votes and promises.
 	Started bool `json:"started"`
@@ -97,8 +97,8 @@ type Identity struct {
 	Alone bool `json:"alone,omitempty"`
 	// Joined is set if the member joined an existing cluster.
 	Joined bool `json:"joined,omitempty"`
-	// Lost is the proof that this member has lost acknowledged entries. It must not start again. Former versions ignore the
-	// field.
+	// Lost is the proof that this member has lost acknowledged entries. It must not start again.
+	// Former versions ignore the field.
 	Lost string `json:"lost,omitempty"`
 	// Members is the cluster at the time when the directory was made.
 	Members []store.Member `json:"members"`
@@ -121,15 +121,17 @@ func (id *Identity) Begin(o *Owner, instance string) {
 	id.Format, id.Name, id.Token, id.Instance = identityFormat, o.Name, o.Token, instance
 }
 
-// DrawAlone makes id the identity of a cluster of one, with a cluster ID that depends on the instance. If the member has
-// lost its directory, its former cluster refuses it as a member of another one.
+// DrawAlone makes id the identity of a cluster of one, with a cluster ID that depends on the
+// instance. If the member has lost its directory, its former cluster refuses it as a member of
+// another one.
 func (id *Identity) DrawAlone() {
 	id.Alone, id.Admitted = true, true
 	id.ClusterID = HashID("alone", fmt.Sprintf("%x", id.ClusterID), id.Instance)
 }
 
-// Founders returns the first members for the initial state, which must be equal on all members. It leaves out the names
-// and sorts the URLs, because the configurations of members may differ in them. Each member registers its name later.
+// Founders returns the first members for the initial state, which must be equal on all members. It
+// leaves out the names and sorts the URLs, because the configurations of members may differ in
+// them. Each member registers its name later.
 func (id *Identity) Founders() []store.Member {
 	founders := make([]store.Member, 0, len(id.Members))
 	for _, m := range id.Members {
@@ -138,8 +140,8 @@ func (id *Identity) Founders() []store.Member {
 	return founders
 }
 
-// Waits reports whether the member waits to be admitted. It has not taken part in the cluster yet. Former versions wait
-// in a cluster of one, too, but this version does not.
+// Waits reports whether the member waits to be admitted. It has not taken part in the cluster yet.
+// Former versions wait in a cluster of one, too, but this version does not.
 func (id *Identity) Waits() bool { return !id.Admitted && len(id.Members) > 1 }
 
 // Read returns the identity of the directory. The error is fs.ErrNotExist if it has none.

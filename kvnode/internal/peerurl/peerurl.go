@@ -1,5 +1,5 @@
-// Package peerurl checks and compares peer URLs: scheme, host and port of a member's listener for its peers. Comparisons
-// ignore the scheme, because a cluster may change to TLS.
+// Package peerurl checks and compares peer URLs: scheme, host and port of a member's listener for
+// its peers. Comparisons ignore the scheme, because a cluster may change to TLS.
 package peerurl
 
 import (

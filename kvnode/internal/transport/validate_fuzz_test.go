@@ -119,8 +119,8 @@ func crashed(f func()) (yes bool) {
 	return false
 }
 
-// rig is member 1 of voters 1, 2 and 3. The test plays the other members. Its log ends at 6, in terms 1, 1, 1, 1, 2, 2; 4 entries are committed.
-// Nothing is compacted, and there is no snapshot.
+// rig is member 1 of voters 1, 2 and 3. The test plays the other members. Its log ends at 6, in
+// terms 1, 1, 1, 1, 2, 2; 4 entries are committed. Nothing is compacted, and there is no snapshot.
 type rig struct {
 	node    *raft.RawNode
 	storage *rigStorage

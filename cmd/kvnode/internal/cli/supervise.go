@@ -12,8 +12,8 @@ import (
 
 var errCannotSupervise = errors.New("--supervise needs Linux, the only system that kills a child with its parent: leave the flag out")
 
-// supervise runs the member as a child process, notifies its peers when it has exited, and ends as the child did. It opens
-// the log only then, so that it needs little memory before.
+// supervise runs the member as a child process, notifies its peers when it has exited, and ends as
+// the child did. It opens the log only then, so that it needs little memory before.
 func supervise(sys *System, loaded *settings.Loaded) error {
 	if !supervisor.Supported {
 		return usageError{&server.ConfigError{Err: errCannotSupervise}}
@@ -31,8 +31,9 @@ func supervise(sys *System, loaded *settings.Loaded) error {
 // openTime limits the wait of a supervisor for the files of its log, which delays the death notices.
 const openTime = 100 * time.Millisecond
 
-// lateLogger is newLogger with openTime as its limit. If newLogger fails or blocks (for a pipe without a reader), the log
-// goes to standard error, with the reason in each line: the peers must be notified all the same.
+// lateLogger is newLogger with openTime as its limit. If newLogger fails or blocks (for a pipe
+// without a reader), the log goes to standard error, with the reason in each line: the peers must
+// be notified all the same.
 func lateLogger(sys *System, cfg settings.Log) *processLog {
 	type opened struct {
 		log *processLog

@@ -15,8 +15,8 @@ import (
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 )
 
-// The supervisor logs to standard error if the directory of its log is missing, or if its log is a pipe without a reader,
-// which cannot be opened.
+// The supervisor logs to standard error if the directory of its log is missing, or if its log is a
+// pipe without a reader, which cannot be opened.
 func TestLateLoggerDoesNotBlock(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
