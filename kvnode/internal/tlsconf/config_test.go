@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 func TestValidate(t *testing.T) {
@@ -65,3 +67,5 @@ func TestNoTLS(t *testing.T) {
 		t.Errorf("New(nothing) = %v, %v, want nothing", s, err)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
