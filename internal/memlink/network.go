@@ -1,3 +1,20 @@
+// Package memlink is a network in memory, with faults, for tests.
+//
+// It works inside testing/synctest bubbles: waiting on a connection is durably
+// blocking, and delays and deadlines are in virtual time. Make the Network
+// inside the bubble.
+//
+// A Network identifies hosts by name: the host of a listener's address, and the
+// host from which a connection is dialled. Faults apply between two hosts, in one
+// direction or both, to existing and new connections:
+//
+//   - Cut holds sent bytes until Heal, as TCP does when packets are lost. Neither
+//     end gets an error. Dialling hangs.
+//   - Delay adds to the time of every packet.
+//   - Reset ends existing connections with an error at both ends.
+//   - Damage changes bytes.
+//
+// Write blocks while the other end has 256 KiB to read.
 package memlink
 
 import (
@@ -45,13 +62,13 @@ func (n *Network) path(from, to string) *path {
 	return p
 }
 
-// Cut holds everything between a and b, both ways.
+// Cut holds all bytes between a and b, in both directions.
 func (n *Network) Cut(a, b string) {
 	n.CutOneWay(a, b)
 	n.CutOneWay(b, a)
 }
 
-// CutOneWay holds everything from one host to another.
+// CutOneWay holds all bytes from one host to another.
 func (n *Network) CutOneWay(from, to string) {
 	p := n.path(from, to)
 	p.mu.Lock()
@@ -59,7 +76,7 @@ func (n *Network) CutOneWay(from, to string) {
 	p.cut = true
 }
 
-// Heal ends a cut between a and b, both ways. What was held arrives.
+// Heal ends a cut between a and b, in both directions. Held bytes arrive.
 func (n *Network) Heal(a, b string) {
 	n.path(a, b).heal()
 	n.path(b, a).heal()
@@ -72,7 +89,7 @@ func (n *Network) HealAll() {
 	}
 }
 
-// Isolate cuts host off from everyone that it has had to do with so far.
+// Isolate cuts host off from all hosts with which it has exchanged bytes so far.
 func (n *Network) Isolate(host string) {
 	n.mu.Lock()
 	var routes []route
@@ -97,7 +114,7 @@ func (n *Network) all() []*path {
 	return paths
 }
 
-// Delay makes everything between a and b take d, one way and the other.
+// Delay makes packets between a and b take d, in both directions.
 func (n *Network) Delay(a, b string, d time.Duration) {
 	for _, p := range []*path{n.path(a, b), n.path(b, a)} {
 		p.mu.Lock()
@@ -106,8 +123,8 @@ func (n *Network) Delay(a, b string, d time.Duration) {
 	}
 }
 
-// Damage calls f with all bytes on their way from one host to another, to change
-// them; nil ends it. It is called from the goroutines that write.
+// Damage calls f with all bytes from one host to another, and f may change them.
+// nil ends the damage. The goroutines of the writers call f.
 func (n *Network) Damage(from, to string, f func([]byte)) {
 	p := n.path(from, to)
 	p.mu.Lock()
@@ -115,15 +132,15 @@ func (n *Network) Damage(from, to string, f func([]byte)) {
 	p.damage = f
 }
 
-// Reset ends all connections between a and b, even while they are cut. One that
-// is dialled because of it stays.
+// Reset ends all connections between a and b, even while they are cut. Connections
+// that are dialled afterwards are not affected.
 func (n *Network) Reset(a, b string) {
 	for _, q := range append(n.path(a, b).live(), n.path(b, a).live()...) {
 		q.reset()
 	}
 }
 
-// Connections returns how many connections between a and b are open.
+// Connections returns the number of open connections between a and b.
 func (n *Network) Connections(a, b string) int { return len(n.path(a, b).live()) }
 
 func (p *path) live() []*pipe {
@@ -149,7 +166,7 @@ func (p *path) heal() {
 	}
 }
 
-// state returns what holds for something that is under way now.
+// state returns the present state of the path.
 func (p *path) state() (cut bool, delay time.Duration, damage func([]byte), healed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,7 +178,7 @@ func (p *path) held() bool {
 	return cut
 }
 
-// cross waits as long as a packet takes.
+// cross waits for the time of one packet.
 func (p *path) cross(ctx context.Context) error {
 	for {
 		cut, delay, _, healed := p.state()
@@ -196,8 +213,8 @@ func (n *Network) Dialer(host string) func(ctx context.Context, addr string) (ne
 	return func(ctx context.Context, addr string) (net.Conn, error) { return n.Dial(ctx, host, addr) }
 }
 
-// Dial connects from a host to an address. It hangs until ctx ends where a cut
-// is in the way, and is refused where nobody listens.
+// Dial connects from a host to an address. During a cut it hangs until ctx ends.
+// Without a listener it fails at once.
 func (n *Network) Dial(ctx context.Context, from, addr string) (net.Conn, error) {
 	to, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -223,7 +240,7 @@ func (n *Network) Dial(ctx context.Context, from, addr string) (net.Conn, error)
 	return local, nil
 }
 
-// Listen listens at an address, host:port. Port 0 takes a free one.
+// Listen listens at an address, host:port. Port 0 selects a free one.
 func (n *Network) Listen(addr string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// bufferSize is how much may be under way in one direction.
+// bufferSize is the maximum number of unread bytes in one direction.
 const bufferSize = 256 << 10
 
 var (
@@ -25,7 +25,7 @@ type pipe struct {
 	path *path
 
 	mu sync.Mutex
-	// changed wakes everyone who waits for any of the following.
+	// changed wakes all goroutines that wait for a change of the fields below.
 	changed      *sync.Cond
 	parts        []part
 	size         int
@@ -36,10 +36,10 @@ type pipe struct {
 	writing      side
 }
 
-// part is what one write has sent.
+// part has the bytes of one write.
 type part struct {
 	data []byte
-	at   time.Time // when it arrives, unless it is held
+	at   time.Time // of its arrival, unless it is held
 	end  bool      // nothing follows
 }
 
@@ -151,7 +151,8 @@ func (q *pipe) appendLocked(b []byte) {
 	q.changed.Broadcast()
 }
 
-// arrivalLocked keeps the order when a delay shrinks.
+// arrivalLocked returns the arrival time of a new part. Parts keep their order even if
+// the delay decreases.
 func (q *pipe) arrivalLocked(delay time.Duration) time.Time {
 	at := time.Now().Add(delay)
 	if n := len(q.parts); n > 0 && q.parts[n-1].at.After(at) {
@@ -160,7 +161,7 @@ func (q *pipe) arrivalLocked(delay time.Duration) time.Time {
 	return at
 }
 
-// closeWriter ends the stream once what was written has arrived.
+// closeWriter ends the stream after the written bytes.
 func (q *pipe) closeWriter() {
 	q.mu.Lock()
 	if !q.writerClosed {
@@ -189,7 +190,7 @@ func (q *pipe) closeReader() bool {
 
 func (q *pipe) reset() {
 	q.mu.Lock()
-	q.isReset = true // deadlines may still be set, as of a socket, and mean nothing
+	q.isReset = true // deadlines can still be set, as for a socket, without effect
 	q.reading.disarm()
 	q.writing.disarm()
 	q.changed.Broadcast()
@@ -197,12 +198,12 @@ func (q *pipe) reset() {
 	q.forget()
 }
 
-// forget removes the pipe from its path once nothing can happen to it.
+// forget removes the pipe from its path once both ends are closed.
 func (q *pipe) forget() {
 	q.mu.Lock()
-	over := q.isReset || q.readerClosed && q.writerClosed
+	closed := q.isReset || q.readerClosed && q.writerClosed
 	q.mu.Unlock()
-	if over {
+	if closed {
 		q.path.mu.Lock()
 		delete(q.path.pipes, q)
 		q.path.mu.Unlock()

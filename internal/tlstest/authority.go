@@ -1,5 +1,4 @@
-// Package tlstest makes certificates for tests: good ones, and bad ones of every
-// kind.
+// Package tlstest makes valid and invalid certificates for tests.
 package tlstest
 
 import (
@@ -22,11 +21,11 @@ type Authority struct {
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// PEM is its own certificate.
+	// PEM is the authority's certificate.
 	PEM []byte
 }
 
-// New returns an authority. Inside a synctest bubble its time is the bubble's.
+// New returns an authority. In a synctest bubble it uses the bubble's time.
 func New(t testing.TB, name string) *Authority {
 	t.Helper()
 	a := &Authority{t: t, key: newKey(t)}
@@ -50,8 +49,8 @@ type Pair struct {
 	Serial    *big.Int
 }
 
-// Issue signs a certificate for the hosts, good for servers and clients for a
-// day. Each change may make it something else.
+// Issue signs a certificate for the hosts. It is valid for a day, for servers and
+// clients. Functions in change can change that.
 func (a *Authority) Issue(hosts []string, change ...func(*x509.Certificate)) Pair {
 	a.t.Helper()
 	key := newKey(a.t)
@@ -83,7 +82,7 @@ func (a *Authority) Issue(hosts []string, change ...func(*x509.Certificate)) Pai
 	}
 }
 
-// Expired makes a certificate that ended an hour ago.
+// Expired makes a certificate that expired an hour ago.
 func Expired(x *x509.Certificate) {
 	x.NotBefore, x.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 }
@@ -93,7 +92,7 @@ func For(cn string) func(*x509.Certificate) {
 	return func(x *x509.Certificate) { x.Subject.CommonName = cn }
 }
 
-// Only makes a certificate good for one usage.
+// Only makes a certificate valid for one usage.
 func Only(usage x509.ExtKeyUsage) func(*x509.Certificate) {
 	return func(x *x509.Certificate) { x.ExtKeyUsage = []x509.ExtKeyUsage{usage} }
 }

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// AutoFolder is the folder of a data directory that AutoDir is in, as in etcd.
+// AutoFolder is the folder of a data directory with AutoDir, as in etcd.
 const AutoFolder = "fixtures"
 
-// keepIn names the files of a certificate of our own making.
+// keepIn sets the names of the self-signed certificate's files.
 func (c *Config) keepIn(dir string) {
 	c.CertFile, c.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	if c.ClientCertFile == "" {
@@ -27,8 +27,8 @@ func (c *Config) keepIn(dir string) {
 	}
 }
 
-// selfSign makes a certificate unless there is one that is good for a while. One
-// that is damaged is replaced: nobody else has signed it, so nothing is lost.
+// selfSign makes a certificate unless there is a valid one. It replaces a damaged
+// one, which no authority has signed.
 func (c *Config) selfSign() error {
 	if c.hasOwn() {
 		return nil
@@ -40,8 +40,8 @@ func (c *Config) selfSign() error {
 	if err := os.MkdirAll(filepath.Dir(c.CertFile), 0o700); err != nil {
 		return fmt.Errorf("%s: %w", c.Field("Auto"), err)
 	}
-	// A crash in between leaves two that do not fit, which the next start
-	// replaces.
+	// After a crash between the two writes the files do not match, and the next start
+	// replaces both.
 	if err := replace(c.KeyFile, key); err != nil {
 		return fmt.Errorf("%s: %w", c.Field("Auto"), err)
 	}
@@ -52,8 +52,8 @@ func (c *Config) selfSign() error {
 	return nil
 }
 
-// hasOwn reports whether the certificate is there, for the right hosts, with a
-// tenth of its time left.
+// hasOwn reports whether the certificate exists, is valid for AutoHosts, and has more
+// than a tenth of its time left.
 func (c *Config) hasOwn() bool {
 	p, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 	if err != nil {

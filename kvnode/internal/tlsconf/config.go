@@ -1,22 +1,21 @@
-// Package tlsconf makes TLS configurations out of files that may change while
-// the process runs, for the two sides of a member: its clients and its peers.
+// Package tlsconf makes TLS configurations from files that may change while the
+// process runs. A member has one for its clients and one for its peers.
 //
 // # What it promises
 //
-//   - Each handshake uses the newest files: within a second of a change new
-//     connections see it, without a restart. Connections that exist go on.
-//   - Files that do not make sense change nothing: what was loaded last stays in
-//     use, a line is logged and Stats counts it.
-//   - Nothing below TLS 1.2, and no cipher suite that Go calls insecure, is ever
-//     spoken. Sessions are not resumed, so that no client is let in by what an
-//     older authority said.
-//   - With Config.TrustedCAFile whoever connects must show a certificate that
-//     this authority has signed, that is not revoked, and whose names are
-//     allowed. There is no way in without one.
-//   - With Config.Peers, a peer that connects needs a certificate that is good for
-//     servers and clients, unless Config.ClientCertFile gives members one of each.
+//   - Each handshake uses the newest files. New connections use a changed file
+//     within a second, without a restart. Existing connections continue.
+//   - After a change to invalid files the ones before stay in use. A line is
+//     logged, and Stats counts the failure.
+//   - TLS below 1.2 and cipher suites that Go calls insecure are never used.
+//     Sessions are not resumed, so that an old session cannot bypass a new
+//     authority.
+//   - With Config.TrustedCAFile a client must have a certificate that this
+//     authority has signed, that is not revoked, and that has an allowed name.
+//   - With Config.Peers, the certificate of a connecting peer must have the usages
+//     serverAuth and clientAuth, unless Config.ClientCertFile is set.
 //
-// Which member a certificate is for is decided by package admission.
+// Package admission decides to which member a certificate belongs.
 package tlsconf
 
 import (
@@ -28,59 +27,58 @@ import (
 	"strings"
 )
 
-// Config says where the certificates of one side are. The zero value means no
-// TLS.
+// Config is the TLS configuration of one side: clients or peers. The zero value
+// means no TLS.
 type Config struct {
-	// Peers is the side of other members, as opposed to that of clients. Both ends
-	// of a connection between members are checked alike.
+	// Peers is set for the side of peers. Both ends of a connection between members
+	// check each other's certificate.
 	Peers bool
 
-	// CertFile and KeyFile are the certificate for those who connect, PEM.
+	// CertFile and KeyFile are the certificate of this member as a server, PEM.
 	CertFile, KeyFile string
-	// ClientCertFile and ClientKeyFile are shown when this member connects.
-	// Default: CertFile and KeyFile, which then must be good for clients as well.
+	// ClientCertFile and ClientKeyFile are the certificate of this member as a
+	// client. Default: CertFile and KeyFile, which then need the usage clientAuth.
 	ClientCertFile, ClientKeyFile string
-	// TrustedCAFile has the authorities that may sign the certificates of others.
-	// If it is given, everybody who connects needs a certificate.
+	// TrustedCAFile has the authorities that may sign certificates of clients and
+	// peers. If it is set, each connection needs a certificate.
 	TrustedCAFile string
-	// ClientCertAuth asks for certificates of those who connect, for which
-	// TrustedCAFile is needed. TrustedCAFile alone means the same, as in etcd.
+	// ClientCertAuth requires certificates, and needs TrustedCAFile. TrustedCAFile
+	// alone means the same, as in etcd.
 	ClientCertAuth bool
-	// CRLFile lists certificates that were revoked by one of these authorities.
+	// CRLFile lists revoked certificates of these authorities.
 	CRLFile string
-	// LeaderCAFile has the authorities that sign other members' certificates, if
-	// TrustedCAFile is not given. Default: those of the system.
+	// LeaderCAFile has the authorities that sign other members' certificates if
+	// TrustedCAFile is not set. Default: those of the system.
 	LeaderCAFile string
-	// AllowedCNs and AllowedHostnames bound whose certificates are accepted, to
-	// those with one of the common names, or valid for one of the host names. At
-	// most one of the two may be given, as in etcd.
+	// AllowedCNs and AllowedHostnames restrict accepted certificates to those with
+	// one of the common names, or valid for one of the host names. At most one of
+	// the two may be set, as in etcd.
 	AllowedCNs, AllowedHostnames []string
 
-	// Auto makes a certificate that nobody has signed, for AutoHosts, and keeps it
-	// in AutoDir. It is made anew before AutoYears have passed. Default: 1.
+	// Auto makes a self-signed certificate for AutoHosts in AutoDir. It is valid for
+	// AutoYears (default: 1), and replaced in the last tenth of that time.
 	Auto      bool
 	AutoDir   string
 	AutoHosts []string
 	AutoYears int
 
-	// CipherSuites are names as in crypto/tls, for TLS 1.2 only. Default: Go's.
+	// CipherSuites has names of crypto/tls, for TLS 1.2 only. Default: Go's.
 	CipherSuites []string
 	// MinVersion and MaxVersion are TLS1.2 or TLS1.3. Default: TLS1.2, and the
 	// newest.
 	MinVersion, MaxVersion string
 
-	// Logger receives a line for each reload. Default: none.
+	// Logger gets a line for each reload. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Enabled reports whether there is a certificate, so that TLS can be spoken.
+// Enabled reports whether c has a certificate, which TLS needs.
 func (c *Config) Enabled() bool { return c.CertFile != "" || c.KeyFile != "" || c.Auto }
 
-// RequiresCert reports whether whoever connects must show a certificate.
+// RequiresCert reports whether clients of this side need a certificate.
 func (c *Config) RequiresCert() bool { return c.TrustedCAFile != "" || c.ClientCertAuth }
 
-// Field says which field is meant, and whose: there is one such configuration for each
-// side.
+// Field returns the name of a field with its side, for errors.
 func (c *Config) Field(name string) string {
 	if c.Peers {
 		return "PeerTLS." + name
@@ -94,7 +92,7 @@ func (c Config) WithDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Auto {
-		c.LeaderCAFile = "" // no authority has signed what other members have
+		c.LeaderCAFile = "" // other members' certificates are self-signed
 	}
 	if c.AutoYears == 0 {
 		c.AutoYears = 1
@@ -105,17 +103,16 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// maxAutoYears keeps the dates of a certificate within what X.509 can say.
+// maxAutoYears keeps the dates of a certificate within the range of X.509.
 const maxAutoYears = 100
 
-// Validate reports everything that is wrong with c but what ValidateShared
-// reports, and looks at no file.
+// Validate reports all errors of c, without those of ValidateShared. It reads no
+// file.
 func (c *Config) Validate() error {
 	return errors.Join(slices.Concat(c.checkPairs(), c.checkTrust())...)
 }
 
-// ValidateShared reports what is wrong with the settings that have one field for
-// both sides.
+// ValidateShared reports the errors of the settings that both sides share.
 func (c *Config) ValidateShared() error {
 	_, err := c.versions()
 	if c.AutoYears < 0 || c.AutoYears > maxAutoYears {
@@ -127,8 +124,8 @@ func (c *Config) ValidateShared() error {
 // checkPairs checks that certificates and keys come together.
 func (c *Config) checkPairs() (bad problems) {
 	bad.If((c.CertFile == "") != (c.KeyFile == ""),
-		"%s %q and %s %q go together: one is missing", c.Field("CertFile"), c.CertFile, c.Field("KeyFile"), c.KeyFile)
-	bad.If((c.ClientCertFile == "") != (c.ClientKeyFile == ""), "%s %q and %s %q go together: one is missing",
+		"%s %q and %s %q go together, and one is missing", c.Field("CertFile"), c.CertFile, c.Field("KeyFile"), c.KeyFile)
+	bad.If((c.ClientCertFile == "") != (c.ClientKeyFile == ""), "%s %q and %s %q go together, and one is missing",
 		c.Field("ClientCertFile"), c.ClientCertFile, c.Field("ClientKeyFile"), c.ClientKeyFile)
 	bad.If(c.Auto && (c.CertFile != "" || c.KeyFile != ""),
 		"%s makes a certificate, and %s %q names one; give one of the two", c.Field("Auto"), c.Field("CertFile"), c.CertFile)
@@ -138,8 +135,8 @@ func (c *Config) checkPairs() (bad problems) {
 	return bad
 }
 
-// checkUnused refuses what would have no effect without a certificate: somebody
-// relies on it.
+// checkUnused refuses settings that have no effect without a certificate, because
+// the operator expects an effect.
 func (c *Config) checkUnused() (bad problems) {
 	for _, setting := range []struct {
 		name string
@@ -158,32 +155,32 @@ func (c *Config) checkUnused() (bad problems) {
 	return bad
 }
 
-// checkTrust checks what is asked of others' certificates.
+// checkTrust checks the settings about certificates of clients and peers.
 func (c *Config) checkTrust() (bad problems) {
 	need := func(name string, set bool, why string) {
 		bad.If(set && c.TrustedCAFile == "" && c.Enabled(), "%s needs %s: %s", c.Field(name), c.Field("TrustedCAFile"), why)
 	}
-	need("ClientCertAuth", c.ClientCertAuth, "or whatever a public authority has signed would be let in")
-	need("CRLFile", c.CRLFile != "", "an authority says what is revoked")
-	need("AllowedCNs", len(c.AllowedCNs) > 0, "a name that nobody has signed says nothing")
-	need("AllowedHostnames", len(c.AllowedHostnames) > 0, "a name that nobody has signed says nothing")
-	need("CertFile", c.Peers && !c.Auto, "members know each other by their certificates")
+	need("ClientCertAuth", c.ClientCertAuth, "else certificates of all public authorities would be accepted")
+	need("CRLFile", c.CRLFile != "", "one of its authorities must have signed the list")
+	need("AllowedCNs", len(c.AllowedCNs) > 0, "an authority must have signed the name")
+	need("AllowedHostnames", len(c.AllowedHostnames) > 0, "an authority must have signed the name")
+	need("CertFile", c.Peers && !c.Auto, "members authenticate each other by certificates")
 	bad.If(len(c.AllowedCNs) > 0 && len(c.AllowedHostnames) > 0,
 		"%s and %s cannot both be given", c.Field("AllowedCNs"), c.Field("AllowedHostnames"))
 	return bad
 }
 
-// problems collects what is wrong with a configuration, so that one error reports all of it.
+// problems collects the errors of a configuration, to report all of them at once.
 type problems []error
 
-// If adds an error if wrong. The format gives the value and its limit.
+// If adds an error if wrong is set.
 func (p *problems) If(wrong bool, format string, args ...any) {
 	if wrong {
 		*p = append(*p, fmt.Errorf(format, args...))
 	}
 }
 
-// versions are what a configuration says of the protocol itself.
+// versions has the parsed versions and cipher suites of a Config.
 type versions struct {
 	low, high uint16 // high is 0 for the newest
 	suites    []uint16
@@ -219,10 +216,10 @@ func (c *Config) versions() (v versions, err error) {
 	return v, nil
 }
 
-// suite returns the suite of that name, unless it is weak.
+// suite returns the cipher suite with that name, unless it is insecure.
 func suite(name string) (uint16, error) {
 	if strings.HasSuffix(name, "_CHACHA20_POLY1305") {
-		name += "_SHA256" // as etcd, and Go before 1.14, call it
+		name += "_SHA256" // the short name is etcd's, and that of Go before 1.14
 	}
 	var known []string
 	for _, s := range tls.CipherSuites() {

@@ -61,7 +61,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// No TLS is no source.
+// New returns nil without TLS.
 func TestNoTLS(t *testing.T) {
 	if s, err := New(Config{}); s != nil || err != nil {
 		t.Errorf("New(nothing) = %v, %v, want nothing", s, err)

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Server returns a configuration for listeners, which offers the protocols. It
-// follows the files.
+// Server returns a configuration for listeners with these protocols. Each handshake
+// uses the newest files.
 func (s *Source) Server(protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: s.versions.low, MaxVersion: s.versions.high,
@@ -27,9 +27,9 @@ func (s *Source) Server(protocols ...string) *tls.Config {
 	}
 }
 
-// errNoProtocol ends a connection between members on which nothing is negotiated,
-// as PeerProtocol promises. That something else is, crypto/tls refuses.
-var errNoProtocol = errors.New("the other end does not negotiate " + PeerProtocol + ", as members do")
+// errNoProtocol ends a connection between members without a negotiated protocol.
+// crypto/tls refuses other protocols.
+var errNoProtocol = errors.New("the other end does not negotiate the protocol " + PeerProtocol + ", so it is not a member")
 
 func (s *Source) server(m *material, protocols []string) *tls.Config {
 	c := &tls.Config{
@@ -39,7 +39,7 @@ func (s *Source) server(m *material, protocols []string) *tls.Config {
 		ClientAuth:   tls.NoClientCert,
 	}
 	if s.cfg.RequiresCert() {
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, m.roots
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, m.clientRoots
 		c.VerifyConnection = func(state tls.ConnectionState) error {
 			return errors.Join(s.verify(m, &state), s.checkPeerUsages(m, &state))
 		}
@@ -47,10 +47,11 @@ func (s *Source) server(m *material, protocols []string) *tls.Config {
 	return c
 }
 
-// checkPeerUsages checks that the certificate of a peer that connects is good for servers. crypto/tls has checked that
-// it is good for clients. Members show one certificate for both. An authority that signs for clients as well gives
-// clients certificates for clients only (kubeadm does), so those are no peers'. A member with a ClientCertFile cannot
-// tell: its peers have certificates for clients only as well.
+// checkPeerUsages checks that the certificate of a connecting peer has the usage
+// serverAuth. crypto/tls has checked clientAuth. A member uses one certificate for
+// both. If clients and peers share an authority, the certificates of clients have
+// clientAuth only (as with kubeadm), so they are refused. With ClientCertFile the
+// check is not possible, because peers may have separate certificates, too.
 func (s *Source) checkPeerUsages(m *material, state *tls.ConnectionState) error {
 	if !s.OneCertificate() || len(state.PeerCertificates) == 0 {
 		return nil
@@ -59,26 +60,27 @@ func (s *Source) checkPeerUsages(m *material, state *tls.ConnectionState) error 
 	for _, c := range state.PeerCertificates[1:] {
 		between.AddCert(c)
 	}
-	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: m.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: m.clientRoots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	if err != nil {
 		err = &usageError{err}
 	}
 	return err
 }
 
-// OneCertificate reports whether members show the same certificate when they connect and when they are connected to.
+// OneCertificate reports whether members use one certificate as servers and as
+// clients.
 func (s *Source) OneCertificate() bool { return s.cfg.Peers && s.cfg.ClientCertFile == s.cfg.CertFile }
 
 // usageError is the error of checkPeerUsages.
 type usageError struct{ err error }
 
-func (e *usageError) Error() string { return "it is not good for serverAuth: " + e.err.Error() }
+func (e *usageError) Error() string { return "the usage serverAuth is missing: " + e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// peerConn is a connection that a peer has made.
+// peerConn is a connection that a peer has dialled.
 type peerConn struct{ *tls.Conn }
 
-// HandshakeContext adds the rule to the error that the peer's certificate has failed by.
+// HandshakeContext adds the rule that the peer's certificate breaks to the error.
 func (c peerConn) HandshakeContext(ctx context.Context) error {
 	err := c.Conn.HandshakeContext(ctx)
 	if rule := peerRule(err); rule != "" {
@@ -87,13 +89,13 @@ func (c peerConn) HandshakeContext(ctx context.Context) error {
 	return err
 }
 
-// peerRule returns the rule for the certificates of peers that err says is not met, "" if it says something else.
+// peerRule returns the rule about certificates of peers that err is about, or "".
 func peerRule(err error) string {
 	if err == nil {
 		return ""
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
-		return "a peer's certificate must be good for serverAuth and clientAuth, unless this member has PeerTLS.ClientCertFile"
+		return "a peer's certificate must have the usages serverAuth and clientAuth, unless this member has PeerTLS.ClientCertFile"
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return "an authority in PeerTLS.TrustedCAFile must have signed a peer's certificate"
@@ -107,29 +109,30 @@ func peerRule(err error) string {
 	return ""
 }
 
-// Client returns a configuration to connect to a host with, as of now. The
-// protocols are offered.
+// Client returns a configuration to connect to a host with these protocols. It uses
+// the present files.
 func (s *Source) Client(host string, protocols ...string) *tls.Config {
 	m := s.current()
 	c := &tls.Config{
 		MinVersion: s.versions.low, MaxVersion: s.versions.high, CipherSuites: s.versions.suites,
 		NextProtos: protocols, ServerName: host,
 		Certificates: []tls.Certificate{*m.client},
-		RootCAs:      m.dialled,
+		RootCAs:      m.serverRoots,
 	}
-	if s.cfg.Auto && m.dialled == nil {
-		c.InsecureSkipVerify = true // nobody has signed the other end's certificate either
+	if s.cfg.Auto && m.serverRoots == nil {
+		c.InsecureSkipVerify = true // the other end's certificate is self-signed, too
 	}
-	if s.cfg.Peers && m.roots != nil {
+	if s.cfg.Peers && m.clientRoots != nil {
 		c.VerifyConnection = func(state tls.ConnectionState) error { return s.verify(m, &state) }
 	}
 	return c
 }
 
-// verify checks what crypto/tls does not, after it has checked the signatures.
+// verify checks revocations and allowed names, after crypto/tls has checked the
+// signatures.
 func (s *Source) verify(m *material, state *tls.ConnectionState) error {
 	if len(state.VerifiedChains) == 0 {
-		return errors.New("the certificate was not verified") // a slip in this package
+		return errors.New("the certificate was not verified") // a bug of this package
 	}
 	for _, chain := range state.VerifiedChains {
 		if err := m.checkRevoked(chain); err != nil {
@@ -146,7 +149,7 @@ func (s *Source) verify(m *material, state *tls.ConnectionState) error {
 	return nil
 }
 
-// Leaf returns the certificate at the other end of c, which the handshake has verified.
+// Leaf returns the verified certificate of the other end of c.
 func Leaf(c net.Conn) (*x509.Certificate, error) {
 	secured, ok := c.(interface{ ConnectionState() tls.ConnectionState })
 	if !ok {
@@ -154,7 +157,7 @@ func Leaf(c net.Conn) (*x509.Certificate, error) {
 	}
 	state := secured.ConnectionState()
 	if len(state.VerifiedChains) == 0 {
-		return nil, errors.New("no verified certificate was shown")
+		return nil, errors.New("the other end has no verified certificate")
 	}
 	return state.PeerCertificates[0], nil
 }
@@ -163,7 +166,7 @@ func validFor(leaf *x509.Certificate, hosts []string) bool {
 	return slices.ContainsFunc(hosts, func(host string) bool { return leaf.VerifyHostname(host) == nil })
 }
 
-// names are what a certificate is for.
+// names returns the host names and addresses of a certificate.
 func names(leaf *x509.Certificate) []string {
 	all := slices.Clone(leaf.DNSNames)
 	for _, ip := range leaf.IPAddresses {
@@ -172,8 +175,8 @@ func names(leaf *x509.Certificate) []string {
 	return all
 }
 
-// PeerProtocol is what members negotiate, so that nothing else that the same
-// certificates serve can be taken for a member.
+// PeerProtocol is the ALPN protocol between members, so that another service with
+// the same certificates is not taken for a member.
 const PeerProtocol = "leaderlease-peer"
 
 // Listener returns l with TLS, for peers. The handshake happens at the first read
@@ -217,9 +220,9 @@ func (s *Source) Dialer(dial DialFunc) DialFunc {
 		}
 		c := tls.Client(raw, s.Client(host, PeerProtocol))
 		if err := c.HandshakeContext(ctx); err != nil {
-			_ = raw.Close() // nothing was said
+			_ = raw.Close() // the handshake's error is returned
 			if errors.Is(err, io.EOF) {
-				return nil, errors.New("TLS handshake: the peer closed the connection; does it expect plain text?")
+				return nil, errors.New("TLS handshake: the peer closed the connection (it may expect plain text)")
 			}
 			return nil, fmt.Errorf("TLS handshake: %w", err)
 		}

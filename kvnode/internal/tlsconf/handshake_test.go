@@ -13,8 +13,8 @@ import (
 	"github.com/leaderlease/go/internal/tlstest"
 )
 
-// connected returns both ends of a connection that buffers, so that two ends which
-// both have something to complain about do not wait for each other.
+// connected returns both ends of a connection with buffers, so that two ends that both send an
+// alert do not wait for each other.
 func connected() (dialler, acceptor net.Conn, err error) {
 	network := memlink.New()
 	ln, err := network.Listen("server:1")
@@ -29,8 +29,8 @@ func connected() (dialler, acceptor net.Conn, err error) {
 	return dialler, acceptor, err
 }
 
-// shake lets two ends shake hands and returns both verdicts. In TLS 1.3 the
-// client's comes before the server has looked at its certificate.
+// shake runs a handshake and returns the errors of both ends. In TLS 1.3 the client's handshake
+// ends before the server has checked its certificate.
 func shake(client, server *tls.Config) (clientErr, serverErr error) {
 	here, there, err := connected()
 	if err != nil {
@@ -82,7 +82,7 @@ func newKit(t *testing.T) *kit {
 	return k
 }
 
-// mutual makes the kit ask for certificates.
+// mutual makes the kit require certificates.
 func (k *kit) mutual() *kit {
 	k.cfg.TrustedCAFile = tlstest.Write(k.t, k.dir, "ca", k.ca.PEM)
 	return k
@@ -97,8 +97,8 @@ func (k *kit) source() *Source {
 	return s
 }
 
-// Who is let in, by what the operator has asked for.
-func TestWhoIsLetIn(t *testing.T) {
+// Clients are accepted or refused as configured.
+func TestClientCertificates(t *testing.T) {
 	ca, other := tlstest.New(t, "ca"), tlstest.New(t, "other")
 	revoked := ca.Issue([]string{"alice"}, tlstest.For("alice"))
 	clients := map[string]*tlstest.Pair{
@@ -147,15 +147,15 @@ func TestWhoIsLetIn(t *testing.T) {
 				}
 				_, err := shake(client, source.Server("h2"))
 				if in := strings.Contains(test.in, name); in != (err == nil) {
-					t.Errorf("the handshake of %s = %v, want it let in: %v", name, err, in)
+					t.Errorf("the handshake of %s = %v, want it accepted: %v", name, err, in)
 				}
 			}
 		})
 	}
 }
 
-// Whoever is dialled must be who was meant.
-func TestWhoIsDialled(t *testing.T) {
+// The certificate of a dialled server must be valid for the dialled host.
+func TestDialledServers(t *testing.T) {
 	k := newKit(t).mutual()
 	other := tlstest.New(t, "other")
 	k.cfg.Peers = true
@@ -179,7 +179,7 @@ func TestWhoIsDialled(t *testing.T) {
 	}
 }
 
-// Nothing old is spoken, whatever the other end would like.
+// TLS below 1.2 is refused, even if the other end offers nothing newer.
 func TestVersions(t *testing.T) {
 	k := newKit(t)
 	for _, test := range []struct {
@@ -202,7 +202,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A chosen suite is what is spoken.
+// Only the configured cipher suites are used.
 func TestCipherSuites(t *testing.T) {
 	k := newKit(t)
 	k.cfg.CipherSuites = []string{"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}
@@ -214,7 +214,7 @@ func TestCipherSuites(t *testing.T) {
 	}
 }
 
-// A session is never resumed: what let it in may be gone.
+// Sessions are never resumed: the authority may have changed.
 func TestNoResumption(t *testing.T) {
 	k := newKit(t).mutual()
 	shown := pair(t, k.ca.Issue(nil))
@@ -229,12 +229,12 @@ func TestNoResumption(t *testing.T) {
 		}
 	}
 	if _, ok := client.ClientSessionCache.Get("server"); ok {
-		t.Error("the server has given out a ticket to resume the session with, want none")
+		t.Error("the server has sent a session ticket, want none")
 	}
 }
 
-// Between members nothing else than their protocol is spoken, whatever the
-// certificates are, and whichever end does not negotiate it.
+// Members negotiate their protocol. Both ends refuse a connection without it, even with the right
+// certificates.
 func TestMembersNegotiate(t *testing.T) {
 	k := newKit(t).mutual()
 	k.cfg.Peers = true
@@ -250,7 +250,7 @@ func TestMembersNegotiate(t *testing.T) {
 	} {
 		client := source.Client("server", test.protocols...)
 		if _, err := shake(client, source.Server(PeerProtocol)); (err == nil) != test.ok {
-			t.Errorf("a handshake of who negotiates %s = %v, want it let in: %v", name, err, test.ok)
+			t.Errorf("a handshake of a client that negotiates %s = %v, want it accepted: %v", name, err, test.ok)
 		}
 		dialler, acceptor, err := connected()
 		if err != nil {
@@ -262,13 +262,13 @@ func TestMembersNegotiate(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = tls.Server(acceptor, server).Handshake() // the dialler says what it is worth
+			_ = tls.Server(acceptor, server).Handshake() // the dialler's error is checked
 			_ = acceptor.Close()
 		}()
 		dial := source.Dialer(func(context.Context, string) (net.Conn, error) { return dialler, nil })
 		c, err := dial(t.Context(), "server:1")
 		if (err == nil) != test.ok {
-			t.Errorf("dialling who negotiates %s = %v, want it let in: %v", name, err, test.ok)
+			t.Errorf("dialling a server that negotiates %s = %v, want it accepted: %v", name, err, test.ok)
 		}
 		if err == nil {
 			_ = c.Close()

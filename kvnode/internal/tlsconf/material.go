@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// material is what the files said when they were read. It is never changed.
+// material is the parsed content of the files. It is immutable.
 type material struct {
 	server, client *tls.Certificate
-	// roots may sign the certificates of those who connect; it is nil if nobody
-	// asks for any. dialled is the same for those who are connected to, where nil
-	// means the system's.
-	roots, dialled *x509.CertPool
-	authorities    []*x509.Certificate // of roots
-	revoked        map[string]bool     // by revocationKey
+	// clientRoots may sign certificates of clients. It is nil if none are required.
+	clientRoots *x509.CertPool
+	// serverRoots may sign certificates of dialled servers. nil is the system's.
+	serverRoots *x509.CertPool
+	authorities []*x509.Certificate // of clientRoots
+	revoked     map[string]bool     // by revocationKey
 }
 
 // contents are the bytes of all files.
@@ -28,7 +28,7 @@ type contents struct {
 	cert, key, clientCert, clientKey, ca, leaderCA, crl []byte
 }
 
-// sum tells contents apart.
+// sum returns a hash of f, to detect changes.
 func (f *contents) sum() [sha256.Size]byte {
 	h := sha256.New()
 	for _, b := range [][]byte{f.cert, f.key, f.clientCert, f.clientKey, f.ca, f.leaderCA, f.crl} {
@@ -66,7 +66,7 @@ func (c *Config) read() (*contents, error) {
 	return f, errors.Join(errs...)
 }
 
-// parse makes sense of the files, and checks that they fit together.
+// parse parses the files, and checks that they match each other.
 func (c *Config) parse(f *contents) (m *material, err error) {
 	m = &material{}
 	if m.server, err = c.pair("CertFile", "KeyFile", c.CertFile, f.cert, f.key); err != nil {
@@ -81,11 +81,11 @@ func (c *Config) parse(f *contents) (m *material, err error) {
 	return m, c.checkOwn(m)
 }
 
-// parseTrust reads who may sign others' certificates, and what they revoked.
+// parseTrust parses the authorities and the revoked certificates.
 func (c *Config) parseTrust(f *contents, m *material) (err error) {
 	if c.TrustedCAFile == "" {
 		if c.LeaderCAFile != "" {
-			if m.dialled, _, err = pool(f.leaderCA); err != nil {
+			if m.serverRoots, _, err = pool(f.leaderCA); err != nil {
 				return fmt.Errorf("%s: %w", c.LeaderCAFile, err)
 			}
 		}
@@ -95,14 +95,14 @@ func (c *Config) parseTrust(f *contents, m *material) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", c.Field("TrustedCAFile"), c.TrustedCAFile, err)
 	}
-	m.roots, m.dialled, m.authorities = roots, roots, authorities
+	m.clientRoots, m.serverRoots, m.authorities = roots, roots, authorities
 	if m.revoked, err = revocations(f.crl, authorities); err != nil {
 		return fmt.Errorf("%s %s: %w", c.Field("CRLFile"), c.CRLFile, err)
 	}
 	return nil
 }
 
-// pair returns a certificate that is valid now.
+// pair parses a certificate and its key, and checks that it is valid now.
 func (c *Config) pair(certField, keyField, path string, cert, key []byte) (*tls.Certificate, error) {
 	p, err := tls.X509KeyPair(cert, key)
 	if err != nil {
@@ -117,16 +117,16 @@ func (c *Config) pair(certField, keyField, path string, cert, key []byte) (*tls.
 	return &p, nil
 }
 
-// checkOwn checks that other members, who trust the same authorities, will accept
-// this one's certificates. Peers that do not are an error. On the side of clients
-// all goes well without, but for what a member passes on to the leader.
+// checkOwn checks that other members with the same authorities accept this member's
+// certificates. For peers it returns an error. For clients it only warns: all works
+// except requests that a member forwards to the leader.
 func (c *Config) checkOwn(m *material) error {
 	if c.Auto {
 		return nil
 	}
 	err := c.acceptable(m)
 	if err != nil && !c.Peers {
-		c.Logger.Warn("in a cluster of several members, requests that only the leader can answer will fail at the others", "error", err)
+		c.Logger.Warn("in a cluster of several members, followers cannot forward requests to the leader", "error", err)
 		err = nil
 	}
 	return err
@@ -141,8 +141,8 @@ func (c *Config) acceptable(m *material) error {
 		{"CertFile", "a server", m.server, x509.ExtKeyUsageServerAuth},
 		{"ClientCertFile", "a client", m.client, x509.ExtKeyUsageClientAuth},
 	} {
-		if own.usage == x509.ExtKeyUsageClientAuth && m.roots == nil {
-			continue // nobody asks for it
+		if own.usage == x509.ExtKeyUsageClientAuth && m.clientRoots == nil {
+			continue // no server requires it
 		}
 		between := x509.NewCertPool()
 		for _, der := range own.cert.Certificate[1:] {
@@ -150,7 +150,7 @@ func (c *Config) acceptable(m *material) error {
 				between.AddCert(x)
 			}
 		}
-		opts := x509.VerifyOptions{Roots: m.dialled, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{own.usage}}
+		opts := x509.VerifyOptions{Roots: m.serverRoots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{own.usage}}
 		if _, err := own.cert.Leaf.Verify(opts); err != nil {
 			return fmt.Errorf("other members would not accept the certificate of %s as that of %s: %w", c.Field(own.field), own.role, err)
 		}
@@ -158,7 +158,7 @@ func (c *Config) acceptable(m *material) error {
 	return nil
 }
 
-// pool returns the certificates in a PEM file as a pool, too.
+// pool returns the certificates in a PEM file, also as a pool.
 func pool(file []byte) (*x509.CertPool, []*x509.Certificate, error) {
 	all, err := authorities(file)
 	p := x509.NewCertPool()
@@ -176,7 +176,7 @@ func authorities(file []byte) (all []*x509.Certificate, err error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("it has a %s, want certificates only", block.Type)
+			return nil, fmt.Errorf("the file has a %s, want certificates only", block.Type)
 		}
 		x, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -185,13 +185,13 @@ func authorities(file []byte) (all []*x509.Certificate, err error) {
 		all = append(all, x)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("it has no certificate in PEM form")
+		return nil, errors.New("the file has no certificate in PEM form")
 	}
 	return all, nil
 }
 
-// revocations returns what a list of revocations, PEM or DER, says. It must be
-// signed by one of the authorities.
+// revocations parses a list of revocations, PEM or DER, that one of the authorities
+// must have signed.
 func revocations(file []byte, authorities []*x509.Certificate) (map[string]bool, error) {
 	revoked := make(map[string]bool)
 	if len(file) == 0 {
@@ -222,12 +222,12 @@ func signed(list *x509.RevocationList, authorities []*x509.Certificate) bool {
 	return false
 }
 
-// revocationKey names a certificate: serial numbers are unique for each issuer.
+// revocationKey identifies a certificate. Serial numbers are unique per issuer.
 func revocationKey(issuer []byte, serial *big.Int) string {
 	return fmt.Sprintf("%x %x", issuer, serial)
 }
 
-// checkRevoked refuses a chain in which something was revoked.
+// checkRevoked refuses a chain with a revoked certificate.
 func (m *material) checkRevoked(chain []*x509.Certificate) error {
 	for _, x := range chain {
 		if m.revoked[revocationKey(x.RawIssuer, x.SerialNumber)] {

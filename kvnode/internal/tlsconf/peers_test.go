@@ -40,12 +40,12 @@ func TestLeaf(t *testing.T) {
 	}
 	plain, _ := net.Pipe()
 	if _, err := Leaf(plain); err == nil || !strings.Contains(err.Error(), "plain text") {
-		t.Errorf("Leaf() of a pipe = %v, want it refused as plain text", err)
+		t.Errorf("Leaf() of a pipe = %v, want an error about plain text", err)
 	}
 }
 
-// A peer that connects needs a certificate for servers and clients. The error names the rule.
-func TestPeersThatConnect(t *testing.T) {
+// A connecting peer needs a certificate for servers and clients. The error names the rule.
+func TestConnectingPeers(t *testing.T) {
 	ca, other := tlstest.New(t, "ca"), tlstest.New(t, "other")
 	own := func(separate bool) *Source {
 		dir := t.TempDir()
@@ -85,7 +85,7 @@ func TestPeersThatConnect(t *testing.T) {
 			cert := pair(t, *test.shown)
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 		}
-		go func() { _ = tls.Client(dialler, config).Handshake() }() // the acceptor says what it is worth
+		go func() { _ = tls.Client(dialler, config).Handshake() }() // the acceptor's error is checked
 		l := test.source.Listener(&onlyOne{c: acceptor})
 		c, err := l.Accept()
 		if err == nil {

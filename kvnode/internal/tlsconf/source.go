@@ -11,36 +11,36 @@ import (
 	"time"
 )
 
-// recheck is how often the files are read at most. They are small, and read for
-// new connections only.
+// recheck is the minimum time between two reads of the files. They are small, and
+// read for new connections only.
 const recheck = time.Second
 
-// Source is where one side's certificates come from, at the moment of each
+// Source has the certificates of one side. It reads changed files before a
 // handshake. Its methods are safe for concurrent use.
 type Source struct {
 	cfg      Config   // immutable
 	versions versions // immutable
 
-	// loaded is the newest material that made sense.
+	// loaded is the newest valid material.
 	loaded            atomic.Pointer[material]
 	reloads, failures atomic.Uint64
 
 	mu struct {
 		sync.Mutex
 		checked time.Time
-		sum     [sha256.Size]byte // of what was read last, good or bad
-		problem string            // what was wrong with it
+		sum     [sha256.Size]byte // of the files in loaded
+		problem string            // error of the last reload
 	}
 }
 
-// New returns the source for cfg, nil if that has no TLS. The files must be there
-// and make sense.
+// New returns the source for cfg, or nil if cfg has no TLS. The files must exist
+// and be valid.
 func New(cfg Config) (*Source, error) {
 	if err := errors.Join(cfg.Validate(), cfg.ValidateShared()); err != nil {
 		return nil, err
 	}
 	if !cfg.Enabled() {
-		return nil, nil //nolint:nilnil // no TLS is a configuration too, and a nil Source says so
+		return nil, nil //nolint:nilnil // a nil Source means no TLS
 	}
 	cfg = cfg.WithDefaults()
 	cfg.Logger = cfg.Logger.With("component", "tlsconf")
@@ -59,7 +59,7 @@ func New(cfg Config) (*Source, error) {
 	return s, nil
 }
 
-// loadLocked reads the files, and uses what they say if it is news.
+// loadLocked reads the files and replaces loaded if they have changed.
 func (s *Source) loadLocked() error {
 	if s.cfg.Auto {
 		if err := s.cfg.selfSign(); err != nil {
@@ -86,8 +86,8 @@ func (s *Source) loadLocked() error {
 	return nil
 }
 
-// current returns what to use for a handshake that begins now. One caller at a
-// time looks at the files; the others do not wait for it.
+// current returns the material for a handshake that begins now. One caller at a
+// time checks the files. The others do not wait for it.
 func (s *Source) current() *material {
 	if s.mu.TryLock() {
 		defer s.mu.Unlock()
@@ -99,8 +99,8 @@ func (s *Source) current() *material {
 	return s.loaded.Load()
 }
 
-// reloadLocked keeps what there is if the files make no sense, and says so once
-// for each thing that is wrong.
+// reloadLocked calls loadLocked. It counts and logs an error once, until the error
+// changes.
 func (s *Source) reloadLocked() {
 	err := s.loadLocked()
 	if err == nil {
@@ -112,7 +112,7 @@ func (s *Source) reloadLocked() {
 	}
 	s.mu.problem = err.Error()
 	s.failures.Add(1)
-	s.cfg.Logger.Error("TLS files cannot be reloaded; those that were read before stay in use", "side", s.side(),
+	s.cfg.Logger.Error("TLS files cannot be reloaded; the ones before stay in use", "side", s.side(),
 		"error", err, "not_after", s.loaded.Load().server.Leaf.NotAfter)
 }
 
@@ -123,27 +123,26 @@ func (s *Source) side() string {
 	return "client"
 }
 
-// Stats is how a Source has fared.
+// Stats has the counters of a Source.
 type Stats struct {
-	// Reloads counts changes of files that were taken over, Failures those that
-	// were not.
+	// Reloads counts changed files that are in use, Failures those that are invalid.
 	Reloads, Failures uint64
-	// NotAfter is when the certificate for those who connect ends.
+	// NotAfter is the end of the server certificate's validity.
 	NotAfter time.Time
 }
 
-// Stats looks for changes first, so that whoever watches it sees them without a
-// connection.
+// Stats returns the counters. It checks the files first, so that a caller sees
+// changes even if there are no connections.
 func (s *Source) Stats() Stats {
 	m := s.current()
 	return Stats{Reloads: s.reloads.Load(), Failures: s.failures.Load(), NotAfter: m.server.Leaf.NotAfter}
 }
 
-// Requires reports whether whoever connects must show a certificate.
+// Requires reports whether clients of this side need a certificate.
 func (s *Source) Requires() bool { return s.cfg.RequiresCert() }
 
-// Shared returns the name of an authority that is trusted by both of two sources which
-// ask those who connect for certificates, "" if there is none. Either may be nil.
+// Shared returns the name of an authority that both sources trust for certificates of
+// clients, or "". Either may be nil.
 func Shared(a, b *Source) string {
 	if a == nil || b == nil {
 		return ""
@@ -156,11 +155,11 @@ func Shared(a, b *Source) string {
 	return ""
 }
 
-// String says what the source is, for logs.
+// String describes the source, for logs.
 func (s *Source) String() string {
 	switch {
 	case s.cfg.Auto && !s.cfg.RequiresCert():
-		return "TLS with a certificate of its own making, which proves nothing"
+		return "TLS with a self-signed certificate, which proves nothing"
 	case s.cfg.RequiresCert():
 		return "mutual TLS"
 	default:
@@ -168,8 +167,8 @@ func (s *Source) String() string {
 	}
 }
 
-// Check reports why New would refuse cfg, files included, and changes nothing: a
-// certificate of our own making that is missing is made in memory only.
+// Check returns the error that New would return, without a change of files. It makes
+// a missing self-signed certificate in memory only.
 func Check(cfg Config) error {
 	if err := errors.Join(cfg.Validate(), cfg.ValidateShared()); err != nil {
 		return err
@@ -178,7 +177,7 @@ func Check(cfg Config) error {
 		return nil
 	}
 	cfg = cfg.WithDefaults()
-	cfg.Logger = slog.New(slog.DiscardHandler) // New says the same, and once is enough
+	cfg.Logger = slog.New(slog.DiscardHandler) // New logs the same lines
 	f, err := cfg.readOrMake()
 	if err != nil {
 		return err
@@ -187,7 +186,7 @@ func Check(cfg Config) error {
 	return err
 }
 
-// readOrMake returns what the files would hold after selfSign.
+// readOrMake returns the contents that the files would have after selfSign.
 func (c *Config) readOrMake() (*contents, error) {
 	if !c.Auto {
 		return c.read()
@@ -197,7 +196,7 @@ func (c *Config) readOrMake() (*contents, error) {
 	if own.hasOwn() {
 		return own.read()
 	}
-	// Nothing is read for what has no name.
+	// read skips files without a name.
 	given := *c
 	given.CertFile, given.KeyFile = "", ""
 	f, err := given.read()

@@ -16,9 +16,9 @@ import (
 	"github.com/leaderlease/go/internal/tlstest"
 )
 
-// Files that make no sense are noticed once, counted, and change nothing; what
-// makes sense again is taken over.
-func TestBadFilesKeepTheOld(t *testing.T) {
+// Invalid files are logged once and counted, and the ones before stay in use. Valid files are used
+// again.
+func TestInvalidFiles(t *testing.T) {
 	for name, spoil := range map[string]func(k *kit){
 		"garbage":           func(k *kit) { tlstest.Write(k.t, k.dir, "own.crt", []byte("garbage")) },
 		"an empty file":     func(k *kit) { tlstest.Write(k.t, k.dir, "own.key", nil) },
@@ -90,8 +90,8 @@ func snapshot(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-// What makes no sense at the start is an error there.
-func TestBadFilesAtTheStart(t *testing.T) {
+// New fails for invalid files.
+func TestInvalidFilesAtTheStart(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(k *kit)
 		want  string
@@ -111,8 +111,8 @@ func TestBadFilesAtTheStart(t *testing.T) {
 	}
 }
 
-// A new authority holds for handshakes a second later, and the old one no more.
-func TestANewAuthority(t *testing.T) {
+// A second after the authority has changed, handshakes use the new one only.
+func TestNewAuthority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t).mutual()
 		s := k.source()
@@ -164,8 +164,8 @@ func TestConcurrentHandshakes(t *testing.T) {
 	})
 }
 
-// A certificate of our own making is kept over restarts, and made anew when its
-// time runs out, for other hosts, or if it is damaged.
+// A self-signed certificate is kept over restarts. It is replaced near its end, for other hosts,
+// and if it is damaged.
 func TestOwnCertificate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{Auto: true, AutoDir: filepath.Join(t.TempDir(), "a", "b"), AutoHosts: []string{"host", "127.0.0.1"}}
