@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"sync/atomic"
 	"testing"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/raftwal/fs"
@@ -119,4 +121,12 @@ func sameEntries(got, want []*raftpb.Entry) error {
 		return fmt.Errorf("%d entries, want %d", len(got), len(want))
 	}
 	return nil
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		child() // see kill_test.go
+		return
+	}
+	goleak.VerifyTestMain(m)
 }

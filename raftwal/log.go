@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/leaderlease/go/raftwal/fs"
 )
@@ -188,3 +190,63 @@ func (l *Log) fail(err error) error {
 	l.w.failed = &FailedError{Cause: err}
 	return l.w.failed
 }
+
+// LoadMaxPromise returns what was saved last, or 0. With SaveMaxPromise it
+// makes the log a leaderlease.PromiseStore.
+func (l *Log) LoadMaxPromise() (time.Duration, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.mu.closed {
+		return 0, ErrClosed
+	}
+	return l.mu.view.promise, nil
+}
+
+// SaveMaxPromise returns once d is durable. It writes only if d has changed,
+// which is seldom: a renewal does not wait for the disk.
+func (l *Log) SaveMaxPromise(d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("raftwal: max promise %v must not be negative", d)
+	}
+	l.w.Lock()
+	defer l.w.Unlock()
+	if l.w.failed != nil {
+		return l.w.failed
+	}
+	if d == l.mu.view.promise {
+		return nil
+	}
+	b := &l.w.batch
+	b.reset(keepBuffer)
+	b.promise(d)
+	if err := l.write(b); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.view.promise = d
+	return nil
+}
+
+// CheckLock returns ErrLocked if a process has the log in dir open. It changes
+// nothing, and a log that is missing is not locked. For a moment it holds the lock
+// itself; an Open just then tries again.
+func CheckLock(dir string) error {
+	if err := fs.CheckLock(filepath.Join(dir, lockName)); err != nil {
+		return fmt.Errorf("raftwal: lock the log: %w", err)
+	}
+	return nil
+}
+
+// turn is a mutex that may be held while the disk is slow. Who waits for it is durably
+// blocked, so that a slow disk takes virtual time in a bubble of testing/synctest; who
+// waits for a sync.Mutex is not, and time stands still.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// Lock waits for its turn.
+func (t turn) Lock() { t <- struct{}{} }
+
+// Unlock lets the next one have it.
+func (t turn) Unlock() { <-t }

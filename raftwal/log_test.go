@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -295,5 +296,103 @@ func TestVoteAloneIsDurable(t *testing.T) {
 			t.Errorf("hard state on disk %+v, want %+v", got, h)
 		}
 		must(t, r.Close())
+	}
+}
+
+// The whole life of a log on a real disk.
+func TestLogOnARealDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	cfg := Config{Dir: dir, SegmentSize: 64 << 10, MaxRecentBytes: 4 << 10}
+	l := mustOpen(t, cfg)
+	want := entries(1, 1, 1001, 200)
+	for i := 0; i < len(want); i += 10 {
+		must(t, l.Save(want[i:i+10], hard(1, 1, uint64(i)), nil))
+	}
+	must(t, l.SaveMaxPromise(3*time.Second))
+	must(t, l.SaveSnapshot(snapshot(1, 600)))
+	must(t, l.Compact(500))
+	if _, err := Open(cfg); !errors.Is(err, ErrLocked) {
+		t.Errorf("Open() of a log that is open = %v, want %v", err, ErrLocked)
+	}
+	if err := CheckLock(dir); !errors.Is(err, ErrLocked) {
+		t.Errorf("CheckLock() of a log that is open = %v, want %v", err, ErrLocked)
+	}
+	if diff := sameEntries(all(t, l), want[500:]); diff != nil {
+		t.Error(diff)
+	}
+	must(t, l.Close())
+
+	readOnDisk(t, cfg, want)
+	l = mustOpen(t, cfg)
+	if diff := sameEntries(all(t, l), want[500:]); diff != nil {
+		t.Error(diff)
+	}
+	if d, err := l.LoadMaxPromise(); d != 3*time.Second || err != nil {
+		t.Errorf("LoadMaxPromise() = %v, %v, want 3s", d, err)
+	}
+	must(t, l.Close())
+}
+
+// readOnDisk reads the log of TestLogOnARealDisk in the ways that change nothing.
+func readOnDisk(t *testing.T, cfg Config, want []*raftpb.Entry) {
+	t.Helper()
+	dir := cfg.Dir
+	before := contents(t, dir)
+	must(t, CheckLock(dir))
+	must(t, CheckLock(filepath.Join(dir, "missing")))
+	report, err := Verify(cfg)
+	must(t, err)
+	if report.FirstIndex != 501 || report.LastIndex != 1000 || report.MaxPromise != 3*time.Second ||
+		report.Snapshot.GetIndex() != 600 || hardOf(report.HardState) != (hardState{1, 1, 990}) || report.Torn != nil {
+		t.Errorf("Verify() = %+v", report)
+	}
+	ro, err := OpenReadOnly(cfg)
+	must(t, err)
+	if diff := sameEntries(all(t, ro), want[500:]); diff != nil {
+		t.Error(diff)
+	}
+	if err := ro.Save(want[:1], nil, nil); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("Save() on a log opened for reading = %v, want %v", err, ErrReadOnly)
+	}
+	must(t, ro.Close())
+	if after := contents(t, dir); !slices.Equal(before, after) {
+		t.Error("reading has changed the directory")
+	}
+}
+
+// What the disk takes to write and what it takes to sync are told apart, in buckets that
+// are finer than etcd's and have all of its bounds.
+func TestStatsTellWriteFromSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := fs.NewMemory()
+		l := mustOpen(t, testConfig(disk))
+		defer l.Close()
+		before := l.Stats()
+		disk.SetHook(func(op fs.Op) *fs.Fault {
+			switch op.Kind {
+			case fs.OpWrite:
+				time.Sleep(3 * time.Millisecond)
+			case fs.OpSync:
+				time.Sleep(200 * time.Microsecond)
+			}
+			return nil
+		})
+		must(t, l.Save(entries(1, 1, 1, 10), hard(1, 2, 0), nil))
+		disk.SetHook(nil)
+		s := l.Stats()
+		if s.Syncs != before.Syncs+1 || s.SyncTime-before.SyncTime != 3200*time.Microsecond || s.FlushTime-before.FlushTime != 200*time.Microsecond {
+			t.Errorf("Stats() = %+v after %+v, want one sync of 3.2ms, 0.2ms of it without the write", s, before)
+		}
+		for i, bound := range SyncBounds {
+			flushed, synced := s.FlushWithin[i]-before.FlushWithin[i], s.SyncWithin[i]-before.SyncWithin[i]
+			if (flushed == 1) != (bound >= 250*time.Microsecond) || (synced == 1) != (bound >= 4*time.Millisecond) {
+				t.Errorf("within %v: %d syncs and %d with their write, want it from 250µs and from 4ms on", bound, flushed, synced)
+			}
+		}
+	})
+	for bound := time.Millisecond; bound <= 8192*time.Millisecond; bound *= 2 {
+		if !slices.Contains(SyncBounds, bound) {
+			t.Errorf("SyncBounds lack etcd's %v", bound)
+		}
 	}
 }

@@ -3,8 +3,12 @@ package raftwal
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/leaderlease/go/raftwal/fs"
@@ -73,4 +77,166 @@ func (s *segment) release() error {
 
 func (s *segment) corrupt(offset int64, format string, args ...any) error {
 	return &CorruptError{File: s.name, Offset: offset, Reason: fmt.Sprintf(format, args...)}
+}
+
+// A segment begins with a header in a sector of its own, which is written once:
+//
+//	0   8 bytes magic
+//	8   uint32  version of the format
+//	12  uint32  zero
+//	16  uint64  id of the segment; the name of the file is this in hexadecimal
+//	24  uint64  size of the file
+//	32  uint64  nonce, random for each use of a file
+//	40  uint64  number of the first batch
+//	48  uint64  index that the first entry in here gets, if it continues the log
+//	56  uint64  end of the batches that were durable before the file had its name
+//	64  uint64  end of the segment before this one
+//	72  uint32  CRC at that end
+//	76  zeros
+//	508 uint32  CRC-32C of all that
+const (
+	headerSize = 512
+	magic      = "raftwal\x1a"
+	version    = 1
+)
+
+// header is the header of a segment.
+type header struct {
+	id, size, nonce       uint64
+	firstBatch, nextIndex uint64
+	sealed                uint64
+	prevEnd               uint64
+	prevChain             uint32
+}
+
+// encode writes the header and returns its CRC.
+func (h *header) encode(b []byte) uint32 {
+	clear(b[:headerSize])
+	copy(b, magic)
+	le.PutUint32(b[8:], version)
+	for i, v := range []uint64{h.id, h.size, h.nonce, h.firstBatch, h.nextIndex, h.sealed, h.prevEnd} {
+		le.PutUint64(b[16+8*i:], v)
+	}
+	le.PutUint32(b[72:], h.prevChain)
+	crc := crc32.Checksum(b[:headerSize-crcSize], castagnoli)
+	le.PutUint32(b[headerSize-crcSize:], crc)
+	return crc
+}
+
+// parseHeader reads the header of segment id in a file of size bytes. If it is
+// none, reason says why.
+func parseHeader(b []byte, id uint64, size int64) (h header, crc uint32, reason string) {
+	if string(b[:len(magic)]) != magic {
+		return h, 0, "this is not a segment"
+	}
+	crc = crc32.Checksum(b[:headerSize-crcSize], castagnoli)
+	if crc != le.Uint32(b[headerSize-crcSize:]) {
+		return h, 0, "the CRC of the header does not match"
+	}
+	if v := le.Uint32(b[8:]); v != version {
+		return h, 0, fmt.Sprintf("the format is version %d, not %d", v, version)
+	}
+	for i, v := range []*uint64{&h.id, &h.size, &h.nonce, &h.firstBatch, &h.nextIndex, &h.sealed, &h.prevEnd} {
+		*v = le.Uint64(b[16+8*i:])
+	}
+	h.prevChain = le.Uint32(b[72:])
+	switch {
+	case h.id != id:
+		return h, 0, fmt.Sprintf("this is segment %d under the name of segment %d", h.id, id)
+	case h.size != uint64(size):
+		return h, 0, fmt.Sprintf("the file has %d bytes, and had %d", size, h.size)
+	case h.size > math.MaxUint32:
+		return h, 0, fmt.Sprintf("%d bytes are more than a segment can have", h.size)
+	case h.sealed < headerSize || h.sealed > h.size:
+		return h, 0, "the header contradicts itself"
+	}
+	return h, crc, ""
+}
+
+// The files of a log, besides the marker. A segment that is not in use yet, or any more, is a
+// spare: its contents mean nothing.
+const (
+	segmentSuffix = ".wal"
+	spareSuffix   = ".spare"
+	lockName      = "lock"
+)
+
+func segmentName(id uint64) string { return fmt.Sprintf("%016x", id) + segmentSuffix }
+func spareName(id uint64) string   { return fmt.Sprintf("%016x", id) + spareSuffix }
+
+// parseName returns the number in a file's name.
+func parseName(name, suffix string) (id uint64, ok bool) {
+	digits, ok := strings.CutSuffix(name, suffix)
+	if !ok || len(digits) != 16 {
+		return 0, false
+	}
+	id, err := strconv.ParseUint(digits, 16, 64)
+	return id, err == nil && fmt.Sprintf("%016x", id) == digits
+}
+
+// listing is what a directory holds.
+type listing struct {
+	segments []uint64 // ascending, without gaps
+	spares   []uint64 // ascending
+	marked   bool     // there is a marker
+}
+
+func list(dir fs.FS) (l listing, err error) {
+	names, err := dir.Names()
+	if err != nil {
+		return l, fmt.Errorf("raftwal: list the log: %w", err)
+	}
+	l.marked = slices.Contains(names, markerName)
+	for _, name := range names {
+		if id, ok := parseName(name, spareSuffix); ok {
+			l.spares = append(l.spares, id)
+		}
+		if !strings.HasSuffix(name, segmentSuffix) {
+			continue
+		}
+		id, ok := parseName(name, segmentSuffix)
+		if !ok || id == 0 || id > maxSegmentID {
+			return l, &CorruptError{File: name, Reason: "this is not the name of a segment"}
+		}
+		l.segments = append(l.segments, id)
+	}
+	slices.Sort(l.segments)
+	slices.Sort(l.spares)
+	for i := 1; i < len(l.segments); i++ {
+		if want := l.segments[i-1] + 1; l.segments[i] != want {
+			return l, &CorruptError{File: segmentName(want), Reason: "this segment is missing"}
+		}
+	}
+	return l, nil
+}
+
+// markerName is an empty file that says that the log has begun: where it is,
+// there have been segments, durably. Logs of earlier versions get it when they
+// are opened.
+const markerName = "begun"
+
+// putMarker makes the marker, unless there is one. The directory has been
+// synced since the first segment has its name: a crash that kept the marker and
+// lost that would leave a log that never opens.
+func (l *Log) putMarker(files listing) error {
+	if files.marked {
+		return nil
+	}
+	f, err := l.dir.Create(markerName)
+	if fs.IsNoSpace(err) {
+		// A full disk must not keep anybody from the log. The next Open tries
+		// again.
+		l.cfg.Logger.Warn("no room for the marker", "file", markerName, "error", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("raftwal: create %s: %w", markerName, err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("raftwal: close %s: %w", markerName, err)
+	}
+	if err := l.syncDir(); err != nil {
+		return fmt.Errorf("raftwal: %w", noSpace(err))
+	}
+	return nil
 }

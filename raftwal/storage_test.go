@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
 
 	"github.com/leaderlease/go/raftwal/fs"
 )
@@ -277,4 +278,28 @@ func TestGapsAreRefused(t *testing.T) {
 	if diff := sameEntries(all(t, l), e); diff != nil {
 		t.Errorf("after refused entries: %v", diff)
 	}
+}
+
+var (
+	protoSize  = proto.Size
+	protoEqual = proto.Equal
+)
+
+// drawEntry returns an entry of which any field may be nil.
+func drawEntry(t *rapid.T) *raftpb.Entry {
+	e := &raftpb.Entry{}
+	number := rapid.OneOf(rapid.Uint64Range(0, 300), rapid.Uint64())
+	if rapid.Bool().Draw(t, "has term") {
+		e.Term = new(number.Draw(t, "term"))
+	}
+	if rapid.Bool().Draw(t, "has index") {
+		e.Index = new(number.Draw(t, "index"))
+	}
+	if rapid.Bool().Draw(t, "has type") {
+		e.Type = raftpb.EntryType(rapid.IntRange(0, 2).Draw(t, "type")).Enum()
+	}
+	if rapid.Bool().Draw(t, "has data") {
+		e.Data = append([]byte{}, rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "data")...)
+	}
+	return e
 }

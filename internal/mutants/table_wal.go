@@ -99,7 +99,7 @@ var walRules = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "Open does not sync names that it has read",
-		File: "raftwal/settle.go",
+		File: "raftwal/recover.go",
 		Old:  "	if err := l.syncDir(); err != nil {\n",
 		New:  "	if err := error(nil); err != nil {\n",
 		Pkg:  "./raftwal", Test: "TestSpareOfAnEarlierProcessIsNoSegment",
@@ -118,7 +118,7 @@ var walRules = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "torn tail not cut",
-		File: "raftwal/settle.go",
+		File: "raftwal/recover.go",
 		Old:  "	if torn == nil {\n",
 		New:  "	if true || torn == nil {\n",
 		Pkg:  "./raftwal", Test: "TestTornTailIsCutOnce",
@@ -139,28 +139,28 @@ var walRules = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "a commit index that was put off passes for durable",
-		File: "raftwal/commit.go",
+		File: "raftwal/save.go",
 		Old:  "if index <= l.w.hard.commit {",
 		New:  "if index <= l.mu.view.hard.commit {",
 		Pkg:  "./raftwal", Test: "^TestSaveCommit$",
 	},
 	{
 		Rule: "storage", Name: "SaveCommit writes what updates have brought, not what it was told",
-		File: "raftwal/commit.go",
+		File: "raftwal/save.go",
 		Old:  "	hard.commit = max(hard.commit, index)\n",
 		New:  "",
 		Pkg:  "./raftwal", Test: "^TestSaveCommit",
 	},
 	{
 		Rule: "storage", Name: "SaveCommit takes a newer commit index back",
-		File: "raftwal/commit.go",
+		File: "raftwal/save.go",
 		Old:  "hard.commit = max(hard.commit, index)",
 		New:  "hard.commit = index",
 		Pkg:  "./raftwal", Test: "^TestSaveCommit$",
 	},
 	{
 		Rule: "storage", Name: "SaveCommit goes beyond the last entry",
-		File: "raftwal/commit.go",
+		File: "raftwal/save.go",
 		Old:  "last := v.last(); index > last {",
 		New:  "last := v.last(); index > last+1 {",
 		Pkg:  "./raftwal", Test: "^TestSaveCommit$",
@@ -216,7 +216,7 @@ var walRules = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "length of a file not checked",
-		File: "raftwal/header.go",
+		File: "raftwal/segment.go",
 		Old:  "	case h.size != uint64(size):\n",
 		New:  "	case false:\n",
 		Pkg:  "./raftwal", Test: "TestTruncationAtEveryByte",
@@ -230,18 +230,18 @@ var walRules = []Mutant{
 	},
 	{
 		Rule: "metrics", Name: "the time of a sync is that of its write, too", Pkg: walPkg, Test: "^TestStatsTellWriteFromSync$",
-		File: "raftwal/stats.go",
+		File: "raftwal/report.go",
 		Old:  "c.flushes.Note(now.Sub(written))",
 		New:  "c.flushes.Note(now.Sub(begun))",
 	},
 	{
 		Rule: "datadir", Name: "a member starts while its directory is read", Pkg: nodePkg, Test: "^TestADirectoryThatIsReadIsNotRunWith$",
-		File: "raftwal/fs/held.go",
-		Old:  "\treturn f, nil\n", New: "\treturn noLock{}, f.Close()\n",
+		File: "raftwal/fs/os.go",
+		Old:  "f.Close())\n\t}\n\treturn f, nil\n}\n\n// noLock", New: "f.Close())\n\t}\n\treturn noLock{}, f.Close()\n}\n\n// noLock",
 	},
 	{
 		Rule: "datadir", Name: "a directory is read by one at a time", Pkg: nodePkg, Test: "^TestADirectoryThatIsReadIsNotRunWith$",
-		File: "raftwal/fs/held.go",
+		File: "raftwal/fs/os.go",
 		Old:  "shareLock(f)", New: "lockFile(f)",
 	},
 	{

@@ -1,7 +1,7 @@
 package main
 
 const (
-	reserveFile = "raftwal/reserve.go"
+	reserveFile = "raftwal/rotate.go"
 	walPkg      = "./raftwal"
 	freedTest   = "TestFullDiskIsFreedByCompaction"
 	usedUpTest  = "TestNothingUsesTheReserveUp"
@@ -81,14 +81,14 @@ var walFull = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "full disk in Open has no type",
-		File: "raftwal/settle.go",
+		File: "raftwal/recover.go",
 		Old:  "	if fs.IsNoSpace(err) {\n		return &NoSpaceError{Cause: err}\n",
 		New:  "	if fs.IsNoSpace(err) {\n		return err\n",
 		Pkg:  walPkg, Test: "TestOpenOnAFullDiskSaysSo",
 	},
 	{
 		Rule: "storage", Name: "no room for the marker keeps the log shut",
-		File: "raftwal/marker.go",
+		File: "raftwal/segment.go",
 		Old:  "	if fs.IsNoSpace(err) {\n",
 		New:  "	if false && fs.IsNoSpace(err) {\n",
 		Pkg:  walPkg, Test: "TestNoRoomForTheMarker",

@@ -19,14 +19,14 @@ var walOpen = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "last batch written again without a check",
-		File: "raftwal/settle.go",
+		File: "raftwal/recover.go",
 		Old:  "reason != \"\" {\n			return s.corrupt(",
 		New:  "reason == \"-\" {\n			return s.corrupt(",
 		Pkg:  walPkg, Test: "TestSettleChecksWhatItWritesAgain",
 	},
 	{
 		Rule: "storage", Name: "only the head of the last batch checked",
-		File: "raftwal/settle.go",
+		File: "raftwal/recover.go",
 		Old:  "	for b = b[batchHeader:]; len(b) > 0; {\n",
 		New:  "	chain = t.chain\n	for b = b[len(b):]; len(b) > 0; {\n",
 		Pkg:  walPkg, Test: "TestSettleChecksWhatItWritesAgain",
@@ -51,7 +51,7 @@ var walOpen = []Mutant{
 		Old:  "		if err := l.settle(); err != nil {\n",
 		New:  "		if err := l.putMarker(files); err != nil {\n			return err\n		}\n		files.marked = true\n		if err := l.settle(); err != nil {\n",
 		More: []Edit{{
-			File: "raftwal/marker.go",
+			File: "raftwal/segment.go",
 			Old:  "	if err := l.syncDir(); err != nil {\n",
 			New:  "	if err := error(nil); err != nil {\n",
 		}},
@@ -59,7 +59,7 @@ var walOpen = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "marker is not durable",
-		File: "raftwal/marker.go",
+		File: "raftwal/segment.go",
 		Old:  "	if err := l.syncDir(); err != nil {\n",
 		New:  "	if err := error(nil); err != nil {\n",
 		Pkg:  walPkg, Test: "TestLogWithoutMarkerOpens",
@@ -73,7 +73,7 @@ var walOpen = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "file of more than 32 bits passes for a segment",
-		File: "raftwal/header.go",
+		File: "raftwal/segment.go",
 		Old:  "	case h.size > math.MaxUint32:\n",
 		New:  "	case h.size > math.MaxUint32 && false:\n",
 		Pkg:  walPkg, Test: "TestSegmentOfMoreThan32BitsIsRefused",
@@ -94,7 +94,7 @@ var walOpen = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "directory in one that cannot be synced is refused",
-		File: "raftwal/fs/dir_unix.go",
+		File: "raftwal/fs/os_unix.go",
 		Old:  "	return errors.Is(err, syscall.EINVAL) ||",
 		New:  "	return false && errors.Is(err, syscall.EINVAL) ||",
 		Pkg:  "./raftwal/fs", Test: "TestMakeDirToleratesAParentOfSomebodyElse",

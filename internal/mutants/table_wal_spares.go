@@ -1,7 +1,7 @@
 package main
 
 const (
-	fillingFile = "raftwal/filling.go"
+	fillingFile = "raftwal/spares.go"
 	sparesFile  = "raftwal/spares.go"
 )
 
@@ -37,7 +37,7 @@ var walSpares = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "a spare whose last piece is being made is made twice", Pkg: walPkg, Test: "^TestSegmentIsNeededWhileItsLastPieceIsMade$",
-		File: fillingFile, Old: "s.takeReady(size); p != nil || err != nil {", New: "s.takeReady(0); p != nil || err != nil {",
+		File: fillingFile, Old: "s.takeReady(size); ready != nil || err != nil {", New: "s.takeReady(0); ready != nil || err != nil {",
 	},
 	{
 		Rule: "storage", Name: "Close makes all of a spare", Pkg: walPkg, Test: "^TestCloseWaitsForOnePiece$",

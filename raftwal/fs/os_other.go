@@ -15,3 +15,5 @@ func SyncDir(string) error {
 }
 
 func neverSyncs(error) bool { return false }
+
+var errQuota = errors.New("fs: quota exceeded")

@@ -24,3 +24,5 @@ func SyncDir(dir string) error {
 func neverSyncs(err error) bool {
 	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EROFS) || errors.Is(err, errors.ErrUnsupported)
 }
+
+var errQuota error = syscall.EDQUOT

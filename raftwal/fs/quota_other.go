@@ -1,7 +1,0 @@
-//go:build !unix
-
-package fs
-
-import "errors"
-
-var errQuota = errors.New("fs: quota exceeded")

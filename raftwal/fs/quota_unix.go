@@ -1,7 +1,0 @@
-//go:build unix
-
-package fs
-
-import "syscall"
-
-var errQuota error = syscall.EDQUOT
