@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Appender is the storage thread of raft's AsyncStorageWrites: it takes all
-// updates that are waiting, makes them durable with one sync, and then says so.
+// Appender is the storage thread of raft's AsyncStorageWrites. It makes all waiting
+// updates durable with one sync, then calls their functions.
 type Appender struct {
 	log      *Log             // immutable
 	maxBytes int64            // immutable
@@ -25,19 +25,19 @@ type Appender struct {
 	}
 }
 
-// pending is an update and the function that is told when it is durable.
+// pending is an update and the function to call when it is durable.
 type pending struct {
 	update Update
 	done   func(error)
 }
 
-// maxWaiting bounds what Append takes in before it blocks, and what one sync
-// covers.
+// maxWaiting limits the bytes of waiting updates, and so those of one sync. Above it
+// Append blocks.
 const maxWaiting = 16 << 20
 
-// NewAppender starts the thread. The caller closes it before the log. If the
-// disk is full, the thread asks retry, which may wait, whether to try again; nil
-// means no.
+// NewAppender starts the thread. The caller must close it before the log. On a full
+// disk the thread calls retry, which may block, and tries again if it returns true. If
+// retry is nil, the thread does not try again.
 func NewAppender(l *Log, retry func(err error) bool) *Appender {
 	a := &Appender{log: l, maxBytes: min(maxWaiting, l.cfg.MaxBatchBytes/2), retry: retry}
 	a.wake = sync.NewCond(&a.mu.Mutex)
@@ -45,7 +45,7 @@ func NewAppender(l *Log, retry func(err error) bool) *Appender {
 	return a
 }
 
-// UpdateOf returns what a MsgStorageAppend wants to be durable.
+// UpdateOf returns the update in a MsgStorageAppend.
 func UpdateOf(m *raftpb.Message) Update {
 	return Update{
 		Entries:   m.GetEntries(),
@@ -54,11 +54,11 @@ func UpdateOf(m *raftpb.Message) Update {
 	}
 }
 
-// Append hands u to the thread. When u is durable, or has failed, the thread
-// calls done, in the order of Append; done must not block for long and not call
-// Append. After one error every update fails with it: raft counts on the order.
-// Append waits while very much is waiting, and returns ErrClosed
-// after Close, without calling done.
+// Append passes u to the thread. When u is durable, or has failed, the thread calls
+// done, in the order of Append. done must not block for long and must not call Append.
+// After an error every later update fails with it, because raft relies on the order.
+// Append blocks while more than maxWaiting bytes wait. After Close it returns ErrClosed
+// and does not call done.
 func (a *Appender) Append(u Update, done func(error)) error {
 	n := int64(len(u.Snapshot.GetData()))
 	for _, e := range u.Entries {
@@ -78,7 +78,7 @@ func (a *Appender) Append(u Update, done func(error)) error {
 	return nil
 }
 
-// Close finishes what is waiting and ends the thread.
+// Close saves all waiting updates and ends the thread.
 func (a *Appender) Close() {
 	a.mu.Lock()
 	a.mu.closed = true
@@ -87,7 +87,7 @@ func (a *Appender) Close() {
 	a.done.Wait()
 }
 
-// take waits for updates and returns all there are.
+// take waits for updates and returns all of them.
 func (a *Appender) take(spare []pending) []pending {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,7 +99,7 @@ func (a *Appender) take(spare []pending) []pending {
 	}
 	a.mu.bytes = 0
 	a.wake.Broadcast()
-	clear(spare) // drops what its elements refer to
+	clear(spare) // frees the updates
 	taken := a.mu.waiting
 	a.mu.waiting = spare[:0]
 	return taken

@@ -9,25 +9,24 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A batch is the unit that is written, and survives a crash, as a whole. Its
-// first record says so; the payload is
+// A batch is a sequence of records that is written, and survives a crash, as a whole. The
+// payload of its first record is
 //
-//	0  uint64  mark: a number that only a batch at this place of this segment has
-//	8  uint64  number of the batch; each is one more than the one before
-//	16 uint32  length of the records that follow, in bytes
-//	20 uint32  how many they are
+//	0  uint64  mark: depends on the segment's nonce and the offset
+//	8  uint64  number of the batch, one more than that of the batch before
+//	16 uint32  length of the following records in bytes
+//	20 uint32  their number
 const (
 	batchPayload = 24
 	// batchHeader is the size of that record.
 	batchHeader = (recordHeader + batchPayload + recordTrailer + 7) &^ 7
-	// batchMark is the mark's place in it.
+	// batchMark is the offset of the mark in it.
 	batchMark = recordHeader
 )
 
-// mark returns the number that begins a batch at an offset of the segment with
-// this nonce. It is splitmix64 of their sum: whoever does not know the nonce
-// cannot write the mark into an entry, and what a recycled segment held before
-// has marks of another nonce.
+// mark returns the mark of a batch at an offset of the segment with this nonce. It is
+// splitmix64 of their sum. A client that does not know the nonce cannot write the mark
+// into an entry, and the old content of a recycled file has marks of another nonce.
 func mark(nonce, offset uint64) uint64 {
 	z := nonce + offset*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -35,8 +34,7 @@ func mark(nonce, offset uint64) uint64 {
 	return z ^ z>>31
 }
 
-// batch builds the bytes of one batch. They are independent of the batch's
-// place until seal.
+// batch builds the bytes of one batch. They do not depend on its place until seal.
 type batch struct {
 	buf   []byte
 	count uint32
@@ -44,8 +42,7 @@ type batch struct {
 	use use // useBulk if it has an entry or an installed snapshot
 }
 
-// reset begins a new batch in the memory of the old one, unless that is more
-// than is worth keeping.
+// reset begins a new batch. It reuses the memory of the old one up to keep bytes.
 func (b *batch) reset(keep int) {
 	if cap(b.buf) > keep {
 		b.buf = nil
@@ -56,7 +53,7 @@ func (b *batch) reset(keep int) {
 
 func (b *batch) empty() bool { return b.count == 0 }
 
-// record appends a record and returns the place of its payload.
+// record appends a record and returns its payload.
 func (b *batch) record(t recordType, flags byte, n int) []byte {
 	var payload []byte
 	b.buf, payload = appendRecord(b.buf, t, flags, n)
@@ -72,8 +69,7 @@ func (b *batch) entry(e *raftpb.Entry) {
 	b.count, b.use = b.count+1, useBulk
 }
 
-// seal gives the batch its place and its number, and returns the CRC of its
-// last record.
+// seal fills in the batch's mark, number and CRCs, and returns the CRC of its last record.
 func (b *batch) seal(nonce, offset, number uint64, chain uint32) uint32 {
 	_, p := appendRecord(b.buf[:0], recordBatch, 0, batchPayload)
 	le.PutUint64(p, mark(nonce, offset))
@@ -83,7 +79,7 @@ func (b *batch) seal(nonce, offset, number uint64, chain uint32) uint32 {
 	return seal(b.buf, chain)
 }
 
-// parsedBatch is the first record of a batch as it was read.
+// parsedBatch is the parsed first record of a batch.
 type parsedBatch struct {
 	number uint64
 	length int64 // of the whole batch
@@ -91,7 +87,7 @@ type parsedBatch struct {
 	crc    uint32
 }
 
-// parseBatchHeader reads the record that begins a batch at offset.
+// parseBatchHeader parses the first record of a batch at offset.
 func parseBatchHeader(b []byte, nonce, offset uint64, chain uint32) (p parsedBatch, reason string) {
 	if le.Uint64(b[batchMark:]) != mark(nonce, offset) {
 		return p, "no batch begins here"
@@ -165,7 +161,7 @@ func (b *batch) snapshot(t recordType, snap *raftpb.Snapshot) error {
 	return nil
 }
 
-// parseSnapshot returns a snapshot that keeps nothing of the record.
+// parseSnapshot returns a snapshot that shares no memory with the record.
 func parseSnapshot(r *record) (*raftpb.Snapshot, error) {
 	p := r.payload
 	if len(p) < snapshotHeader || uint64(le.Uint32(p[16:])) > uint64(len(p)-snapshotHeader) {

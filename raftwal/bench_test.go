@@ -201,7 +201,7 @@ func BenchmarkSaveCPU(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				must(b, l.Save(batch, h, nil))
-				for _, e := range batch { // nobody reads them
+				for _, e := range batch { // no reader uses them any more
 					*e.Index += n
 				}
 			}

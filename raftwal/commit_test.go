@@ -212,7 +212,7 @@ func TestSaveCommit(t *testing.T) {
 }
 
 // The thread that applies is told of a commit index before the update with it is
-// durable: that waits in the appender, behind one whose done waits in turn for the
+// durable: that waits in the appender, behind one with a done that waits for the
 // thread that applies, as a snapshot does.
 func TestSaveCommitWaitsForNoUpdate(t *testing.T) {
 	disk := fs.NewMemory()

@@ -10,15 +10,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// SaveSnapshot makes durable that the state up to snap's index is kept
-// elsewhere, or in snap's data; the application has made that durable before, and
-// called Flush before that (see Applied index in the package's comment).
-// The entries stay until Compact. It returns raft.ErrSnapOutOfDate if the log
-// has a snapshot at least as new, and raft.ErrUnavailable for an index that the
-// log does not hold.
+// SaveSnapshot records durably that the state up to snap's index is stored elsewhere, or
+// in snap's data. Call Flush, make the state durable, then call SaveSnapshot (see Applied
+// index in the package comment). Entries stay until Compact. It returns
+// raft.ErrSnapOutOfDate if the log's snapshot is not older, and raft.ErrUnavailable for an
+// index beyond the log.
 //
-// The commit index is at least the snapshot's afterwards, also on disk. On a full
-// disk it finds room where a Compact up to its index would free a segment.
+// It raises the commit index to the snapshot's, also on disk. On a full disk it may use
+// the reserve if a Compact up to that index would free a segment.
 func (l *Log) SaveSnapshot(snap *raftpb.Snapshot) error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -50,8 +49,8 @@ func (l *Log) SaveSnapshot(snap *raftpb.Snapshot) error {
 	return nil
 }
 
-// checkpoint checks a snapshot of what the log holds and returns a copy whose
-// term and configuration are filled in.
+// checkpoint checks the snapshot of SaveSnapshot and returns a copy with term and
+// configuration.
 func (l *Log) checkpoint(snap *raftpb.Snapshot) (*raftpb.Snapshot, error) {
 	v := &l.mu.view
 	index := snap.GetMetadata().GetIndex()
@@ -86,13 +85,13 @@ func (l *Log) checkSnapshot(snap *raftpb.Snapshot) error {
 	return nil
 }
 
-// Compact forgets the entries up to index, and frees segments that hold nothing
-// else. It returns raft.ErrCompacted if they are forgotten already, and
-// ErrNotCheckpointed if they are not covered by a snapshot in the log: that is
-// durable, so what is forgotten is never needed again.
+// Compact removes the entries up to index, and frees segments without other entries. It
+// returns raft.ErrCompacted if they are already removed, and ErrNotCheckpointed if no
+// snapshot in the log covers them. The snapshot is durable, so the removed entries are
+// never needed again.
 //
-// On a full disk it finds room where it frees a segment: compact as far as the
-// snapshot reaches.
+// On a full disk it may use the reserve if it frees a segment: compact up to the snapshot
+// then.
 func (l *Log) Compact(index uint64) error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -115,7 +114,7 @@ func (l *Log) Compact(index uint64) error {
 	b.reset(keepBuffer)
 	b.use = l.useFor(useCompact, index)
 	b.base(base)
-	// A segment may only go when the record that makes it needless is durable.
+	// The base record must be durable before a segment is removed.
 	if err := l.write(b); err != nil {
 		return err
 	}
@@ -125,9 +124,9 @@ func (l *Log) Compact(index uint64) error {
 	return l.retire(l.dead())
 }
 
-// Tail returns the index up to which Compact may go if about that many bytes of the newest
-// entries are to stay, for followers that lag. It counts by the positions of entries, so the
-// last entry and the unused end of a segment make it inexact.
+// Tail returns the index for a Compact that keeps about that many bytes of the newest
+// entries, for slow followers. The last entry and the unused end of a segment make it
+// inexact.
 func (l *Log) Tail(bytes int64) uint64 {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -144,8 +143,8 @@ func (l *Log) Tail(bytes int64) uint64 {
 	return v.first - 1 + uint64(sort.Search(n, func(i int) bool { return behind(i) <= bytes }))
 }
 
-// FreesAt returns the lowest index at which a Compact frees a segment, and false if
-// none does yet: all that there is lies in the newest one.
+// FreesAt returns the lowest index at which a Compact frees a segment. It returns false if
+// the newest segment has all entries.
 func (l *Log) FreesAt() (index uint64, ok bool) {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -158,17 +157,17 @@ func (l *Log) FreesAt() (index uint64, ok bool) {
 	return base + uint64(n), true
 }
 
-// dead returns how many segments, from the first, hold no entry of the log.
+// dead returns the number of segments, from the first on, without entries of the log.
 func (l *Log) dead() int { return l.deadAfter(l.mu.view.base.index) }
 
-// retire takes n segments out of the log, the oldest first and each durably, so
-// that whatever a crash leaves has no gap.
+// retire removes n segments from the log, the oldest first and each durably, so that no
+// crash leaves a gap.
 func (l *Log) retire(n int) error {
 	for range n {
 		l.mu.Lock()
 		s := l.mu.segments[0]
 		l.mu.segments = l.mu.segments[1:]
-		idle := s.refs.Load() == 1 // and no reader can find it any more
+		idle := s.refs.Load() == 1 // no reader can find the segment any more
 		l.mu.Unlock()
 		if err := l.recycle(s, idle); err != nil {
 			return l.fail(fmt.Errorf("retire %s: %w", s.name, errors.Join(err, s.release())))
@@ -180,9 +179,9 @@ func (l *Log) retire(n int) error {
 	return nil
 }
 
-// recycle makes a spare of a segment that nobody reads, or removes it. Nobody
-// may write to it before the directory is synced: a crash could bring back its
-// old name.
+// recycle makes a spare of a segment without readers, or removes the segment. The spare
+// must not be written before the directory is synced: a crash could bring back its old
+// name.
 func (l *Log) recycle(s *segment, idle bool) error {
 	name, ok := l.spares.room()
 	if !idle || !ok || int64(s.size) != l.cfg.SegmentSize {

@@ -128,7 +128,7 @@ func TestCompactionWhileReading(t *testing.T) {
 	}
 }
 
-// Close waits for nobody but the writer; who reads finishes.
+// Close waits only for the writer. Reads under way finish.
 func TestCloseWhileReading(t *testing.T) {
 	cfg := testConfig(fs.NewMemory())
 	cfg.MaxRecentBytes = -1

@@ -11,43 +11,41 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// Config says where a log is and how it is kept. Dir or FS is required.
+// Config configures a Log. Dir or FS is required.
 type Config struct {
-	// Dir is the directory of the log. Open makes it if it is missing. Nothing
-	// else may keep files in it.
+	// Dir is the directory of the log. Open makes it if it is missing. It must not
+	// have other files.
 	Dir string
 	// FS replaces the operating system's directory Dir. Default: fs.OS(Dir).
 	FS fs.FS
 
-	// SegmentSize is the size of a segment's file in bytes. Default: 64 MiB.
-	// Smaller: more often two more syncs. Larger: compaction frees space later,
-	// and half of one is written ahead of need. The disk needs room for two at least,
-	// or compaction can free nothing when it is full.
+	// SegmentSize is the size of a segment's file in bytes. Default: 64 MiB. Each new
+	// segment costs two more syncs. Compaction frees whole segments, and half a segment
+	// is written ahead of need. The disk must have room for at least two segments, or
+	// compaction cannot free space on a full disk.
 	SegmentSize int64
-	// MaxRecentBytes bounds the entries kept in memory, counted as raft counts
-	// them. Default: 16 MiB. Smaller: followers that lag, and the applier, read
-	// from the disk. Zero means the default, negative means none.
+	// MaxRecentBytes limits the entries in memory, in raft's count. Slow followers and
+	// the applier read older entries from the disk. Default: 16 MiB. Zero means the
+	// default, negative means none.
 	MaxRecentBytes int64
-	// MaxBatchBytes bounds one batch; Save refuses more. Default: 256 MiB.
+	// MaxBatchBytes limits one batch. Save refuses more. Default: 256 MiB.
 	MaxBatchBytes int64
-	// MaxSnapshotBytes bounds the data of a snapshot that is kept in the log,
-	// where each segment repeats it. Default: 1 MiB. Keep larger states
-	// elsewhere, and leave Data empty here.
+	// MaxSnapshotBytes limits the data of a snapshot in the log, which each segment
+	// repeats. Default: 1 MiB. Store larger states elsewhere, and leave Data empty.
 	MaxSnapshotBytes int64
-	// MaxSpares is how many segments are kept for further use after compaction,
-	// beside one that may be half made.
-	// Default: 2. Fewer: new ones are filled with zeros while the log is
-	// written. More: disk space. Zero means the default, negative means none.
+	// MaxSpares is the number of segments kept for reuse after compaction, besides one
+	// that is being prepared. Without spares new segments are filled with zeros while
+	// the log is written. Default: 2. Zero means the default, negative means none.
 	MaxSpares int
-	// Inline prepares new segments within the Save that needs them instead of in
-	// the background, while the second half of the newest one is filled. Tests
-	// want it, since then the order of operations depends on the calls only.
+	// Inline prepares new segments within the Save that needs them. Without it they are
+	// prepared in the background while the second half of the newest segment is filled.
+	// Tests use it for a deterministic order of operations.
 	Inline bool
 
 	// Nonce returns the nonce of a new segment. Two calls must not return the
 	// same. Default: crypto/rand.
 	Nonce func() uint64
-	// Logger receives a line for each repair. Default: none.
+	// Logger gets a line for each repair. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -78,11 +76,10 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong with c, and changes nothing. It
-// expects defaults to be filled in.
+// Validate reports all errors of c. Call it after WithDefaults.
 func (c Config) Validate() error {
 	var bad problems
-	bad.If(c.Dir == "" && c.FS == nil, "no directory")
+	bad.If(c.Dir == "" && c.FS == nil, "no directory: set Dir or FS")
 	bad.If(c.SegmentSize < minSegmentSize || c.SegmentSize > maxSegmentSize || c.SegmentSize%headerSize != 0,
 		"segment size %d must be a multiple of %d from %d to %d", c.SegmentSize, headerSize, minSegmentSize, int64(maxSegmentSize))
 	bad.If(c.MaxBatchBytes < minSegmentSize || c.MaxBatchBytes > maxSegmentSize/2,

@@ -285,7 +285,7 @@ func TestTornTailIsCutOnce(t *testing.T) {
 }
 
 // Offsets are kept in 32 bits. A file that is larger, and says so, is no
-// segment, whoever wrote it.
+// segment, even if a client wrote it.
 func TestSegmentOfMoreThan32BitsIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		size  uint64

@@ -7,21 +7,20 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// ErrCorrupt is what a CorruptError matches.
+// ErrCorrupt matches every CorruptError.
 var ErrCorrupt = errors.New("raftwal: the log is damaged")
 
-// CorruptError says where the log is damaged in a way that no crash leaves
-// behind. The log refuses to open: what it has lost may have been promised to
-// others.
+// CorruptError reports damage that no crash causes. Open refuses such a log, because
+// the node may have acknowledged what was lost.
 type CorruptError struct {
-	// File and Offset are the place of the first thing that cannot be right.
+	// File and Offset are the place of the first invalid bytes.
 	File   string
 	Offset int64
-	// Reason is what is wrong with it.
+	// Reason describes the damage.
 	Reason string
 }
 
-// Error implements error.
+// Error returns the place and the reason.
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("raftwal: %s is damaged at offset %d: %s", e.File, e.Offset, e.Reason)
 }
@@ -29,19 +28,18 @@ func (e *CorruptError) Error() string {
 // Is makes errors.Is(err, ErrCorrupt) true.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// ErrFailed is what a FailedError matches.
+// ErrFailed matches every FailedError.
 var ErrFailed = errors.New("raftwal: the log has failed")
 
-// FailedError is returned by every write after one whose outcome is unknown: a
-// failed sync, or a write that failed for another reason than a full disk. What
-// is durable is known when the log has been opened again, so the process should
-// end.
+// FailedError is returned by every write after one with an unknown result: a failed
+// sync, or a write that failed for another reason than a full disk. The next Open
+// decides how much of it is durable, so the process should exit.
 type FailedError struct {
 	// Cause is the first failure.
 	Cause error
 }
 
-// Error implements error.
+// Error returns the cause.
 func (e *FailedError) Error() string { return "raftwal: the log has failed: " + e.Cause.Error() }
 
 // Is makes errors.Is(err, ErrFailed) true.
@@ -50,18 +48,17 @@ func (e *FailedError) Is(target error) bool { return target == ErrFailed }
 // Unwrap returns the cause.
 func (e *FailedError) Unwrap() error { return e.Cause }
 
-// ErrNoSpace is what a NoSpaceError matches.
+// ErrNoSpace matches every NoSpaceError.
 var ErrNoSpace = errors.New("raftwal: the disk is full")
 
-// NoSpaceError is returned by a write that found no room. Nothing of it is
-// visible, the log can be read, and a later write succeeds when there is room
-// again.
+// NoSpaceError is returned by a write that found no space. Readers see nothing of it. A
+// later write succeeds once there is space.
 type NoSpaceError struct {
-	// Cause is what the file system says.
+	// Cause is the error of the file system.
 	Cause error
 }
 
-// Error implements error.
+// Error returns the cause.
 func (e *NoSpaceError) Error() string { return "raftwal: the disk is full: " + e.Cause.Error() }
 
 // Is makes errors.Is(err, ErrNoSpace) true.
@@ -71,26 +68,24 @@ func (e *NoSpaceError) Is(target error) bool { return target == ErrNoSpace }
 func (e *NoSpaceError) Unwrap() error { return e.Cause }
 
 var (
-	// ErrClosed is returned by everything after Close.
+	// ErrClosed is returned by all methods after Close.
 	ErrClosed = errors.New("raftwal: closed")
-	// ErrReadOnly is returned by writes to a log that was opened for reading.
+	// ErrReadOnly is returned by writes after OpenReadOnly.
 	ErrReadOnly = errors.New("raftwal: opened for reading")
 	// ErrLocked is returned by Open if another process has the log open.
 	ErrLocked = fs.ErrLocked
-	// ErrEmpty is returned for a directory that holds no log by those who only
-	// read.
+	// ErrEmpty is returned by OpenReadOnly, Verify and Dump for a directory without a log.
 	ErrEmpty = errors.New("raftwal: no log in this directory")
-	// ErrGap is returned by Save for entries that do not continue the log or
-	// each other.
+	// ErrGap is returned by Save for entries that do not continue the log or each other.
 	ErrGap = errors.New("raftwal: entries do not continue the log")
-	// ErrCommitBeyondLog is returned by Save and SaveCommit for what would leave a
-	// commit index beyond the last entry: a committed entry would be lost, or a
-	// snapshot is older than what is committed. raft does not start from such a log.
+	// ErrCommitBeyondLog is returned by writes that would leave the commit index beyond
+	// the last entry, by removing a committed entry or with an old snapshot. raft does
+	// not start from such a log.
 	ErrCommitBeyondLog = errors.New("raftwal: the commit index is beyond the log")
-	// ErrTooLarge is returned by Save for what a batch cannot hold.
+	// ErrTooLarge is returned by Save for more than MaxBatchBytes.
 	ErrTooLarge = errors.New("raftwal: too large for one batch")
-	// ErrNotCheckpointed is returned by Compact for an index beyond the last
-	// snapshot: without those entries the state could not be restored.
+	// ErrNotCheckpointed is returned by Compact for an index beyond the last snapshot: the
+	// state could not be restored without those entries.
 	ErrNotCheckpointed = errors.New("raftwal: not covered by a snapshot")
 )
 

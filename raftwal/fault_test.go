@@ -252,7 +252,7 @@ func TestFailedCompactionClosesItsFile(t *testing.T) {
 		must(t, l.SaveSnapshot(snapshot(1, last)))
 		disk.SetHook(failIn(kind, 1, syscall.EIO))
 		if err := l.Compact(last); !errors.Is(err, ErrFailed) {
-			t.Errorf("Compact() whose %v fails = %v, want %v", kind, err, ErrFailed)
+			t.Errorf("Compact() with a failing %v = %v, want %v", kind, err, ErrFailed)
 		}
 		must(t, l.Close())
 		if n := dir.files.Load(); n != 0 {

@@ -64,7 +64,7 @@ func FuzzOpen(f *testing.F) {
 
 const fuzzNonce = 7
 
-// fuzzHeader is the header of a segment whose batches take n bytes.
+// fuzzHeader is the header of a segment with batches of n bytes.
 func fuzzHeader(n int) *header {
 	return &header{id: 1, size: headerSize + uint64(n), nonce: fuzzNonce, sealed: headerSize, firstBatch: 1, nextIndex: 1}
 }

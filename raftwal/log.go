@@ -11,8 +11,8 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// Log is a raft log on disk. One goroutine at a time writes, any number read;
-// all methods may be called concurrently.
+// Log is a raft log on disk. All its methods are safe for concurrent use. Writes are
+// serialized, and reads do not wait for them.
 type Log struct {
 	cfg    Config  // immutable
 	dir    fs.FS   // immutable
@@ -20,16 +20,15 @@ type Log struct {
 	spares *spares // immutable; nil if it is only read
 	stats  counters
 
-	// w is what writers need. Its lock is taken before mu's, and held while the
-	// disk is slow.
+	// w has the state of writers. Its lock is taken before mu's, and held during IO.
 	w struct {
-		turn
+		ioMutex
 		lock   io.Closer
-		failed error // why nothing can be written any more
+		failed error // of all later writes
 		// hard is the hard state on disk. The view's may have a newer commit
-		// index, which goes along with the next batch.
+		// index, which is written with the next batch.
 		hard hardState
-		// seg is the last segment, and tail where the next batch goes.
+		// seg is the last segment, tail the place of the next batch.
 		seg  *segment
 		tail tail
 
@@ -37,7 +36,7 @@ type Log struct {
 		offsets     []uint32 // of the batch's entries
 	}
 
-	// mu is what readers need. Writers change it once it is durable.
+	// mu has the state of readers. Writers change it after the write is durable.
 	mu struct {
 		sync.RWMutex
 		closed   bool
@@ -46,9 +45,8 @@ type Log struct {
 	}
 }
 
-// Open opens the log that cfg describes, and begins an empty one if there is
-// none. It cuts a torn tail; of any other damage it returns a CorruptError and
-// changes nothing.
+// Open opens a log, or makes an empty one. It removes a torn tail. For any other
+// damage it returns a CorruptError and changes nothing.
 func Open(cfg Config) (*Log, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -64,7 +62,7 @@ func Open(cfg Config) (*Log, error) {
 	}
 	cfg.Logger = cfg.Logger.With("component", "raftwal")
 	l := &Log{cfg: cfg, dir: dir}
-	l.w.turn = newTurn()
+	l.w.ioMutex = newIOMutex()
 	l.stats.init()
 	l.w.lock = lock
 	if err := l.open(); err != nil {
@@ -74,8 +72,8 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// OpenReadOnly opens a log that exists, changes nothing, and refuses writes. It
-// takes no lock: if another process writes, what is read may seem damaged.
+// OpenReadOnly opens an existing log, changes nothing, and refuses writes. It takes no
+// lock: if another process writes, the log may seem damaged.
 func OpenReadOnly(cfg Config) (*Log, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -86,7 +84,7 @@ func OpenReadOnly(cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{cfg: cfg, dir: dir}
-	l.w.turn = newTurn()
+	l.w.ioMutex = newIOMutex()
 	l.stats.init()
 	l.adopt(rec)
 	l.w.failed = ErrReadOnly
@@ -155,12 +153,11 @@ func (l *Log) adopt(rec *recovered) {
 	l.w.tail = rec.tail
 }
 
-// Recovered says what Open found.
+// Recovered returns the contents of the log at Open.
 func (l *Log) Recovered() Report { return l.report }
 
-// Close writes what was put off, waits for the write under way and closes the
-// files. Readers that are still at it finish. It returns ErrClosed if it was
-// called before.
+// Close writes a delayed commit index, waits for the write under way and closes the
+// files. Reads under way finish. It returns ErrClosed if it was called before.
 func (l *Log) Close() error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -191,8 +188,8 @@ func (l *Log) fail(err error) error {
 	return l.w.failed
 }
 
-// LoadMaxPromise returns what was saved last, or 0. With SaveMaxPromise it
-// makes the log a leaderlease.PromiseStore.
+// LoadMaxPromise returns the last argument of SaveMaxPromise, or 0. The two make Log a
+// leaderlease.PromiseStore.
 func (l *Log) LoadMaxPromise() (time.Duration, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -202,8 +199,8 @@ func (l *Log) LoadMaxPromise() (time.Duration, error) {
 	return l.mu.view.promise, nil
 }
 
-// SaveMaxPromise returns once d is durable. It writes only if d has changed,
-// which is seldom: a renewal does not wait for the disk.
+// SaveMaxPromise returns once d is durable. It writes only if d has changed, which is
+// rare. So the renewal of a lease does not wait for the disk.
 func (l *Log) SaveMaxPromise(d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("raftwal: max promise %v must not be negative", d)
@@ -228,9 +225,9 @@ func (l *Log) SaveMaxPromise(d time.Duration) error {
 	return nil
 }
 
-// CheckLock returns ErrLocked if a process has the log in dir open. It changes
-// nothing, and a log that is missing is not locked. For a moment it holds the lock
-// itself; an Open just then tries again.
+// CheckLock returns ErrLocked if a process has the log in dir open. It changes nothing.
+// A missing log is not locked. CheckLock holds the lock for a moment; a concurrent Open
+// tries again.
 func CheckLock(dir string) error {
 	if err := fs.CheckLock(filepath.Join(dir, lockName)); err != nil {
 		return fmt.Errorf("raftwal: lock the log: %w", err)
@@ -238,15 +235,15 @@ func CheckLock(dir string) error {
 	return nil
 }
 
-// turn is a mutex that may be held while the disk is slow. Who waits for it is durably
-// blocked, so that a slow disk takes virtual time in a bubble of testing/synctest; who
-// waits for a sync.Mutex is not, and time stands still.
-type turn chan struct{}
+// ioMutex is a mutex that is held during IO. In a bubble of testing/synctest a goroutine
+// that waits for it is durably blocked, so the time of a slow disk is virtual. A
+// goroutine that waits for a sync.Mutex is not, and the bubble's time stops.
+type ioMutex chan struct{}
 
-func newTurn() turn { return make(turn, 1) }
+func newIOMutex() ioMutex { return make(ioMutex, 1) }
 
-// Lock waits for its turn.
-func (t turn) Lock() { t <- struct{}{} }
+// Lock locks the mutex.
+func (m ioMutex) Lock() { m <- struct{}{} }
 
-// Unlock lets the next one have it.
-func (t turn) Unlock() { <-t }
+// Unlock unlocks the mutex.
+func (m ioMutex) Unlock() { <-m }

@@ -18,7 +18,7 @@ func removeAll(t *testing.T, disk *fs.Memory) {
 }
 
 // A member that comes up empty under its old ID would vote twice. Where a log
-// has been, no new one begins, and nobody who only reads takes it for none.
+// has been, no new one begins, and a reader does not take it for an empty one.
 func TestLogWithoutItsSegmentsIsRefused(t *testing.T) {
 	for _, opened := range []int{1, 2} {
 		disk := fs.NewMemory()

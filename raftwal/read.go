@@ -11,7 +11,7 @@ import (
 
 var _ raft.Storage = (*Log)(nil)
 
-// InitialState implements raft.Storage. The configuration is the snapshot's.
+// InitialState implements raft.Storage. The configuration is that of the snapshot.
 func (l *Log) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -56,8 +56,8 @@ func (l *Log) FirstIndex() (uint64, error) {
 	return l.mu.view.base.index + 1, nil
 }
 
-// Snapshot implements raft.Storage. The data is what the snapshot was saved
-// with; who keeps states elsewhere overrides this method.
+// Snapshot implements raft.Storage. It returns the data that was saved. An application
+// that stores states elsewhere overrides this method.
 func (l *Log) Snapshot() (*raftpb.Snapshot, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -67,9 +67,9 @@ func (l *Log) Snapshot() (*raftpb.Snapshot, error) {
 	return cloneSnapshot(l.mu.view.snap), nil
 }
 
-// Entries implements raft.Storage. Entries that are not in memory any more are
-// read from the disk, and their CRCs checked. Where raft.MemoryStorage panics,
-// for a range beyond the log, it returns raft.ErrUnavailable.
+// Entries implements raft.Storage. It reads entries that are not in memory from the disk
+// and checks their CRCs. For a range beyond the log it returns raft.ErrUnavailable, for
+// which raft.MemoryStorage panics.
 func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	r, err := l.plan(lo, hi, maxSize)
 	if err != nil {
@@ -78,8 +78,8 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	return r.run()
 }
 
-// read is a range of entries: first those on disk, then those in memory. It
-// holds references to the segments of the former.
+// read is a read of a range of entries: first those on disk, then those in memory. It
+// holds references to the segments.
 type read struct {
 	maxSize  uint64
 	lo       uint64
@@ -88,7 +88,7 @@ type read struct {
 	memory   []*raftpb.Entry
 }
 
-// plan collects under the lock what run needs without it.
+// plan collects, under the lock, the data for run, which needs no lock.
 func (l *Log) plan(lo, hi, maxSize uint64) (*read, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -111,7 +111,7 @@ func (l *Log) plan(lo, hi, maxSize uint64) (*read, error) {
 		if v.recent.len() > 0 {
 			from = min(hi, v.recent.first)
 		}
-		// No entry is smaller than this, so no more can fit.
+		// No entry is smaller, so no more entries can fit.
 		from = min(from, lo+max(1, maxSize/minEntrySize))
 		r.slots = v.slots.appendTo(nil, lo-v.first, from-v.first)
 		l.retainLocked(r)
@@ -122,7 +122,7 @@ func (l *Log) plan(lo, hi, maxSize uint64) (*read, error) {
 	return r, nil
 }
 
-// minEntrySize is the size of an entry whose term and index are set.
+// minEntrySize is the size of an entry with term and index only.
 const minEntrySize = 4
 
 // retainLocked takes references to the segments of r's slots.
@@ -163,15 +163,15 @@ func (r *read) run() (entries []*raftpb.Entry, err error) {
 	return entries, nil
 }
 
-// window is a part of a segment that was read at once. Entries keep pointing
-// into it, so it is not used again.
+// window is a part of a segment, read at once. Entries point into it, so its memory is not
+// reused.
 type window struct {
 	segment *segment
 	buf     []byte
 	start   int64
 }
 
-// readAhead is how much is read for an entry and those that follow.
+// readAhead is the number of bytes read for an entry and the following ones.
 const readAhead = 64 << 10
 
 // at returns n bytes from offset.
@@ -193,8 +193,8 @@ func (w *window) at(s *segment, offset, n int64) ([]byte, error) {
 	return w.buf[offset-w.start:][:n], nil
 }
 
-// entry reads and checks the entry at offset. Its CRC continues the one in the
-// four bytes in front of it.
+// entry reads and checks the entry at offset. Its CRC covers the CRC in the four bytes
+// before it.
 func (w *window) entry(s *segment, offset int64, want entryID) (*raftpb.Entry, error) {
 	b, err := w.at(s, offset-crcSize, crcSize+recordHeader)
 	if err != nil {

@@ -8,31 +8,31 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// recordType says what a record's payload is.
+// recordType is the type of a record's payload.
 type recordType byte
 
 // The types are part of the format on disk.
 const (
-	recordBatch      recordType = 1 // begins a batch, says where it ends
+	recordBatch      recordType = 1 // the first of a batch, with its length
 	recordEntry      recordType = 2 // a raft entry
 	recordHard       recordType = 3 // term, vote, commit
 	recordInstall    recordType = 4 // a snapshot that replaces the log
-	recordCheckpoint recordType = 5 // a snapshot of what the log holds
-	recordBase       recordType = 6 // everything up to here is compacted
-	recordPromise    recordType = 7 // the longest promise that a restart holds for
+	recordCheckpoint recordType = 5 // a snapshot of a prefix of the log
+	recordBase       recordType = 6 // all entries up to here are compacted
+	recordPromise    recordType = 7 // the longest promise, for the hold after a restart
 )
 
 // A record is
 //
 //	0  uint32  length of the payload
 //	4  uint8   type
-//	5  uint8   flags, whose meaning depends on the type
+//	5  uint8   flags of the type
 //	6  uint16  zero
 //	8  payload, then zeros until the end of the next field is a multiple of 8
-//	   uint32  CRC-32C of all that, chained to the four bytes in front
+//	   uint32  CRC-32C of all that, xor 0x9e3779b1 times the four bytes before
 //
-// and the four bytes in front of a record are the CRC of what is there: the
-// record before it, or the segment's header. All integers are little-endian.
+// The four bytes before a record are the CRC of the record before it, or of the segment's
+// header. All integers are little-endian.
 const (
 	recordHeader  = 8
 	recordTrailer = 4
@@ -44,12 +44,12 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// chainFactor is odd, so that multiplying by it loses nothing.
+// chainFactor is odd, so that the multiplication is reversible.
 const chainFactor = 0x9e3779b1
 
-// chainCRC returns the CRC of b behind something whose CRC is chain. To begin
-// the CRC with chain would do the same, but then the CPU could not begin one
-// record's before it has finished the other's.
+// chainCRC returns the CRC of b behind bytes with the CRC chain. A CRC with chain as its
+// initial value would also be correct, but then the CPU could not compute the CRCs of
+// several records in parallel.
 func chainCRC(chain uint32, b []byte) uint32 {
 	return crc32.Checksum(b, castagnoli) ^ chain*chainFactor
 }
@@ -57,8 +57,7 @@ func chainCRC(chain uint32, b []byte) uint32 {
 // recordSize returns the size of a record with a payload of n bytes.
 func recordSize(n int) int { return (recordHeader + n + recordTrailer + 7) &^ 7 }
 
-// appendRecord appends a record without its CRC, which seal fills in, and
-// returns the place of its payload.
+// appendRecord appends a record and returns its payload. seal fills in the CRC.
 func appendRecord(b []byte, t recordType, flags byte, n int) (whole, payload []byte) {
 	start, size := len(b), recordSize(n)
 	b = grow(b, size)
@@ -69,7 +68,7 @@ func appendRecord(b []byte, t recordType, flags byte, n int) (whole, payload []b
 	return b, b[start+recordHeader : start+recordHeader+n]
 }
 
-// grow extends b by n bytes of anything.
+// grow extends b by n bytes, which are not cleared.
 func grow(b []byte, n int) []byte {
 	if len(b)+n > cap(b) {
 		b = append(make([]byte, 0, max(len(b)+n, 2*cap(b))), b...)
@@ -77,8 +76,8 @@ func grow(b []byte, n int) []byte {
 	return b[:len(b)+n]
 }
 
-// seal fills in the CRCs of the records in b, chained to chain, and returns
-// the last one.
+// seal fills in the CRCs of the records in b, which follow the CRC chain. It returns the
+// last CRC.
 func seal(b []byte, chain uint32) uint32 {
 	for len(b) > 0 {
 		size := recordSize(int(le.Uint32(b)))
@@ -89,7 +88,7 @@ func seal(b []byte, chain uint32) uint32 {
 	return chain
 }
 
-// record is a record as it was read. The payload is part of the buffer.
+// record is a parsed record. The payload is a part of the buffer.
 type record struct {
 	kind    recordType
 	flags   byte
@@ -98,9 +97,8 @@ type record struct {
 	crc     uint32
 }
 
-// parseRecord reads the record that b begins with, behind something whose CRC
-// is chain.
-// If there is none, reason says why.
+// parseRecord parses the record at the beginning of b, behind bytes with the CRC chain. If
+// there is no valid record, reason is not empty.
 func parseRecord(b []byte, chain uint32) (r record, reason string) {
 	if len(b) < recordHeader+recordTrailer {
 		return r, "a record begins where there is no room for one"
@@ -126,7 +124,7 @@ func parseRecord(b []byte, chain uint32) (r record, reason string) {
 	}, ""
 }
 
-// kindName returns a record's type in words.
+// kindName returns the name of a record's type.
 func kindName(t recordType) string {
 	switch t {
 	case recordBatch:
@@ -148,9 +146,9 @@ func kindName(t recordType) string {
 	}
 }
 
-// An entry's payload is its term and index, 8 bytes each, and the data. The
-// record's flags say which of its fields are present, since raft tells a nil
-// field from a zero one when it counts bytes, and hold the type.
+// An entry's payload is its term and index, 8 bytes each, and the data. The record's flags
+// contain the type and which fields are present: raft counts no bytes for a nil field, but
+// counts some for a zero one.
 const (
 	entryHeader = 16
 
@@ -184,7 +182,7 @@ func appendEntry(b []byte, e *raftpb.Entry) []byte {
 	return b
 }
 
-// entryID is what tells entries apart.
+// entryID identifies an entry.
 type entryID struct{ term, index uint64 }
 
 func idOf(e *raftpb.Entry) entryID { return entryID{term: e.GetTerm(), index: e.GetIndex()} }
@@ -197,8 +195,8 @@ func parseEntryID(r *record) (id entryID, ok bool) {
 	return entryID{term: le.Uint64(r.payload), index: le.Uint64(r.payload[8:])}, true
 }
 
-// storedEntry is an entry with room for what its pointers point to, so that
-// reading one back is one allocation.
+// storedEntry is an entry with the memory for its pointers, so that decoding one needs one
+// allocation.
 type storedEntry struct {
 	entry       raftpb.Entry
 	term, index uint64
@@ -227,7 +225,7 @@ func decodeEntry(r *record) *raftpb.Entry {
 	return &s.entry
 }
 
-// entrySize is proto.Size(e), which raft counts in, without reflection.
+// entrySize returns proto.Size(e), in which raft counts, without reflection.
 func entrySize(e *raftpb.Entry) uint64 {
 	n := 0
 	if e.Type != nil {

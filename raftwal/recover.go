@@ -9,16 +9,16 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// Torn is the rest of a batch that a crash has interrupted.
+// Torn is an incomplete batch at the end of a log, which a crash has interrupted.
 type Torn struct {
-	// File and Offset are where the batch begins.
+	// File and Offset are the beginning of the batch.
 	File   string
 	Offset int64
-	// Reason is what of it is not there.
+	// Reason is the first error in the batch.
 	Reason string
 }
 
-// recovered is a log as it was found.
+// recovered is the result of recoverLog.
 type recovered struct {
 	view     view
 	report   Report
@@ -70,8 +70,8 @@ func recoverLog(open func(string) (fs.File, error), l listing, maxRecent int64, 
 	return out, nil
 }
 
-// sealed replays a segment, which the header of the next one says the end of.
-// Without a next one the end is where the batches end.
+// sealed replays a segment up to its end, which is in the header of the next one. The last
+// segment ends with its last valid batch.
 func (c *scan) sealed(s, next *segment) (tail, error) {
 	if want := c.view.last() + 1; s.nextIndex != want {
 		return tail{}, s.corrupt(0, "the segment continues the log at %d, not at %d", s.nextIndex, want)
@@ -94,8 +94,8 @@ func (c *scan) sealed(s, next *segment) (tail, error) {
 	return t, nil
 }
 
-// open replays the last segment. Where no valid batch follows any more the log
-// ends, unless there is proof of the contrary.
+// open replays the last segment. The log ends with the last valid batch, unless a later
+// batch proves damage.
 func (c *scan) open(s *segment) (tail, error) {
 	t, err := c.segment(s, int64(s.size))
 	if err != nil || t.reason == "" {
@@ -104,8 +104,8 @@ func (c *scan) open(s *segment) (tail, error) {
 	if t.end < int64(s.sealed) {
 		return t, s.corrupt(t.end, "%s", t.reason)
 	}
-	// Batch n+1 is written when batch n is durable: if a batch begins further
-	// on, this one was whole.
+	// Batch n+1 is written after batch n is durable. So if there is a later batch, this one
+	// was complete.
 	at, found, err := c.laterBatch(s, t.end)
 	if err != nil {
 		return t, err
@@ -129,10 +129,9 @@ func closeAll(segments []*segment) error {
 	return errors.Join(errs...)
 }
 
-// settle makes durable what Open has read: a process that has ended, or whose
-// sync has failed, between a write or a rename and the sync leaves it in memory
-// only. Nothing may build on that. The last batch is written again because a
-// sync that has failed is not made up for by another one.
+// settle makes durable what Open has read. If the process before died, or its sync failed,
+// between a write and the sync, the last batch may be in the page cache only. The batch is
+// written again, because another sync does not repeat the work of a failed one.
 func (l *Log) settle() error {
 	s, t := l.w.seg, &l.w.tail
 	if t.start >= int64(s.sealed) {
@@ -140,8 +139,8 @@ func (l *Log) settle() error {
 		if _, err := s.file.ReadAt(b, t.start); err != nil {
 			return fmt.Errorf("raftwal: read the last batch of %s: %w", s.name, err)
 		}
-		// Bytes that memory or the disk has changed in between must not take the
-		// place of those that were acknowledged.
+		// Do not overwrite acknowledged bytes with ones that memory or the disk has changed
+		// since the first read.
 		if reason := t.differs(b, s.nonce); reason != "" {
 			return s.corrupt(t.start, "the last batch was valid, and a moment later not: %s", reason)
 		}
@@ -158,7 +157,7 @@ func (l *Log) settle() error {
 	return nil
 }
 
-// differs says in what way b is not the batch that t was read from.
+// differs returns the first difference between b and the batch that t was read from, or "".
 func (t *tail) differs(b []byte, nonce uint64) (reason string) {
 	p, reason := parseBatchHeader(b, nonce, uint64(t.start), t.before)
 	if reason != "" {
@@ -178,8 +177,7 @@ func (t *tail) differs(b []byte, nonce uint64) (reason string) {
 	return ""
 }
 
-// cut removes what is left of an interrupted batch, durably, so that it is
-// found once and never again taken for one.
+// cut removes an incomplete batch durably, so that no later Open finds it.
 func (l *Log) cut() error {
 	torn := l.report.Torn
 	if torn == nil {
@@ -196,8 +194,8 @@ func (l *Log) cut() error {
 	return nil
 }
 
-// noSpace gives the error of a full disk its type. Where a file system does not
-// overwrite in place, writing again what is there needs room, too.
+// noSpace gives the error of a full disk its type. On a file system that does not overwrite
+// in place, writing the same bytes again needs space, too.
 func noSpace(err error) error {
 	if fs.IsNoSpace(err) {
 		return &NoSpaceError{Cause: err}
@@ -205,11 +203,10 @@ func noSpace(err error) error {
 	return err
 }
 
-// maxIndex leaves room to count beyond any index without overflow.
+// maxIndex leaves room to count beyond it without overflow.
 const maxIndex = math.MaxInt64
 
-// replay does to the view what a record says. If the record cannot be right,
-// reason says why.
+// replay applies a record to the view. If the record is invalid, reason is not empty.
 func (v *view) replay(r *record, at place) (reason string) {
 	switch r.kind {
 	case recordEntry:
@@ -279,7 +276,7 @@ func (v *view) replayBase(r *record) string {
 	return ""
 }
 
-// missing says which entries the segments should have held and did not.
+// missing returns the entries that the segments should have and do not have, or "".
 func (v *view) missing() string {
 	if v.first <= v.base.index+1 {
 		return ""

@@ -40,7 +40,7 @@ func restart(t *testing.T, kind fs.Kind, nth int, err error, do func(l *Log) err
 	must(t, l.Save(entries(1, 1, 3, 50), hard(1, 1, 0), nil))
 	disk.SetHook(failIn(kind, nth, err))
 	if got := do(l); !errors.Is(got, err) {
-		t.Fatalf("the call whose %v fails = %v, want %v", kind, got, err)
+		t.Fatalf("the call with a failing %v = %v, want %v", kind, got, err)
 	}
 	disk = disk.EndProcess()
 	return restarted{Log: mustOpen(t, testConfig(disk)), disk: disk}
@@ -97,7 +97,7 @@ func expectOpens(t *testing.T, begin func() restarted, kind fs.Kind, do func(l *
 		r := begin()
 		r.disk.SetHook(failIn(kind, 1, fs.ErrCrashed))
 		if err := do(r.Log); !errors.Is(err, fs.ErrCrashed) {
-			t.Fatalf("the call whose %v crashes = %v", kind, err)
+			t.Fatalf("the call with a crash in %v = %v", kind, err)
 		}
 		l, err := Open(testConfig(r.disk.Crash(fs.Something, rand.New(rand.NewPCG(seed, 1)))))
 		if err != nil {
@@ -146,8 +146,8 @@ func TestOpenMakesDurableWhatItReads(t *testing.T) {
 	}
 }
 
-// compactOnly is a Compact of all entries whose base is the first thing that
-// fails.
+// compactOnly is a Compact of all entries. The write of its base record is the first
+// operation that fails.
 func compactOnly(l *Log) error {
 	disk, ok := l.dir.(*fs.Memory)
 	if !ok {
@@ -176,8 +176,8 @@ func TestFirstBatchAfterARestartIsAloneOnItsWay(t *testing.T) {
 	expectOpens(t, begin, fs.OpSync, save)
 }
 
-// A spare that was a segment must have lost that name durably before anybody
-// writes to it.
+// A spare that was a segment must have lost that name durably before a write
+// changes it.
 func TestSpareOfAnEarlierProcessIsNoSegment(t *testing.T) {
 	for segments := 2; segments <= 3; segments++ {
 		begin := func() restarted {
@@ -245,7 +245,7 @@ func TestOpenOnAFullDiskSaysSo(t *testing.T) {
 					break
 				}
 				if full++; !errors.Is(err, ErrNoSpace) || !errors.Is(err, syscall.ENOSPC) {
-					t.Errorf("Open() whose %v %d finds no room = %v, want %v", kind, nth, err, ErrNoSpace)
+					t.Errorf("Open() with a full disk at %v %d = %v, want %v", kind, nth, err, ErrNoSpace)
 				}
 			}
 			if full == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/leaderlease/go/internal/durations"
 )
 
-// Report says what a log holds, and what was found when it was opened.
+// Report describes the contents of a log when it was opened.
 type Report struct {
 	// Segments are the files in order.
 	Segments []SegmentInfo
@@ -19,12 +19,11 @@ type Report struct {
 	// HardState and Snapshot are the newest; the snapshot is without its data.
 	HardState *raftpb.HardState
 	Snapshot  *raftpb.SnapshotMetadata
-	// MaxPromise is what SaveMaxPromise was told last.
+	// MaxPromise is the last argument of SaveMaxPromise.
 	MaxPromise time.Duration
-	// Batches, Entries and Bytes count what was read, also what later records
-	// have made void.
+	// Batches, Entries and Bytes count all records, with those that later ones replace.
 	Batches, Entries, Bytes int64
-	// Torn is the interrupted batch at the end, if there was one to be seen.
+	// Torn is the incomplete batch at the end, if there was one.
 	Torn *Torn
 }
 
@@ -49,32 +48,31 @@ func (r *Report) fill(v *view, segments []*segment) {
 	r.HardState, r.Snapshot, r.MaxPromise = v.hard.proto(), v.snap.GetMetadata(), v.promise
 }
 
-// SyncBounds are the bounds of Stats.SyncWithin and Stats.FlushWithin: etcd's, which are
-// 1 ms and its doubles, and below them, where good disks are, finer ones.
+// SyncBounds are the bounds of Stats.SyncWithin and Stats.FlushWithin: finer ones below
+// 1 ms, for fast disks, then etcd's, which double from 1 ms on.
 var SyncBounds = append([]time.Duration{50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond},
 	durations.Doubling(time.Millisecond, 14)...)
 
-// Stats counts what a Log has done since Open.
+// Stats has the counters of a Log since Open.
 type Stats struct {
-	// Syncs is how many batches, or beginnings of a segment, were written and
-	// synced; SyncTime is how long that took, and MaxSyncTime the longest.
+	// Syncs counts writes of batches and of new segments, each with its sync. SyncTime is
+	// their total time, MaxSyncTime the longest.
 	Syncs                 uint64
 	SyncTime, MaxSyncTime time.Duration
-	// FlushTime is what of it the syncs alone took, without the writes.
+	// FlushTime is the total time of the syncs, without the writes.
 	FlushTime time.Duration
-	// SyncWithin and FlushWithin count those that took no longer than each of
-	// SyncBounds, with the write and without.
+	// SyncWithin counts writes with syncs up to each of SyncBounds, FlushWithin syncs
+	// alone.
 	SyncWithin, FlushWithin []uint64
-	// DirSyncs is how often the directory was synced.
+	// DirSyncs counts syncs of the directory.
 	DirSyncs uint64
-	// Entries and Bytes are what was written; Bytes with all that goes along.
+	// Entries counts written entries, Bytes all written bytes.
 	Entries, Bytes uint64
-	// Segments is how many segments were begun, Recycled how many became
-	// spares.
+	// Segments counts new segments, Recycled those that became spares.
 	Segments, Recycled uint64
 }
 
-// counters is Stats while it is counted.
+// counters has the live values of Stats.
 type counters struct {
 	dirSyncs           atomic.Uint64
 	entries, bytes     atomic.Uint64
@@ -84,8 +82,8 @@ type counters struct {
 
 func (c *counters) init() { c.syncs, c.flushes = durations.New(SyncBounds), durations.New(SyncBounds) }
 
-// sync counts one write of n bytes that began when begun says, and its sync, which began
-// when written says and is over now.
+// sync counts one write of n bytes that began at begun, and its sync, which began at
+// written and has just ended.
 func (c *counters) sync(n int, begun, written time.Time) {
 	now := time.Now()
 	c.bytes.Add(uint64(n))
@@ -93,7 +91,7 @@ func (c *counters) sync(n int, begun, written time.Time) {
 	c.flushes.Note(now.Sub(written))
 }
 
-// Stats returns what the log has done so far.
+// Stats returns the present counters.
 func (l *Log) Stats() Stats {
 	c := &l.stats
 	syncs, flushes := c.syncs.Load(), c.flushes.Load()

@@ -9,17 +9,16 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// rotate begins a new segment, with b as its first batch after the head: what
-// the log must know although the segments before this one may go.
+// rotate begins a new segment, with b as its first batch after the head. The head has the
+// state that the log needs when earlier segments are removed.
 //
-// All of it is synced under the name of a spare. The name of a segment comes
-// last, so that a segment is either whole or not there, and a damaged header is
-// always damage.
+// All of that is synced under the name of a spare. Then the file gets its name, so that a
+// segment is either complete or missing, and an invalid header is always damage.
 func (l *Log) rotate(b *batch) error {
 	w := &l.w
 	if w.seg != nil {
-		// What an installed snapshot has replaced is room for the new segment, on
-		// a full disk the only one.
+		// Segments that an installed snapshot has replaced are space for the new one, on a full
+		// disk the only space.
 		if err := l.retire(l.dead()); err != nil {
 			return err
 		}
@@ -47,7 +46,7 @@ func (l *Log) rotate(b *batch) error {
 	return l.install(h, b)
 }
 
-// encodeHead writes what a segment begins with into l.w.head.
+// encodeHead encodes the first batch of a segment into l.w.head.
 func (l *Log) encodeHead() error {
 	v, head := &l.mu.view, &l.w.head
 	head.reset(keepBuffer)
@@ -61,7 +60,7 @@ func (l *Log) encodeHead() error {
 	return head.snapshot(recordCheckpoint, v.snap)
 }
 
-// install writes the segment into a spare and gives it its name.
+// install writes the segment into a spare and renames it.
 func (l *Log) install(h header, b *batch) error {
 	w := &l.w
 	spare, err := l.spares.take(int64(h.size))
@@ -91,7 +90,7 @@ func (l *Log) install(h header, b *batch) error {
 	return l.link(&segment{header: h, name: segmentName(h.id), crc: crc, file: spare.file}, spare, t)
 }
 
-// link gives a synced spare the name of a segment, durably.
+// link renames a synced spare durably to a segment.
 func (l *Log) link(s *segment, spare *spare, t tail) error {
 	if err := l.dir.Rename(spare.name, s.name); err != nil {
 		return l.fail(fmt.Errorf("name segment %d: %w", s.id, errors.Join(err, spare.file.Close())))
@@ -129,28 +128,28 @@ func cloneSnapshot(snap *raftpb.Snapshot) *raftpb.Snapshot {
 	}
 }
 
-// use is what a batch is for, which says how far into the reserve it may go.
+// use is the purpose of a batch, which decides how much of the reserve it may use.
 type use int
 
-// The uses, from the one that leaves most to those behind it.
+// The uses, from the one that must leave the most.
 const (
 	useBulk     use = iota // entries, or an installed snapshot
-	useState               // hard states, promises, and what frees nothing
-	useFlush               // a Flush on the way to a Compact that frees a segment
-	useSnapshot            // a SaveSnapshot on that way
-	useCompact             // that Compact
+	useState               // hard states, promises, and calls that free no segment
+	useFlush               // a Flush before a Compact that frees a segment
+	useSnapshot            // a SaveSnapshot before such a Compact
+	useCompact             // such a Compact
 )
 
-// The bounds of the reserve. It is room for two hundred hard states, a hundred
-// Flushes and a large configuration, and little of a segment of the usual size.
+// The limits of the reserve. The larger one has room for two hundred hard states, a hundred
+// Flushes and a large configuration, and is a small part of a segment of the default size.
 const (
 	minReserve = 1 << 10
 	maxReserve = 64 << 10
 )
 
-// reserve is how much of the end of a segment is kept for batches that neither
-// append entries nor install a snapshot. On a full disk no segment can be begun,
-// and without it neither SaveSnapshot nor Compact could write what frees one.
+// reserve returns the size of the end of a segment that entries and installed snapshots do
+// not use. On a full disk no segment can be begun. Without the reserve SaveSnapshot and
+// Compact could not write the records that free one.
 func reserve(segmentSize int64) int64 {
 	return max(minReserve, min(maxReserve, segmentSize/8))
 }
@@ -158,13 +157,13 @@ func reserve(segmentSize int64) int64 {
 // compactSize is the size of Compact's batch.
 const compactSize = batchHeader + (recordHeader+basePayload+recordTrailer+7)&^7
 
-// leave is how much of a segment must be left behind a batch: what those need
-// that come after it on the way to a free segment. Nothing that is repeated can
-// use that up, be it elections, or checkpoints that free nothing.
+// leave returns the number of bytes that a batch must leave free behind it, for the calls
+// that follow until a segment is free. Repeated calls, such as elections or checkpoints
+// that free no segment, cannot use them up.
 //
-// Invariant: behind a SaveSnapshot that has gone into its share there is room
-// for the Compact that frees a segment; and if none has, there is room for one
-// and its Compact. Its index is never taken back, so that Compact stays useful.
+// Invariant: after a SaveSnapshot that has used its share there is room for the Compact that
+// frees a segment. Before, there is room for one SaveSnapshot and its Compact. A snapshot's
+// index never decreases, so that Compact remains useful.
 func (u use) leave(segmentSize int64) int64 {
 	all := reserve(segmentSize)
 	switch u {
@@ -181,8 +180,7 @@ func (u use) leave(segmentSize int64) int64 {
 	}
 }
 
-// useFor returns u if a Compact up to index would free a segment, and otherwise
-// what may only use what hard states may.
+// useFor returns u if a Compact up to index would free a segment, else useState.
 func (l *Log) useFor(u use, index uint64) use {
 	if l.deadAfter(index) == 0 {
 		return useState
@@ -190,8 +188,8 @@ func (l *Log) useFor(u use, index uint64) use {
 	return u
 }
 
-// deadAfter returns how many segments, from the first, hold no entry beyond
-// index. The last segment is never one of them.
+// deadAfter returns the number of segments, from the first on, without an entry above
+// index. It never includes the last segment.
 func (l *Log) deadAfter(index uint64) int {
 	v := &l.mu.view
 	first := uint32(l.w.seg.id)

@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Update is what one Ready, or one MsgStorageAppend, wants to be durable. Each
-// part may be empty. Entries must not be changed afterwards.
+// Update is the data of one Ready or MsgStorageAppend to make durable. Each part may be
+// empty. Entries must not be changed afterwards.
 type Update struct {
 	Entries   []*raftpb.Entry
 	HardState *raftpb.HardState
@@ -19,23 +19,20 @@ type Update struct {
 	Snapshot *raftpb.Snapshot
 }
 
-// Save makes entries, hard and snap durable with one write and one sync: after
-// a crash all of it is there or nothing. Entries replace those from their first
-// index on; those that are compacted already, and a snapshot no newer than what
-// the log has, are left out.
+// Save makes entries, hard and snap durable with one write and one sync: after a crash
+// the disk has all of them or none. Entries replace those from their first index on.
+// Save skips compacted entries, and a snapshot that is not newer than the log's.
 //
-// It refuses what would leave the commit index beyond the last entry.
+// It returns ErrCommitBeyondLog if the commit index would be beyond the last entry.
 //
-// If only the commit index has changed nothing is written: it goes along with the
-// next batch. Raft needs no more, but for changes of the configuration (see
-// SaveCommit).
+// If only the commit index has changed, Save writes nothing. The next batch contains it.
+// That is enough for raft, except for configuration changes (see SaveCommit).
 func (l *Log) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap *raftpb.Snapshot) error {
 	one := [1]Update{{Entries: entries, HardState: hard, Snapshot: snap}}
 	return l.SaveAll(one[:])
 }
 
-// SaveAll is Save for several updates, in their order, with one write and one
-// sync for all of them.
+// SaveAll is Save for several updates in order, with one write and one sync.
 func (l *Log) SaveAll(updates []Update) error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -56,10 +53,10 @@ func (l *Log) SaveAll(updates []Update) error {
 	return nil
 }
 
-// Flush makes the newest commit index durable, which Save puts off. A caller that keeps
-// a state elsewhere calls it before that becomes durable: raft refuses to start if
-// more is applied than committed. On a full disk it finds room where a Compact up
-// to that index would free a segment.
+// Flush makes the newest commit index durable, which Save does not write alone. Call it
+// before a state that is stored elsewhere becomes durable, because raft does not start if
+// the applied index is above the commit index. On a full disk it may use the reserve if a
+// Compact up to that index would free a segment.
 func (l *Log) Flush() error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -88,10 +85,10 @@ func (l *Log) writeHard(u use, hard hardState) error {
 	return nil
 }
 
-// keepBuffer is how much memory the log keeps for the next batch.
+// keepBuffer is the memory that the log keeps for the next batch.
 const keepBuffer = 4 << 20
 
-// draft is the view's share that decides what an update may write.
+// draft has the part of the view that decides which updates are valid.
 type draft struct {
 	hard       hardState
 	snap       uint64 // index
@@ -125,8 +122,8 @@ func (l *Log) encode(updates []Update) (draft, error) {
 			d.hard = hardOf(u.HardState)
 			d.hard.commit = max(d.hard.commit, commit)
 		}
-		// SaveSnapshot may have overtaken updates that were waiting: raft refuses
-		// to start if less is committed than the snapshot covers.
+		// SaveSnapshot may have run before waiting updates. raft does not start if the
+		// commit index is below the snapshot.
 		d.hard.cover(d.snap)
 	}
 	if d.hard.commit > d.last {
@@ -139,8 +136,8 @@ func (l *Log) encode(updates []Update) (draft, error) {
 	return d, nil
 }
 
-// accepts reports whether a snapshot is news. One at index 0 is how an
-// application sets the first configuration of an empty log.
+// accepts reports whether a snapshot is newer than the log's. With a snapshot at index 0
+// an application sets the first configuration of an empty log.
 func (d *draft) accepts(snap *raftpb.Snapshot) bool {
 	index := snap.GetMetadata().GetIndex()
 	if index == 0 {
@@ -197,7 +194,7 @@ func (l *Log) write(b *batch) error {
 	began := time.Now()
 	chain := b.seal(w.seg.nonce, uint64(w.tail.end), w.tail.number, w.tail.chain)
 	if _, err := w.seg.file.WriteAt(b.buf, w.tail.end); err != nil {
-		// Whatever of it is there is no batch, and the next one goes on top.
+		// A partial batch is invalid, and the next one overwrites it.
 		return l.failWrite(fmt.Errorf("write %s: %w", w.seg.name, err))
 	}
 	written := time.Now()
@@ -210,7 +207,7 @@ func (l *Log) write(b *batch) error {
 	return nil
 }
 
-// failWrite tells a full disk, which is an answer, from every other error.
+// failWrite makes err final, unless the disk is full.
 func (l *Log) failWrite(err error) error {
 	if err = noSpace(err); errors.Is(err, ErrNoSpace) {
 		return err
@@ -218,7 +215,7 @@ func (l *Log) failWrite(err error) error {
 	return l.fail(err)
 }
 
-// publish shows readers what is durable, and the commit index.
+// publish makes durable updates, and the commit index, visible to readers.
 func (l *Log) publish(updates []Update, d draft) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,17 +241,16 @@ func (l *Log) publish(updates []Update, d draft) {
 	l.stats.entries.Add(uint64(len(l.w.offsets)))
 }
 
-// SaveCommit makes durable that the entries up to index are committed, which the
-// caller knows from raft, and writes nothing if the log on disk says so already.
-// The commit index never falls by it. The caller that applies a change of the configuration
-// calls it before that counts (see Configuration changes in the package's comment).
+// SaveCommit makes a commit index durable. It writes nothing if the index on disk is not
+// lower. Call it before a configuration change takes effect (see Configuration changes in
+// the package comment).
 //
-// Flush is not enough for that: the update with the commit index may still wait for
-// an Appender. SaveCommit waits for a write under way and for no update, so what an
-// Appender calls may wait for whoever is in SaveCommit.
+// Flush is not enough for that, because the update with the commit index may still wait
+// for an Appender. SaveCommit waits for a write under way, but not for updates. So the
+// functions that an Appender calls may wait for a call of SaveCommit.
 //
-// It refuses an index beyond the last entry. On a full disk it finds room where a
-// Compact up to that index would free a segment.
+// It returns ErrCommitBeyondLog for an index beyond the last entry. On a full disk it may
+// use the reserve if a Compact up to that index would free a segment.
 func (l *Log) SaveCommit(index uint64) error {
 	l.w.Lock()
 	defer l.w.Unlock()

@@ -11,10 +11,10 @@ import (
 type scan struct {
 	view   view
 	report Report
-	// visit, if set, is shown every record of every valid batch.
+	// visit, if set, is called for every record of every valid batch.
 	visit func(s *segment, offset int64, number uint64, r *record) error
 
-	// buf is a window of the file, which begins at offset start.
+	// buf is a part of the file, from offset start on.
 	buf   []byte
 	start int64
 	file  fs.File
@@ -23,25 +23,24 @@ type scan struct {
 	records []record // of one batch
 }
 
-// windowSize is how much is read at once: little enough to stay in the CPU's
-// cache until it is parsed.
+// windowSize is the size of one read. It is small enough to stay in the CPU's cache until
+// the bytes are parsed.
 const windowSize = 512 << 10
 
-// tail is where reading a segment stopped.
+// tail is the end of a segment's valid batches.
 type tail struct {
 	start  int64  // of the last valid batch; 0 if there is none
 	before uint32 // CRC at start
 	end    int64  // of the last valid batch
 	chain  uint32 // CRC at end
 	number uint64 // of the next batch
-	// reason is why there is no valid batch at end, and begun whether one was
-	// written there.
+	// reason is the error in the batch at end, begun is set if a batch was begun there.
 	reason string
 	begun  bool
 }
 
-// at returns n bytes of the file from offset. They are valid until the next
-// call. The caller makes sure that they are in the file.
+// at returns n bytes of the file from offset, which must be in the file. They are valid
+// until the next call.
 func (c *scan) at(offset, n int64) ([]byte, error) {
 	if offset < c.start || offset+n > c.start+int64(len(c.buf)) {
 		want := min(max(n, windowSize), c.size-offset)
@@ -123,8 +122,8 @@ func (c *scan) parse(b []byte, chain uint32) (reason string) {
 	return ""
 }
 
-// apply replays the records of a whole batch. Their CRCs are right, so what is
-// wrong from here on no crash has done.
+// apply replays the records of a whole batch. Their CRCs are right, so an invalid record is
+// damage that no crash causes.
 func (c *scan) apply(s *segment, t tail, p parsedBatch) (tail, error) {
 	offset, chain := t.end+batchHeader, p.crc
 	for i := range c.records {

@@ -14,11 +14,11 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// maxSegmentID is the last id that the index can hold.
+// maxSegmentID is the largest id in the index of entries (place).
 const maxSegmentID = math.MaxUint32
 
-// segment is an open segment. The log holds one reference to it, and each
-// reader that uses it without the log's lock another.
+// segment is an open segment. The log has one reference to it. Each reader that uses it
+// without the log's lock has another.
 type segment struct {
 	header
 	name string  // immutable
@@ -28,8 +28,7 @@ type segment struct {
 	refs atomic.Int32
 }
 
-// openSegment opens segment id and reads its header. The caller owns one
-// reference.
+// openSegment opens segment id and reads its header. The caller has one reference.
 func openSegment(open func(string) (fs.File, error), id uint64) (*segment, error) {
 	name := segmentName(id)
 	f, err := open(name)
@@ -67,7 +66,7 @@ func (s *segment) readHeader(id uint64) error {
 // retain takes a reference, under the log's lock.
 func (s *segment) retain() { s.refs.Add(1) }
 
-// release gives a reference back. The last one closes the file.
+// release drops a reference. The last one closes the file.
 func (s *segment) release() error {
 	if s.refs.Add(-1) > 0 {
 		return nil
@@ -88,9 +87,9 @@ func (s *segment) corrupt(offset int64, format string, args ...any) error {
 //	24  uint64  size of the file
 //	32  uint64  nonce, random for each use of a file
 //	40  uint64  number of the first batch
-//	48  uint64  index that the first entry in here gets, if it continues the log
-//	56  uint64  end of the batches that were durable before the file had its name
-//	64  uint64  end of the segment before this one
+//	48  uint64  index of the next entry when the segment began
+//	56  uint64  end of the batches that were durable before the file got its name
+//	64  uint64  end of the segment before
 //	72  uint32  CRC at that end
 //	76  zeros
 //	508 uint32  CRC-32C of all that
@@ -123,8 +122,8 @@ func (h *header) encode(b []byte) uint32 {
 	return crc
 }
 
-// parseHeader reads the header of segment id in a file of size bytes. If it is
-// none, reason says why.
+// parseHeader parses the header of segment id in a file of size bytes. If it is invalid,
+// reason is not empty.
 func parseHeader(b []byte, id uint64, size int64) (h header, crc uint32, reason string) {
 	if string(b[:len(magic)]) != magic {
 		return h, 0, "this is not a segment"
@@ -153,8 +152,8 @@ func parseHeader(b []byte, id uint64, size int64) (h header, crc uint32, reason 
 	return h, crc, ""
 }
 
-// The files of a log, besides the marker. A segment that is not in use yet, or any more, is a
-// spare: its contents mean nothing.
+// The names of a log's files. A spare is a file for a later segment. Its content has no
+// meaning.
 const (
 	segmentSuffix = ".wal"
 	spareSuffix   = ".spare"
@@ -164,7 +163,7 @@ const (
 func segmentName(id uint64) string { return fmt.Sprintf("%016x", id) + segmentSuffix }
 func spareName(id uint64) string   { return fmt.Sprintf("%016x", id) + spareSuffix }
 
-// parseName returns the number in a file's name.
+// parseName returns the id in a file's name.
 func parseName(name, suffix string) (id uint64, ok bool) {
 	digits, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(digits) != 16 {
@@ -174,11 +173,11 @@ func parseName(name, suffix string) (id uint64, ok bool) {
 	return id, err == nil && fmt.Sprintf("%016x", id) == digits
 }
 
-// listing is what a directory holds.
+// listing has the files of a directory.
 type listing struct {
 	segments []uint64 // ascending, without gaps
 	spares   []uint64 // ascending
-	marked   bool     // there is a marker
+	marked   bool     // the marker exists
 }
 
 func list(dir fs.FS) (l listing, err error) {
@@ -210,22 +209,20 @@ func list(dir fs.FS) (l listing, err error) {
 	return l, nil
 }
 
-// markerName is an empty file that says that the log has begun: where it is,
-// there have been segments, durably. Logs of earlier versions get it when they
-// are opened.
+// markerName is the marker, an empty file. If it exists, the log had durable segments, so
+// an empty directory is damage. Open adds it to the logs of former versions.
 const markerName = "begun"
 
-// putMarker makes the marker, unless there is one. The directory has been
-// synced since the first segment has its name: a crash that kept the marker and
-// lost that would leave a log that never opens.
+// putMarker makes the marker if it is missing. The directory was synced after the first
+// segment got its name: a crash that kept only the marker would leave a log that cannot be
+// opened.
 func (l *Log) putMarker(files listing) error {
 	if files.marked {
 		return nil
 	}
 	f, err := l.dir.Create(markerName)
 	if fs.IsNoSpace(err) {
-		// A full disk must not keep anybody from the log. The next Open tries
-		// again.
+		// A full disk must not keep the log from opening. The next Open tries again.
 		l.cfg.Logger.Warn("no room for the marker", "file", markerName, "error", err)
 		return nil
 	}

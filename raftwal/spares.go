@@ -10,16 +10,16 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// spares keeps files that new segments are made of: of full size, every byte
-// written once, so that appending to them changes no metadata of the file
-// system, and a sync writes nothing but the data.
+// spares prepares files for new segments. Every byte of a spare was written once, so that
+// appending changes no metadata of the file system, and a sync writes only the data.
 type spares struct {
 	dir    fs.FS // immutable
 	size   int64 // immutable
 	max    int   // immutable
 	inline bool  // immutable
 
-	// want asks the background goroutine to go on with next; it is closed to end it.
+	// want wakes the background goroutine to continue with next. Closing it ends the
+	// goroutine.
 	want chan struct{}
 	done sync.WaitGroup
 	next filling
@@ -31,21 +31,20 @@ type spares struct {
 	}
 }
 
-// spare is a file that is about to become a segment.
+// spare is an open file that will become a segment.
 type spare struct {
 	name string
 	file fs.File
 }
 
-// openSpares takes over the spares that an earlier process has left, and
-// removes those of another size.
+// openSpares adopts the spares of an earlier process, and removes those of another size.
 func openSpares(dir fs.FS, cfg *Config, ids []uint64) (*spares, error) {
 	s := &spares{dir: dir, size: cfg.SegmentSize, max: cfg.MaxSpares, inline: cfg.Inline, want: make(chan struct{}, 1)}
 	s.mu.number = 1
 	for _, id := range ids {
 		s.mu.number = max(s.mu.number, id+1)
 		if err := s.adopt(spareName(id)); err != nil {
-			return nil, fmt.Errorf("raftwal: take over %s: %w", spareName(id), err)
+			return nil, fmt.Errorf("raftwal: adopt %s: %w", spareName(id), err)
 		}
 	}
 	return s, nil
@@ -66,7 +65,7 @@ func (s *spares) adopt(name string) error {
 	return s.dir.Remove(name)
 }
 
-// keep adds a file of full size, unless there are enough.
+// keep adds a complete file, unless there are enough.
 func (s *spares) keep(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +76,7 @@ func (s *spares) keep(name string) bool {
 	return true
 }
 
-// room returns the name for one more spare, if one is wanted.
+// room returns the name for another spare, or false if there are enough.
 func (s *spares) room() (name string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,10 +92,9 @@ func (s *spares) nameLocked() string {
 	return spareName(id)
 }
 
-// take returns a spare of at least size bytes and exactly the usual size or
-// that one.
+// take returns a spare of size bytes.
 func (s *spares) take(size int64) (*spare, error) {
-	s.next.goal.Store(0) // of the segment that this one becomes
+	s.next.goal.Store(0) // for the segment that begins now
 	s.next.failed.Store(false)
 	if p, err := s.takeReady(size); p != nil || err != nil {
 		return p, err
@@ -104,7 +102,7 @@ func (s *spares) take(size int64) (*spare, error) {
 	return s.finish(size)
 }
 
-// takeReady is take if there is a spare, and nil if not.
+// takeReady is take, but returns nil if no spare is ready.
 func (s *spares) takeReady(size int64) (*spare, error) {
 	s.mu.Lock()
 	if size != s.size || len(s.mu.ready) == 0 {
@@ -121,7 +119,7 @@ func (s *spares) takeReady(size int64) (*spare, error) {
 	return &spare{name: name, file: f}, nil
 }
 
-// name is that of a new file.
+// name returns the name of a new file.
 func (s *spares) name() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,9 +137,9 @@ func (s *spares) start() {
 	}
 }
 
-// stop ends the background goroutine. Nobody may take or follow any more.
+// stop ends the background goroutine. Do not call take or follow afterwards.
 func (s *spares) stop() {
-	s.next.goal.Store(0) // what is made from here on would be discarded
+	s.next.goal.Store(0) // further pieces would be discarded
 	close(s.want)
 	s.done.Wait()
 	if p := s.next.spare; p != nil {
@@ -149,16 +147,16 @@ func (s *spares) stop() {
 	}
 }
 
-// filling is the spare that becomes the next segment, as far as it has been made.
+// filling is the spare for the next segment, while it is made.
 //
-// It is made in pieces while the second half of the newest segment is filled: as many
-// bytes of 64 MiB in one piece are what each sync of the log waits for, 0.3 s on a disk
-// that three members share, and all members are full at the same time. In the first half a
-// compaction may free a segment, of which a spare is made for nothing.
+// It is made in pieces while the second half of the newest segment is filled. If 64 MiB
+// were written at once, each sync of the log would wait for them: 0.3 s on a disk that three
+// members share, and all members reach that point at the same time. In the first half,
+// compaction may free a segment, which becomes a spare without any write.
 type filling struct {
-	goal atomic.Int64 // how much of it is to be made by now; the log's writer stores it
-	// failed ends the background's attempts until the next segment begins. The Save that needs
-	// the spare tries again, and tells its caller why not.
+	goal atomic.Int64 // bytes to make by now; set by the log's writer
+	// failed stops the attempts in the background until the next segment begins. The Save
+	// that needs the spare tries again and returns the error.
 	failed atomic.Bool
 
 	sync.Mutex        // held while a piece is made
@@ -166,9 +164,9 @@ type filling struct {
 	made       int64
 }
 
-// A piece is what is written between two syncs of a spare, maxPiece or a part of a small
-// segment. More: the log waits for it. Less: each sync has the file system write the file's
-// size.
+// A piece is written between two syncs of a spare. Its size is maxPiece, or a part of a small
+// segment. The log's syncs wait for a piece that is written at the same time. Each sync of a
+// piece also writes the file's size, so much smaller pieces cost more.
 const (
 	maxPiece     = 1 << 20
 	piecesAtMost = 64
@@ -176,11 +174,11 @@ const (
 
 func (s *spares) piece() int64 { return min(maxPiece, s.size/piecesAtMost) }
 
-// zeros is what a new file is filled with, a bit of a piece at a time.
+// zeros is the content of one write into a new file.
 var zeros [256 << 10]byte
 
-// follow has the next spare be made as far as the newest segment, of which so many bytes
-// are used, asks for. The log's writer only.
+// follow sets the goal for the next spare by the used bytes of the newest segment. Only the
+// log's writer calls it.
 func (s *spares) follow(used, size int64) {
 	n := &s.next
 	goal := 2*used - size
@@ -190,11 +188,11 @@ func (s *spares) follow(used, size int64) {
 	n.goal.Store(goal)
 	select {
 	case s.want <- struct{}{}:
-	default: // it has been asked already
+	default: // the goroutine is already awake
 	}
 }
 
-// prepare makes spares in the background, unless segments have become free.
+// prepare makes spares in the background, unless compaction has freed segments.
 func (s *spares) prepare() {
 	for range s.want {
 		for s.more() {
@@ -202,7 +200,7 @@ func (s *spares) prepare() {
 	}
 }
 
-// more makes a piece, if one is asked for.
+// more makes a piece, if the goal needs one.
 func (s *spares) more() bool {
 	n := &s.next
 	n.Lock()
@@ -224,21 +222,21 @@ func (s *spares) more() bool {
 	return false
 }
 
-// lacks reports whether there is no spare, and may be one.
+// lacks reports whether a spare is needed.
 func (s *spares) lacks() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.mu.ready) == 0 && s.max > 0
 }
 
-// pop hands the spare over, and begins with the next one.
+// pop returns the spare and begins the next one.
 func (n *filling) pop() *spare {
 	p := n.spare
 	n.spare, n.made = nil, 0
 	return p
 }
 
-// finish makes what is left of the next spare, or all of one of another size.
+// finish makes the rest of the next spare, or all of one of another size.
 func (s *spares) finish(size int64) (*spare, error) {
 	n := &s.next
 	if size != s.size {
@@ -256,9 +254,8 @@ func (s *spares) finish(size int64) (*spare, error) {
 	return n.pop(), nil
 }
 
-// fill writes every byte of a file up to one, and syncs it. What is in the page cache, or
-// only reserved, would have to be paid for by each append. A file that cannot be filled is
-// removed.
+// fill writes every byte of a file up to offset to, and syncs it. Otherwise each append
+// would pay for the allocation. It removes a file that it cannot fill.
 func (s *spares) fill(n *filling, to int64) error {
 	if n.spare == nil {
 		name := s.name()
@@ -281,7 +278,7 @@ func (s *spares) fill(n *filling, to int64) error {
 	return nil
 }
 
-// unfit gives up a file that could not be made.
+// unfit discards a file that could not be filled.
 func (s *spares) unfit(n *filling, what string, err error) error {
 	p := n.pop()
 	return fmt.Errorf("%s %s: %w", what, p.name, errors.Join(err, s.discard(p)))

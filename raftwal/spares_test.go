@@ -11,7 +11,7 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// behind is a log whose spares are made in the background, within a bubble.
+// behind returns a log that makes its spares in the background, within a bubble.
 func behind(t *testing.T, disk fs.FS) *Log {
 	cfg := testConfig(disk)
 	cfg.Inline = false
@@ -162,7 +162,7 @@ func TestSpareThatIsHalfMadeGoes(t *testing.T) {
 	})
 }
 
-// Who cannot make a spare in the background tries no more until the Save that needs it, which
+// After an error in the background the next attempt to make a spare is in the Save that needs it, which
 // says why, or makes it.
 func TestSpareThatCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestSpareThatCannotBeMade(t *testing.T) {
 	})
 }
 
-// Who needs the next segment while its last piece is made waits for that, and makes no other.
+// A Save that needs the next segment while its last piece is made waits for it, and makes no other.
 func TestSegmentIsNeededWhileItsLastPieceIsMade(t *testing.T) {
 	disk := fs.NewMemory()
 	cfg := testConfig(disk)

@@ -165,7 +165,7 @@ func TestEntriesOutOfRangeAreUnavailable(t *testing.T) {
 	}
 }
 
-// The caller owns the slice: what it appends or replaces nobody else sees.
+// The caller owns the slice: its changes are not visible to other callers.
 func TestEntriesAreTheCallers(t *testing.T) {
 	onBoth(t, func(t *testing.T, s storage, _ func() storage) {
 		e := start(t, s)

@@ -9,37 +9,35 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// Verify reads the whole log that cfg describes, changes nothing and reports
-// what it holds. It returns ErrEmpty if there is none and a CorruptError if
-// Open would refuse it.
+// Verify reads the whole log and changes nothing. It returns ErrEmpty if there is none,
+// and a CorruptError if Open would refuse it.
 func Verify(cfg Config) (*Report, error) { return Dump(cfg, nil) }
 
-// Record is one record of a log, as Dump shows it. One of the pointers is set,
-// or Promise, or none for a record that marks compaction.
+// Record is one record of a log. One of the pointers or Promise is set, or BaseIndex.
 type Record struct {
-	// File and Offset are its place, and Batch the number of its batch.
+	// File and Offset are its place, Batch is the number of its batch.
 	File   string
 	Offset int64
 	Batch  uint64
-	// Kind is the record's type in words.
+	// Kind is the name of the record's type.
 	Kind string
 
 	Entry     *raftpb.Entry
 	HardState *raftpb.HardState
-	// Snapshot is in records of a snapshot, which replaces the log if Install.
+	// Snapshot is set in records of a snapshot. It replaces the log if Install is set.
 	Snapshot *raftpb.Snapshot
 	Install  bool
-	// Promise is in records of the longest promise.
+	// Promise is set in records of the longest promise.
 	Promise time.Duration
 	// BaseTerm and BaseIndex are the last entry that is compacted.
 	BaseTerm, BaseIndex uint64
 }
 
-// visitor is shown every record of every valid batch.
+// visitor is called for every record of every valid batch.
 type visitor = func(s *segment, offset int64, number uint64, r *record) error
 
-// Dump is Verify, and shows every record to show, in their order, also those
-// that later ones have made void. What show returns ends it.
+// Dump is Verify with a call of show for every record in order, with those that later ones
+// replace. It ends with the first error of show.
 func Dump(cfg Config, show func(*Record) error) (*Report, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -77,7 +75,7 @@ func readLog(cfg Config, visit visitor) (*recovered, fs.FS, error) {
 	return rec, dir, err
 }
 
-// describe decodes a record for people. It keeps nothing of it.
+// describe decodes a record for Dump. The result shares no memory with it.
 func describe(r *record) (*Record, error) {
 	// The same checks as replay's, on a view where every entry fits.
 	var v view

@@ -25,17 +25,17 @@ func (h *hardState) cover(snap uint64) {
 	}
 }
 
-// view is the state of the log that its records lead to: what a reader sees.
+// view is the state of the log after its records, as readers see it.
 type view struct {
 	hard    hardState
-	snap    *raftpb.Snapshot // never nil; nobody changes it
+	snap    *raftpb.Snapshot // never nil; immutable
 	promise time.Duration
 
-	// base is the last entry that is compacted, or that a snapshot replaced.
+	// base is the last entry that was compacted, or that a snapshot replaced.
 	base entryID
-	// slots are the entries from index first on. Only while the segments are
-	// read may first be above base+1: what is between was in segments that are
-	// gone, and a later record has to say that it may be.
+	// slots are the entries from index first on. While segments are read, first may be above
+	// base+1: the entries between were in removed segments, and a later base record must
+	// cover them.
 	first uint64
 	slots slots
 	// recent holds a suffix of the entries.
@@ -52,8 +52,8 @@ func newView(nextIndex uint64, maxRecent int64) view {
 
 func (v *view) last() uint64 { return v.first + uint64(v.slots.len()) - 1 }
 
-// put adds the entry id, which ends the log: entries from its index on, of a
-// leader that lost, are gone. It must be above base and at most last+1.
+// put adds the entry id as the last one. It removes entries from its index on, which are of
+// a former leader. The index must be above base and at most last+1.
 func (v *view) put(id entryID, at place) {
 	if id.index < v.first {
 		v.first = id.index
@@ -74,7 +74,7 @@ func (v *view) install(snap *raftpb.Snapshot) {
 	v.recent.clear()
 }
 
-// compact forgets the entries up to base, of which the last is not forgotten.
+// compact removes the entries up to base, and keeps the ID of base.
 func (v *view) compact(base entryID) {
 	v.base = base
 	if base.index < v.first {
@@ -99,31 +99,31 @@ func (v *view) term(i uint64) (uint64, error) {
 	}
 }
 
-// place is where a record is.
+// place is the place of a record.
 type place struct{ segment, offset uint32 }
 
-// slot is what is kept in memory of each entry.
+// slot is the in-memory index of an entry.
 type slot struct {
 	place
 	term uint64
 }
 
-// chunkLen is how many slots are allocated at once. A slice that doubled would
-// copy megabytes within one Save.
+// chunkLen is the number of slots allocated at once. A slice that doubles would copy
+// megabytes within one Save.
 const chunkLen = 4096
 
 // slots is a queue of slots that grows and shrinks at its end and shrinks at
 // its beginning, in constant time.
 type slots struct {
 	chunks []*[chunkLen]slot
-	head   int // slots of the first chunk that are gone
+	head   int // removed slots of the first chunk
 	n      int
-	// free are chunks for the next ones, so that a log that is compacted as fast
-	// as it grows allocates none.
+	// free has chunks for reuse, so that a log that is compacted as fast as it grows
+	// allocates none.
 	free []*[chunkLen]slot
 }
 
-// maxFree bounds free to 4 MiB.
+// maxFree limits free to 4 MiB.
 const maxFree = 64
 
 func (s *slots) len() int { return s.n }
@@ -142,7 +142,7 @@ func (s *slots) push(v slot) {
 	s.n++
 }
 
-// truncate keeps the first n.
+// truncate keeps the first n slots.
 func (s *slots) truncate(n uint64) {
 	s.n = int(n)
 	keep := (s.head + s.n + chunkLen - 1) / chunkLen
@@ -150,7 +150,7 @@ func (s *slots) truncate(n uint64) {
 	s.chunks = s.chunks[:keep]
 }
 
-// drop forgets the first n.
+// drop removes the first n slots.
 func (s *slots) drop(n uint64) {
 	s.head += int(n)
 	s.n -= int(n)
@@ -192,19 +192,18 @@ func (s *slots) appendTo(out []slot, lo, hi uint64) []slot {
 	return out
 }
 
-// recent keeps the newest entries in memory, as many as its limit allows. They
-// are a suffix of the log, possibly empty. The entries are the caller's and
-// nobody changes them.
+// recent keeps the newest entries in memory, up to its limit. They are a suffix of the log,
+// which may be empty. They are shared with the callers of Save and Entries, and immutable.
 type recent struct {
 	limit int64 // in bytes, as raft counts them
 
 	first   uint64 // index of entries[head]
 	entries []sized
-	head    int // entries before it are forgotten
+	head    int // entries before it are removed
 	bytes   int64
 }
 
-// sized is an entry and its size, so that forgetting it does not touch it.
+// sized is an entry and its size, so that removing it does not read it.
 type sized struct {
 	entry *raftpb.Entry
 	size  int64
@@ -235,8 +234,8 @@ func (r *recent) holds(i uint64) bool {
 	return i >= r.first && i-r.first < uint64(r.len())
 }
 
-// put adds entries, which continue each other, forgets those from their first
-// index on, and as many old ones as the limit demands.
+// put adds consecutive entries. It removes entries from their first index on, and old ones
+// above the limit.
 func (r *recent) put(entries []*raftpb.Entry) {
 	if len(entries) == 0 {
 		return
@@ -261,7 +260,7 @@ func (r *recent) put(entries []*raftpb.Entry) {
 	}
 }
 
-// truncate forgets the entries from index on.
+// truncate removes the entries from index on.
 func (r *recent) truncate(index uint64) {
 	if index <= r.first {
 		r.clear()
@@ -275,7 +274,7 @@ func (r *recent) truncate(index uint64) {
 	}
 }
 
-// forget drops the entries up to index.
+// forget removes the entries up to index.
 func (r *recent) forget(index uint64) {
 	for r.len() > 0 && r.first <= index {
 		r.drop()

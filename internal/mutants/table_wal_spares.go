@@ -41,6 +41,6 @@ var walSpares = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "Close makes all of a spare", Pkg: walPkg, Test: "^TestCloseWaitsForOnePiece$",
-		File: sparesFile, Old: "\ts.next.goal.Store(0) // what is made from here on would be discarded\n", New: "",
+		File: sparesFile, Old: "\ts.next.goal.Store(0) // further pieces would be discarded\n", New: "",
 	},
 }

@@ -1,19 +1,18 @@
-// Package fs is the seam between raftwal and the file system: one directory and
-// its files, with exactly the operations whose durability the log depends on.
+// Package fs is the interface between raftwal and the file system: one directory and its
+// files, with the operations that the log needs for durability.
 //
-// OS is the operating system's directory. Memory is its twin for tests: a disk
-// that can lose, at any operation, any subset of what was not synced, refuse
-// operations, write short, run full and be slow, reproducibly from a seed.
+// OS is a directory of the operating system. Memory is a disk in memory for tests. At any
+// operation it can lose any subset of the unsynced changes, fail, write short, be full and
+// be slow, reproducibly from a seed.
 //
 // # What a directory promises
 //
-//   - WriteAt and a change of size are durable once Sync of that file has
-//     returned nil; until then each sector of 512 bytes is, after a crash, as
-//     some write since the last Sync left it, or as that Sync did.
-//   - Create, Rename and Remove are durable once Sync of the directory has
-//     returned nil; until then each of them has, after a crash, happened or not.
-//     One Rename happens as a whole.
-//   - A failed Sync makes nothing durable, and no later one makes up for it.
+//   - WriteAt and a change of size are durable once Sync of that file has returned nil.
+//     Before, after a crash each sector of 512 bytes has the content of some write since
+//     the last Sync, or of that Sync.
+//   - Create, Rename and Remove are durable once Sync of the directory has returned nil.
+//     Before, after a crash each of them has happened or not. A Rename is atomic.
+//   - A failed Sync makes nothing durable, and a later one does not repeat its work.
 package fs
 
 import (
@@ -34,15 +33,15 @@ type FS interface {
 	Open(name string) (File, error)
 	// OpenRead opens an existing file for reading.
 	OpenRead(name string) (File, error)
-	// Rename gives a file another name, replacing what had it.
+	// Rename renames a file, and replaces an existing one.
 	Rename(from, to string) error
-	// Remove deletes a file. Those who have it open can still read it.
+	// Remove deletes a file. Open files can still be read.
 	Remove(name string) error
 	// Sync makes the names durable.
 	Sync() error
-	// Lock takes the exclusive lock that the file name stands for, creating the
-	// file if necessary. It fails with ErrLocked if somebody else holds it, and
-	// ends with Close or with the process.
+	// Lock locks the file with that name exclusively, and creates it if necessary. It fails
+	// with ErrLocked if another process has the lock. The lock ends with Close or with the
+	// process.
 	Lock(name string) (io.Closer, error)
 }
 
@@ -61,8 +60,7 @@ type File interface {
 // errors.Is.
 var ErrLocked = errors.New("fs: locked by another process")
 
-// IsNoSpace reports whether err says that the disk, or the user's share of it,
-// is full.
+// IsNoSpace reports whether err means that the disk or the user's quota is full.
 func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota)
 }

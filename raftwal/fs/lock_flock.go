@@ -8,11 +8,10 @@ import (
 	"syscall"
 )
 
-// lockFile takes the lock that flock knows, which ends with the process however
-// it ends.
+// lockFile takes an exclusive lock of flock, which ends with the process.
 func lockFile(f *os.File) error { return flock(f, syscall.LOCK_EX) }
 
-// shareLock takes it together with others who share it.
+// shareLock takes a shared lock.
 func shareLock(f *os.File) error { return flock(f, syscall.LOCK_SH) }
 
 func flock(f *os.File, how int) error {

@@ -9,8 +9,8 @@ import (
 	"runtime"
 )
 
-// lockFile refuses. The locks that fcntl knows would do here, but they belong to
-// the process: it could open a log twice.
+// lockFile fails. Locks of fcntl belong to the process, so one process could open a log
+// twice.
 func lockFile(*os.File) error {
 	return fmt.Errorf("fs: there is no flock on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

@@ -14,14 +14,14 @@ import (
 // ErrCrashed is returned by every operation on a Memory after its crash.
 var ErrCrashed = errors.New("fs: the machine has crashed")
 
-// Memory is a directory in memory that behaves like a disk behind a page cache:
-// it remembers what was not synced, and Crash says what is left. The zero value
-// is not usable; call NewMemory. Its methods may be called concurrently.
+// Memory is a directory in memory that behaves like a disk behind a page cache: it records
+// unsynced changes, and Crash decides which of them survive. Call NewMemory to make one. Its
+// methods are safe for concurrent use.
 type Memory struct {
 	mu struct {
 		sync.Mutex
-		// names is what the process sees; durable is what Sync has promised,
-		// and changes lead from durable to names.
+		// names are the files that the process sees, durable those of the last Sync. changes
+		// lead from durable to names.
 		names, durable map[string]*inode
 		changes        []change
 		locked         map[string]bool
@@ -32,8 +32,8 @@ type Memory struct {
 	}
 }
 
-// change is one operation on names that no Sync has covered: file node is from
-// now on called to, or nothing if to is empty, and no longer from.
+// change is one unsynced change of names: node is renamed from from to to, or removed if to
+// is empty.
 type change struct {
 	from, to string
 	node     *inode
@@ -87,15 +87,14 @@ func (m *Memory) usedLocked() (n int64) {
 	return n
 }
 
-// Ops returns how many operations have changed something, or tried to.
+// Ops returns the number of operations that changed something or tried to.
 func (m *Memory) Ops() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.ops
 }
 
-// begin asks the hook about op and then takes the lock. If it returns an error
-// the lock is not held.
+// begin calls the hook for op and then takes the lock. After an error the lock is not held.
 func (m *Memory) begin(op Op) (*Fault, error) {
 	m.mu.Lock()
 	if m.mu.crashed {
@@ -122,7 +121,7 @@ func (m *Memory) begin(op Op) (*Fault, error) {
 	}
 	if errors.Is(fault.Err, ErrCrashed) {
 		m.mu.crashed = true
-		return fault, nil // the operation has begun, and nobody hears of it
+		return fault, nil // the operation takes effect, but returns an error
 	}
 	if op.Kind == OpWrite || op.Kind == OpSync {
 		return fault, nil
@@ -131,7 +130,7 @@ func (m *Memory) begin(op Op) (*Fault, error) {
 	return nil, fault.Err
 }
 
-// end releases the lock and returns what the process hears.
+// end releases the lock and returns the error for the process.
 func (m *Memory) end(fault *Fault) error {
 	m.mu.Unlock()
 	if fault == nil {
@@ -261,7 +260,7 @@ func (l *memoryLock) Close() error {
 	return nil
 }
 
-// Bytes returns a copy of what a file holds, and nil if there is none.
+// Bytes returns a copy of a file's content, or nil if there is no such file.
 func (m *Memory) Bytes(name string) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -272,8 +271,8 @@ func (m *Memory) Bytes(name string) []byte {
 	return bytes.Clone(node.data)
 }
 
-// SetBytes replaces what a file holds, durably and without asking the hook: the
-// damage that a disk does by itself. It keeps data and does not change it.
+// SetBytes replaces a file's content durably, without the hook, as damage of the disk. It
+// keeps data and does not change it.
 func (m *Memory) SetBytes(name string, data []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -282,7 +281,7 @@ func (m *Memory) SetBytes(name string, data []byte) {
 	m.mu.names[name], m.mu.durable[name] = node, node
 }
 
-// roomLocked returns how many of n more bytes fit on the disk.
+// roomLocked returns the number of n more bytes that fit on the disk.
 func (m *Memory) roomLocked(n int64) int64 {
 	if m.mu.capacity < 0 {
 		return n

@@ -10,23 +10,23 @@ import (
 	"slices"
 )
 
-// sectorSize is the unit that a disk writes as a whole.
+// sectorSize is the unit that a disk writes atomically.
 const sectorSize = 512
 
 // inode is a file without its name. The Memory's lock guards it.
 type inode struct {
-	// data is what the process reads. If shared, other inodes hold it too, and
-	// it must be copied before it is written.
+	// data is the content that the process reads. If shared is set, other inodes have it,
+	// too, and it must be copied before a write.
 	data   []byte
 	shared bool
-	// dirty holds, per sector written since the last Sync, what a crash may
-	// bring back: what that Sync left, and what each write but the newest made
-	// of it. A nil version is a sector of zeros.
+	// dirty has, for each sector written since the last Sync, the older versions that a crash
+	// may bring back: that of the Sync, and that of each write but the newest. nil is a sector
+	// of zeros.
 	dirty map[int64][][]byte
-	// stuck is dirty's share that a failed Sync has given up: no later Sync
-	// makes it durable, unless the sector is written again.
+	// stuck has the sectors of dirty that a failed Sync has given up. A later Sync makes one
+	// durable only if it is written again.
 	stuck map[int64][][]byte
-	// sizes are the sizes since the last Sync, but for the newest.
+	// sizes are the sizes since the last Sync, without the newest.
 	sizes []int64
 }
 
@@ -70,8 +70,8 @@ func (n *inode) sync() {
 	n.sizes = n.sizes[:0]
 }
 
-// giveUp is a failed Sync: the page cache takes the pages for clean, and the
-// disk does not have them.
+// giveUp is a failed Sync: the page cache marks the pages as clean, and the disk does not
+// have them.
 func (n *inode) giveUp() {
 	if n.stuck == nil {
 		n.stuck = map[int64][][]byte{}
@@ -176,22 +176,22 @@ func (f *memoryFile) Close() error {
 	return nil
 }
 
-// Survival says what of the unsynced a crash leaves.
+// Survival decides which unsynced changes survive a crash.
 type Survival int
 
 // The kinds of crash.
 const (
-	// Nothing: all that was not synced is gone.
+	// Nothing: all unsynced changes are lost.
 	Nothing Survival = iota
-	// Something: of each sector any version since the last Sync is left, and
-	// each change of names has happened or not, as the random numbers say.
+	// Something: each sector has a random version since the last Sync, and each change of
+	// names has happened or not, at random.
 	Something
-	// Everything: the disk had written all of it.
+	// Everything: all changes survive.
 	Everything
 )
 
-// Crash ends m, on which every operation fails from now on, and returns what
-// the next process finds. The result depends on m and the random numbers only.
+// Crash ends m, on which every operation fails from now on, and returns the directory that
+// the next process finds. The result depends only on m and the random numbers.
 func (m *Memory) Crash(keep Survival, random *rand.Rand) *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -199,10 +199,10 @@ func (m *Memory) Crash(keep Survival, random *rand.Rand) *Memory {
 	return m.leaveLocked(keep, random)
 }
 
-// EndProcess ends the process that uses m, but not the machine: every operation
-// on m fails from now on, and its locks and open files are gone. What the next
-// process finds is as this one saw it, and still not durable where m had not
-// synced it, or had failed to.
+// EndProcess ends the process that uses m, but not the machine: every operation on m fails
+// from now on, and its locks and open files are closed. The next process sees the same
+// directory. Changes that m has not synced, or that a failed Sync has given up, are still
+// not durable.
 func (m *Memory) EndProcess() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -214,8 +214,8 @@ func (m *Memory) EndProcess() *Memory {
 	return next
 }
 
-// Durable returns what a crash leaves if it leaves nothing that was not synced.
-// m goes on.
+// Durable returns the directory after a crash that loses all unsynced changes. m remains
+// usable.
 func (m *Memory) Durable() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -243,8 +243,8 @@ func (m *Memory) leaveLocked(keep Survival, random *rand.Rand) *Memory {
 	return next
 }
 
-// Clone returns a copy of m, on which all is durable that the process sees. It shares
-// contents with m, which must not be written any more.
+// Clone returns a copy of m in which all changes are durable. It shares contents with m,
+// which must not be written any more.
 func (m *Memory) Clone() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -258,7 +258,7 @@ func (m *Memory) Clone() *Memory {
 	return next
 }
 
-// crash returns what is left of the file.
+// crash returns the file after a crash.
 func (n *inode) crash(keep Survival, random *rand.Rand) *inode {
 	next := newInode()
 	next.data = bytes.Clone(n.data)

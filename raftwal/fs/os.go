@@ -21,9 +21,9 @@ func OS(dir string) (FS, error) {
 	return osDir(dir), nil
 }
 
-// MakeDir makes dir, and what is missing above it, durably. The name of a dir
-// that exists is made durable too, since who made it may have ended before it
-// was, unless the directory above may not be opened or cannot be synced.
+// MakeDir makes dir and its missing parents durably. It also makes the name of an existing
+// dir durable, because the process that made it may have died before its sync. If the parent
+// of an existing dir cannot be opened or synced, MakeDir does without.
 func MakeDir(dir string) error { return makeDir(filepath.Clean(dir), SyncDir) }
 
 func makeDir(dir string, sync func(dir string) error) error {
@@ -44,10 +44,10 @@ func makeDir(dir string, sync func(dir string) error) error {
 			return err
 		}
 	}
-	// A directory that its parent forgets takes the log along.
+	// If the parent loses the name of the directory, the log is lost.
 	err = sync(parent)
 	if !missing && (errors.Is(err, os.ErrPermission) || neverSyncs(err)) {
-		return nil // whoever made it has to see to its name
+		return nil // this process may not sync the parent
 	}
 	return err
 }
@@ -96,7 +96,7 @@ func (d osDir) Lock(name string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Whoever only looks (CheckLock) holds it for a moment.
+	// CheckLock holds the lock for a moment.
 	err = lockFile(f)
 	for try := 1; errors.Is(err, ErrLocked) && try < lockTries; try++ {
 		time.Sleep(lockPause)
@@ -108,7 +108,7 @@ func (d osDir) Lock(name string) (io.Closer, error) {
 	return f, nil
 }
 
-// A lock that is held is asked for a few times, for a tenth of a second.
+// Lock tries a few times, for a tenth of a second in all.
 const (
 	lockTries = 10
 	lockPause = 10 * time.Millisecond
@@ -137,8 +137,8 @@ func (f osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// CheckLock returns ErrLocked if another process holds the lock that Lock takes
-// with the file at path. It makes no file; what there is it locks for a moment.
+// CheckLock returns ErrLocked if another process has locked the file at path with Lock. It
+// makes no file, and locks an existing one for a moment.
 func CheckLock(path string) error {
 	lock, err := Hold(path)
 	if err != nil {
@@ -147,11 +147,11 @@ func CheckLock(path string) error {
 	return lock.Close()
 }
 
-// Hold keeps others from taking the lock that Lock takes with the file at path, until it
-// is closed; any number may hold it together. It makes no file: if there is none, there
-// is nothing to lock. A file that can only be read is locked all the same.
+// Hold takes a shared lock of the file at path, with which Lock fails, until the result is
+// closed. It makes no file, and does nothing for a missing one. It also locks a file that
+// this process may only read.
 func Hold(path string) (io.Closer, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0) // NFS locks only what can be written
+	f, err := os.OpenFile(path, os.O_RDWR, 0) // NFS locks only files that are open for writing
 	if errors.Is(err, os.ErrNotExist) {
 		return noLock{}, nil
 	}
@@ -166,7 +166,7 @@ func Hold(path string) (io.Closer, error) {
 	return f, nil
 }
 
-// noLock is that of a file that is missing.
+// noLock is the lock of a missing file.
 type noLock struct{}
 
 func (noLock) Close() error { return nil }

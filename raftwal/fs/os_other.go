@@ -8,8 +8,7 @@ import (
 	"runtime"
 )
 
-// SyncDir refuses: nothing that was renamed here is certain to be found after a
-// crash.
+// SyncDir fails: this system cannot make a rename durable.
 func SyncDir(string) error {
 	return fmt.Errorf("fs: a directory cannot be synced on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// SyncDir makes the names in dir durable. Where a system cannot do that, it says
-// so: nothing that was renamed there is certain to be found after a crash.
+// SyncDir makes the names in dir durable. It fails on systems that cannot do that.
 func SyncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -18,9 +17,9 @@ func SyncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// neverSyncs reports whether err says that a directory is of a kind that cannot
-// be synced: what a mount point is in often is, and one that cannot be written.
-// It says nothing of a sync that has failed.
+// neverSyncs reports whether err means that a directory cannot be synced at all, as is
+// often the case for the parent of a mount point and for a read-only directory. It is false
+// for a sync that has failed.
 func neverSyncs(err error) bool {
 	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EROFS) || errors.Is(err, errors.ErrUnsupported)
 }

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// syncData leaves out what fsync adds, the time of the last change: a journal
-// commit per call.
+// syncData is fdatasync. It does not write the time of the last change, which costs fsync a
+// commit of the file system's journal.
 func syncData(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

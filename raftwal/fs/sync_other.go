@@ -4,6 +4,6 @@ package fs
 
 import "os"
 
-// syncData is fsync, or on Darwin F_FULLFSYNC, without which the drive may keep
-// the data in its cache.
+// syncData is fsync. On Darwin it is F_FULLFSYNC: with fsync alone the drive may keep the
+// data in its cache.
 func syncData(f *os.File) error { return f.Sync() }

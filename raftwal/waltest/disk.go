@@ -1,6 +1,5 @@
-// Package waltest lets whole-cluster simulations run over raftwal: its Disk is
-// a raftwal.Log on a disk in memory that loses, at every crash, what the random
-// numbers say of what was not synced.
+// Package waltest runs simulations of whole clusters on raftwal. Its Disk is a raftwal.Log
+// on a disk in memory, which loses random unsynced changes at every crash.
 package waltest
 
 import (
@@ -25,7 +24,7 @@ type Disk struct {
 	stats  *Stats
 }
 
-// Stats counts what the disks of one NewDisk have been through.
+// Stats has the counters of the disks of one NewDisk.
 type Stats struct {
 	// Reopens counts crashes, Interrupted those within a write, and Torn those
 	// after which a torn tail was found. Restarts counts those that began with
@@ -35,12 +34,11 @@ type Stats struct {
 	Segments, Recycled uint64
 }
 
-// segmentSize is small, so that a short run goes through many segments.
+// segmentSize is small, so that a short run uses many segments.
 const segmentSize = 8 << 10
 
-// NewDisk returns what leasetest.Options.NewDisk wants: the empty disks of
-// nodes, whose crashes depend on the seed only. Every call to the function it
-// returns counts in stats, if that is not nil.
+// NewDisk returns a function for leasetest.Options.NewDisk, which makes empty disks for
+// nodes. Their crashes depend on the seed only. The disks count in stats, if it is not nil.
 func NewDisk(seed uint64, stats *Stats) func(id uint64, conf *raftpb.ConfState) leasetest.Disk {
 	if stats == nil {
 		stats = &Stats{}
@@ -49,7 +47,7 @@ func NewDisk(seed uint64, stats *Stats) func(id uint64, conf *raftpb.ConfState) 
 		d := &Disk{disk: fs.NewMemory(), random: rand.New(rand.NewPCG(seed, id)), stats: stats}
 		must(d.open())
 		if conf != nil {
-			// The same beginning as leasetest's own disk.
+			// The same first entries as on leasetest's own disk.
 			snap, err := leasetest.NewMemoryDisk(conf).Snapshot()
 			must(err)
 			must(d.Log.Save(nil, nil, snap))
@@ -82,10 +80,9 @@ func (d *Disk) Compact(snap *raftpb.Snapshot) error {
 	return d.Log.Compact(snap.GetMetadata().GetIndex())
 }
 
-// Reopen implements leasetest.Disk. Every second time the crash comes while
-// something is being written that changes nothing: the end of the log once
-// more. Every third time the process ends first, and the machine crashes when
-// the next one has opened the log, or is writing.
+// Reopen implements leasetest.Disk. Every second crash interrupts a write that changes
+// nothing, because it repeats the end of the log. Every third time the process ends first,
+// and the machine crashes after the next process has opened the log, or while that writes.
 func (d *Disk) Reopen() (leasetest.Disk, error) {
 	d.stats.Reopens++
 	stats := d.Stats()
@@ -116,7 +113,7 @@ func (d *Disk) Reopen() (leasetest.Disk, error) {
 	return next, nil
 }
 
-// next opens what d has left.
+// next opens the log that d has left.
 func (d *Disk) next(disk *fs.Memory) (*Disk, error) {
 	next := &Disk{disk: disk, random: d.random, stats: d.stats}
 	if err := next.open(); err != nil {
@@ -152,7 +149,7 @@ func (d *Disk) interrupt() error {
 	}
 	d.stats.Interrupted++
 	d.disk.SetHook(fs.CrashAt(d.disk.Ops() + 1 + d.random.IntN(3)))
-	// It fails, or the crash would have come later.
+	// The write must fail, because the crash comes during it.
 	_ = d.Log.Save(entries, hard, nil)
 	return nil
 }
