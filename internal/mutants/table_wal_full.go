@@ -75,8 +75,8 @@ var walFull = []Mutant{
 	{
 		Rule: "storage", Name: "what an installed snapshot has replaced is no room",
 		File: "raftwal/rotate.go",
-		Old:  "	if w.seg != nil {\n		// What",
-		New:  "	if false {\n		// What",
+		Old:  "	if w.seg != nil {\n		// Segments",
+		New:  "	if false {\n		// Segments",
 		Pkg:  walPkg, Test: "TestInstalledSnapshotFreesAFullDisk",
 	},
 	{
