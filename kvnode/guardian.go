@@ -9,7 +9,7 @@ type Guardian interface {
 	// itself until this process is dead.
 	ProcessID() transport.ProcessID
 	// Entrust says whom to tell. It is called whenever that has changed, and must not block.
-	Entrust(will transport.Will)
+	Entrust(will transport.PeersToNotify)
 }
 
 // processID returns the zero value if there is no guardian.

@@ -17,29 +17,29 @@ import (
 type watcher struct {
 	secret transport.Secret
 	mu     sync.Mutex
-	will   transport.Will
+	will   transport.PeersToNotify
 }
 
 func (w *watcher) ProcessID() transport.ProcessID { return w.secret.ProcessID() }
 
-func (w *watcher) Entrust(will transport.Will) {
+func (w *watcher) Entrust(will transport.PeersToNotify) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.will = will
 }
 
 // newest returns it.
-func (w *watcher) newest() transport.Will {
+func (w *watcher) newest() transport.PeersToNotify {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.will
 }
 
 // bury sends a death notice to all peers that the will names.
-func (c *cluster) bury(will transport.Will, secret transport.Secret) {
+func (c *cluster) bury(will transport.PeersToNotify, secret transport.Secret) {
 	c.t.Helper()
 	for _, peer := range will.Peers {
-		if err := transport.Bury(c.t.Context(), c.net.Dialer(will.Hello.Name), peer.Addrs[0], peer.ID, will.Hello, secret); err != nil {
+		if err := transport.SendDeathNotice(c.t.Context(), c.net.Dialer(will.Hello.Name), peer.Addrs[0], peer.ID, will.Hello, secret); err != nil {
 			c.t.Error(err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestAnObituaryThatOneHears(t *testing.T) {
 		time.Sleep(time.Second)
 		w, told := c.watcherOf(old), c.followers(old)[1]
 		will := w.newest()
-		will.Peers = slices.DeleteFunc(slices.Clone(will.Peers), func(a transport.Addressee) bool { return a.ID != told.ID() })
+		will.Peers = slices.DeleteFunc(slices.Clone(will.Peers), func(a transport.PeerAddrs) bool { return a.ID != told.ID() })
 		c.crash(old)
 		died := time.Now()
 		c.bury(will, w.secret)

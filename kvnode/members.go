@@ -83,7 +83,7 @@ func openMembership(n *Node) {
 		List: n.members, Links: n.links, Certificates: n.cfg.requiresCertificates(),
 		Changed: func() {
 			if n.cfg.Guardian != nil {
-				n.cfg.Guardian.Entrust(n.links.Will())
+				n.cfg.Guardian.Entrust(n.links.PeersToNotify())
 			}
 		},
 		FoundsAlone: len(n.cfg.Cluster) == 1 && !n.cfg.Existing, Log: n.log,

@@ -49,7 +49,7 @@ func newClient(conn net.Conn) (*Client, error) {
 func (c *Client) ProcessID() transport.ProcessID { return c.process }
 
 // Entrust replaces the list of peers that the supervisor notifies. It does not block.
-func (c *Client) Entrust(will transport.Will) {
+func (c *Client) Entrust(will transport.PeersToNotify) {
 	text, err := json.Marshal(will)
 	if err != nil {
 		return // cannot happen: numbers and texts only

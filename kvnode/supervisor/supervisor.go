@@ -41,7 +41,7 @@ import (
 type Exit struct {
 	State *os.ProcessState
 	// peers is the last list that the child sent, or nil.
-	peers *transport.Will
+	peers *transport.PeersToNotify
 	// secret proves the death to the peers. No other process knows it before notify sends it.
 	secret transport.Secret
 }
@@ -92,7 +92,7 @@ func (e *Exit) notify(dial tlsconf.DialFunc, log *slog.Logger) {
 	for _, peer := range e.peers.Peers {
 		for _, addr := range peer.Addrs {
 			wg.Go(func() {
-				if err := transport.Bury(ctx, dial, addr, peer.ID, e.peers.Hello, e.secret); err != nil {
+				if err := transport.SendDeathNotice(ctx, dial, addr, peer.ID, e.peers.Hello, e.secret); err != nil {
 					log.Warn("cannot notify a peer that the member has exited", "peer", transport.ID(peer.ID), "addr", addr, "error", err)
 					return
 				}
@@ -105,7 +105,7 @@ func (e *Exit) notify(dial tlsconf.DialFunc, log *slog.Logger) {
 
 // peerLists receives the lists of peers that a child sends.
 type peerLists struct {
-	newest atomic.Pointer[transport.Will]
+	newest atomic.Pointer[transport.PeersToNotify]
 	done   chan struct{} // closed when no other list can come
 }
 
@@ -118,7 +118,7 @@ func readPeers(r io.Reader) *peerLists {
 	go func() {
 		defer close(l.done)
 		for decoder := json.NewDecoder(r); ; {
-			list := &transport.Will{}
+			list := &transport.PeersToNotify{}
 			if decoder.Decode(list) != nil {
 				return
 			}
@@ -129,7 +129,7 @@ func readPeers(r io.Reader) *peerLists {
 }
 
 // last returns the newest list of a dead child, or nil.
-func (l *peerLists) last() *transport.Will {
+func (l *peerLists) last() *transport.PeersToNotify {
 	select {
 	case <-l.done:
 	case <-time.After(drainTime):

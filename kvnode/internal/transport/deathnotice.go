@@ -27,34 +27,34 @@ type deathNotice struct {
 // errDeathNotice ends a connection after its death notice.
 var errDeathNotice = errors.New("the connection carried a death notice")
 
-// Will lists the peers that a supervisor notifies when the member's process
-// dies.
-type Will struct {
+// PeersToNotify lists the peers that a supervisor notifies when the member's
+// process dies.
+type PeersToNotify struct {
 	Hello Hello       `json:"hello"`
-	Peers []Addressee `json:"peers"`
+	Peers []PeerAddrs `json:"peers"`
 }
 
-// Addressee is a peer and its addresses, host:port.
-type Addressee struct {
+// PeerAddrs is a peer and its addresses, host:port.
+type PeerAddrs struct {
 	ID    uint64   `json:"id"`
 	Addrs []string `json:"addrs"`
 }
 
-// Will returns this member's hello and its present peers.
-func (t *Transport) Will() Will {
-	w, peers := Will{Hello: t.cfg.Hello}, *t.peers.Load()
+// PeersToNotify returns this member's hello and its present peers.
+func (t *Transport) PeersToNotify() PeersToNotify {
+	list, peers := PeersToNotify{Hello: t.cfg.Hello}, *t.peers.Load()
 	for _, id := range slices.Sorted(maps.Keys(peers)) {
-		w.Peers = append(w.Peers, Addressee{id, *peers[id].addrs.Load()})
+		list.Peers = append(list.Peers, PeerAddrs{id, *peers[id].addrs.Load()})
 	}
-	return w
+	return list
 }
 
-// Bury sends a death notice to member to at addr. The caller guarantees that the
+// SendDeathNotice sends a death notice to member to at addr. The caller guarantees that the
 // process to which secret belongs will never execute another instruction. h is
 // the hello of the process's member. The error is a *RefusedError if the receiver
 // rejects the notice or does not know its kind. ctx limits the call. dial is
 // Config.Dial, nil for TCP.
-func Bury(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string, to uint64, h Hello, secret Secret) error {
+func SendDeathNotice(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string, to uint64, h Hello, secret Secret) error {
 	cfg := Config{Dial: dial}.WithDefaults()
 	c, err := cfg.Dial(ctx, addr)
 	if err != nil {

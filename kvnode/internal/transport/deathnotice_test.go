@@ -38,7 +38,7 @@ func TestDeathNotice(t *testing.T) {
 		network, a, b := pair(t, s.apply)
 		settled()
 		connected := len(a.connections())
-		if err := Bury(t.Context(), s.sources[1].Dialer(network.Dialer(hostOf(1))), addrOf(2), 2, helloOf(1), secretOf(7)); err != nil {
+		if err := SendDeathNotice(t.Context(), s.sources[1].Dialer(network.Dialer(hostOf(1))), addrOf(2), 2, helloOf(1), secretOf(7)); err != nil {
 			t.Fatal(err)
 		}
 		send(a, heartbeat(1, 2, 1))
@@ -90,10 +90,10 @@ func TestRefusedDeathNotices(t *testing.T) {
 				if c.change != nil {
 					c.change(&h, &secret)
 				}
-				err := Bury(t.Context(), s.sources[1].Dialer(network.Dialer(hostOf(1))), addrOf(2), 2, h, secret)
+				err := SendDeathNotice(t.Context(), s.sources[1].Dialer(network.Dialer(hostOf(1))), addrOf(2), 2, h, secret)
 				refused, ok := errors.AsType[*RefusedError](err)
 				if !ok || refused.Reason != c.reason || !strings.Contains(refused.Text, c.text) {
-					t.Errorf("Bury() = %v, want reason %s with %q", err, c.reason, c.text)
+					t.Errorf("SendDeathNotice() = %v, want reason %s with %q", err, c.reason, c.text)
 				}
 				if died, _ := b.deaths(); died != nil {
 					t.Errorf("Died() was called with %v", died)
@@ -108,19 +108,19 @@ func TestDeathNoticesFromOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, network := newSecured(t), memlink.New()
 		b := startNode(t, network, &fakeNode{id: 2}, s.apply)
-		if err := Bury(t.Context(), network.Dialer("n1"), addrOf(2), 2, helloOf(1), secretOf(7)); err == nil {
+		if err := SendDeathNotice(t.Context(), network.Dialer("n1"), addrOf(2), 2, helloOf(1), secretOf(7)); err == nil {
 			t.Error("a notice in plain text is accepted")
 		}
 		other := *s
 		other.ca = tlstest.New(t, "other")
 		startNode(t, network, &fakeNode{id: 1}, other.apply)
-		if err := Bury(t.Context(), s.sources[1].Dialer(network.Dialer("n1")), addrOf(2), 2, helloOf(1), secretOf(7)); err == nil {
+		if err := SendDeathNotice(t.Context(), s.sources[1].Dialer(network.Dialer("n1")), addrOf(2), 2, helloOf(1), secretOf(7)); err == nil {
 			t.Error("a notice with another authority's certificate is accepted")
 		}
 		c := startNode(t, network, &fakeNode{id: 3})
 		long := helloOf(1)
 		long.Name = strings.Repeat("x", maxHello)
-		if err := Bury(t.Context(), network.Dialer("n1"), addrOf(3), 3, long, secretOf(7)); err == nil || c.totals.garbled.Load() != 1 {
+		if err := SendDeathNotice(t.Context(), network.Dialer("n1"), addrOf(3), 3, long, secretOf(7)); err == nil || c.totals.garbled.Load() != 1 {
 			t.Errorf("a notice of more than 16 KiB is answered with %v, and counted as garbled %d times, want an error and 1", err, c.totals.garbled.Load())
 		}
 		for _, n := range []*fakeNode{b, c} {
@@ -149,8 +149,8 @@ func TestDeathNoticesToOtherReceivers(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		if err := Bury(ctx, network.Dialer("n1"), addrOf(3), 3, helloOf(1), secretOf(7)); err == nil || time.Since(began) != time.Second {
-			t.Errorf("Bury() to a member that hangs = %v after %v, want an error after a second", err, time.Since(began))
+		if err := SendDeathNotice(ctx, network.Dialer("n1"), addrOf(3), 3, helloOf(1), secretOf(7)); err == nil || time.Since(began) != time.Second {
+			t.Errorf("SendDeathNotice() to a member that hangs = %v after %v, want an error after a second", err, time.Since(began))
 		}
 	})
 }
@@ -199,9 +199,9 @@ func TestHellosNameTheProcess(t *testing.T) {
 		if !slices.Equal(said, []ProcessID{processOf(7), processOf(7)}) {
 			t.Errorf("control and bulk name the processes %x, want 7 and 7", said)
 		}
-		w := a.Will()
+		w := a.PeersToNotify()
 		if w.Hello.ProcessID != processOf(7) || len(w.Peers) != 1 || w.Peers[0].ID != 2 || !slices.Equal(w.Peers[0].Addrs, []string{addrOf(2)}) {
-			t.Errorf("Will() = %+v, want member 2 at its address", w)
+			t.Errorf("PeersToNotify() = %+v, want member 2 at its address", w)
 		}
 	})
 }
