@@ -27,7 +27,7 @@ func TestARosterHasInstances(t *testing.T) {
 		if _, err := n.AddMember(t.Context(), peerURLs("m2"), true); err != nil {
 			t.Fatal(err)
 		}
-		r, err := transport.Ask(t.Context(), c.net.Dialer("joiner"), "m1:2380")
+		r, err := transport.FetchMemberList(t.Context(), c.net.Dialer("joiner"), "m1:2380")
 		if err != nil {
 			t.Fatal(err)
 		}

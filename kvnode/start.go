@@ -200,8 +200,8 @@ func connectAndRun(n *Node, raw *raft.RawNode, firstEntries uint64) (err error) 
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.atStart, ProcessID: n.cfg.processID(),
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
-		Listener: n.cfg.Listener, Handler: peers{n}, Called: n.members.Label, Dial: n.cfg.Dial,
-		Roster:       func() (transport.Roster, error) { return membership.Roster(n.ClusterID(), n.ID(), n.store) },
+		Listener: n.cfg.Listener, Handler: peers{n}, MemberName: n.members.Label, Dial: n.cfg.Dial,
+		MemberList:       func() (transport.MemberList, error) { return membership.Roster(n.ClusterID(), n.ID(), n.store) },
 		Authenticate: peers{n}.authenticate, Logger: n.cfg.Logger,
 	})
 	if err != nil {

@@ -19,17 +19,17 @@ import (
 
 // Roster returns the member list for members that join. The roster is open to every program that can connect: an
 // instance is an identifier, and not a secret.
-func Roster(clusterID, self uint64, s *store.Store) (transport.Roster, error) {
+func Roster(clusterID, self uint64, s *store.Store) (transport.MemberList, error) {
 	applied := s.Applied() // before Members: the roster may be newer than it says, and not older
 	all := Sorted(s.Members())
 	if len(all) == 0 {
-		return transport.Roster{}, errors.New("this member does not know the others yet")
+		return transport.MemberList{}, errors.New("this member does not know the others yet")
 	}
 	for i := range all {
 		all[i].ClientURLs = nil // no joiner needs them, and the size of a packet is limited
 	}
 	data, err := json.Marshal(all)
-	return transport.Roster{ClusterID: clusterID, From: self, Members: data, Applied: applied}, err
+	return transport.MemberList{ClusterID: clusterID, From: self, Members: data, Applied: applied}, err
 }
 
 // Joiner asks the members of an existing cluster for their member list, before this member has an identity.
@@ -54,7 +54,7 @@ func (j *Joiner) Join() (id memberdir.Identity, err error) {
 	if len(addrs) == 0 {
 		return memberdir.Identity{}, errors.New("join an existing cluster: the initial cluster has no other member to ask")
 	}
-	err = j.ask(ctx, addrs, func(addr string, r transport.Roster) error {
+	err = j.ask(ctx, addrs, func(addr string, r transport.MemberList) error {
 		if id, err = j.find(r); err != nil {
 			return fmt.Errorf("%s: %w", addr, err)
 		}
@@ -89,7 +89,7 @@ func (j *Joiner) ForeignCluster(own uint64) (foreign uint64) {
 
 // clusterOf asks a member for its cluster ID, and returns 0 without an answer.
 func (j *Joiner) clusterOf(ctx context.Context, m *memberdir.Member) (id uint64) {
-	_ = j.ask(ctx, peerurl.HostPorts(m.PeerURLs), func(_ string, r transport.Roster) error {
+	_ = j.ask(ctx, peerurl.HostPorts(m.PeerURLs), func(_ string, r transport.MemberList) error {
 		id = r.ClusterID
 		return nil
 	})
@@ -102,7 +102,7 @@ func (j *Joiner) others() []memberdir.Member {
 }
 
 // find returns the identity of the member in r that has this member's peer URLs.
-func (j *Joiner) find(r transport.Roster) (memberdir.Identity, error) {
+func (j *Joiner) find(r transport.MemberList) (memberdir.Identity, error) {
 	id := memberdir.Identity{ClusterID: r.ClusterID}
 	if err := json.Unmarshal(r.Members, &id.Members); err != nil {
 		return id, fmt.Errorf("decode the roster: %w", err)
@@ -123,7 +123,7 @@ func (j *Joiner) find(r transport.Roster) (memberdir.Identity, error) {
 
 // ask asks for the roster at all addresses at once, since one may hang. It passes the answers to use, one at a time,
 // until use returns nil. Otherwise it returns the errors of all addresses.
-func (j *Joiner) ask(ctx context.Context, addrs []string, use func(addr string, r transport.Roster) error) error {
+func (j *Joiner) ask(ctx context.Context, addrs []string, use func(addr string, r transport.MemberList) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
@@ -134,7 +134,7 @@ func (j *Joiner) ask(ctx context.Context, addrs []string, use func(addr string, 
 	)
 	for i, addr := range addrs {
 		wg.Go(func() {
-			r, err := transport.Ask(ctx, j.Dial, addr)
+			r, err := transport.FetchMemberList(ctx, j.Dial, addr)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil && !done {

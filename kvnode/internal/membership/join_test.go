@@ -38,8 +38,8 @@ func (j *joinable) serve(host string, clusterID uint64, members ...store.Member)
 	served, err := transport.Start(transport.Config{
 		Hello: transport.Hello{ClusterID: clusterID, From: 1, Name: host}, Listener: listener, Handler: struct{ transport.Handler }{},
 		Dial: j.net.Dialer(host),
-		Roster: func() (transport.Roster, error) {
-			return transport.Roster{ClusterID: clusterID, From: 1, Members: data}, nil
+		MemberList: func() (transport.MemberList, error) {
+			return transport.MemberList{ClusterID: clusterID, From: 1, Members: data}, nil
 		},
 	})
 	if err != nil {

@@ -89,7 +89,7 @@ func (t *Transport) serveConn(c net.Conn, n *connlimit.Pending) {
 	}
 	t.detectDuplicate(in)
 	t.totals.connectLog.Do(func() {
-		t.cfg.Logger.Info("peer has connected", "peer", t.cfg.Called(in.from), "stream", in.kind.String())
+		t.cfg.Logger.Info("peer has connected", "peer", t.cfg.MemberName(in.from), "stream", in.kind.String())
 	})
 	t.retryNow(in.from)
 	select {

@@ -24,11 +24,11 @@ type Config struct {
 	Handler  Handler
 	// Hold returns the present value of Hello.Hold. Default: 0.
 	Hold func() time.Duration
-	// Roster returns the member list for members that want to join. Optional:
+	// MemberList returns the member list for members that want to join. Optional:
 	// without it, requests for the list are refused.
-	Roster func() (Roster, error)
-	// Called returns the name of a member for log lines. Default: its ID.
-	Called func(id uint64) string
+	MemberList func() (MemberList, error)
+	// MemberName returns the name of a member for log lines. Default: its ID.
+	MemberName func(id uint64) string
 	// Dial connects to a peer's address, host:port. Default: net.Dialer over TCP.
 	// Tests pass in-memory links.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -58,8 +58,8 @@ func (c Config) WithDefaults() Config {
 	if c.Hold == nil {
 		c.Hold = func() time.Duration { return 0 }
 	}
-	if c.Called == nil {
-		c.Called = ID
+	if c.MemberName == nil {
+		c.MemberName = ID
 	}
 	if c.Authenticate == nil {
 		c.Authenticate = func(net.Conn, Hello) error { return nil }

@@ -49,7 +49,7 @@ func newLink(p *peer, kind stream, hold time.Duration) *link {
 		lim:        p.t.limits.streams[kind],
 		queue:      newQueue(p.t.limits.streams[kind], hold),
 		wake:       make(chan struct{}, 1),
-		log:        p.t.cfg.Logger.With("peer", p.t.cfg.Called(p.id), "stream", kind.String()),
+		log:        p.t.cfg.Logger.With("peer", p.t.cfg.MemberName(p.id), "stream", kind.String()),
 		connectLog: newLogLimit(), disconnectLog: newLogLimit(),
 	}
 	l.mu.state.since = time.Now()

@@ -12,9 +12,9 @@ import (
 // connection ends after the answer.
 const kindMemberList = 200
 
-// Roster is the member list of a cluster. A program can request it before it is
+// MemberList is the member list of a cluster. A program can request it before it is
 // a member.
-type Roster struct {
+type MemberList struct {
 	ClusterID uint64 `json:"cluster_id"`
 	// From is the ID of the member that answers. Versions that do not know the
 	// field send 0.
@@ -26,27 +26,27 @@ type Roster struct {
 	Applied uint64 `json:"applied,omitempty"`
 }
 
-// Ask requests the member list from the member at addr. dial is Config.Dial, nil
-// for TCP. ctx and the limit of a handshake limit the call.
-func Ask(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string) (Roster, error) {
+// FetchMemberList requests the member list from the member at addr. dial is
+// Config.Dial, nil for TCP. ctx and the limit of a handshake limit the call.
+func FetchMemberList(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string) (MemberList, error) {
 	cfg := Config{Dial: dial}.WithDefaults()
 	ctx, cancel := context.WithTimeout(ctx, defaultLimits().handshake)
 	defer cancel()
 	c, err := cfg.Dial(ctx, addr)
 	if err != nil {
-		return Roster{}, fmt.Errorf("dial %s: %w", addr, err)
+		return MemberList{}, fmt.Errorf("dial %s: %w", addr, err)
 	}
 	defer closeQuietly(c)
 	stop := context.AfterFunc(ctx, func() { closeQuietly(c) })
 	defer stop()
 	r, err := requestMemberList(c)
 	if err != nil {
-		return Roster{}, fmt.Errorf("request the member list of %s: %w", addr, err)
+		return MemberList{}, fmt.Errorf("request the member list of %s: %w", addr, err)
 	}
 	return r, nil
 }
 
-func requestMemberList(c net.Conn) (r Roster, err error) {
+func requestMemberList(c net.Conn) (r MemberList, err error) {
 	if err := writePacket(c, kindMemberList, nil); err != nil {
 		return r, err
 	}
@@ -72,12 +72,12 @@ func (in *inbound) answerMemberList(p packet) (bool, error) {
 	if p.kind != kindMemberList || p.version != version {
 		return false, nil
 	}
-	roster := in.t.cfg.Roster
-	if roster == nil {
+	list := in.t.cfg.MemberList
+	if list == nil {
 		in.refuse(refusal(ReasonOther, "this member has no member list yet"))
 		return true, nil
 	}
-	r, err := roster()
+	r, err := list()
 	if err != nil {
 		in.refuse(refusalOf(err))
 		return true, err

@@ -25,7 +25,7 @@ func (in *inbound) readStream() (err error) {
 	} else {
 		err = in.readMessages()
 	}
-	log := in.t.cfg.Logger.With("peer", in.t.cfg.Called(in.from), "stream", in.kind.String())
+	log := in.t.cfg.Logger.With("peer", in.t.cfg.MemberName(in.from), "stream", in.kind.String())
 	if _, ok := errors.AsType[*InvalidError](err); ok {
 		in.t.countsOf(in.from).invalid.Add(1) // SetPeer may have added the peer since it connected
 		in.logLimited(func() { log.Error("peer sent an invalid message", "error", err) })
@@ -170,7 +170,7 @@ func (t *Transport) detectDuplicate(in *inbound) {
 	if other := p.observe(seenProcess{name, remote}); other != "" && p.alternations >= minAlternations {
 		p.logLimit.Do(func() {
 			t.cfg.Logger.Error("a member connects from two addresses: two processes run with copies of its data directory, which may elect two leaders; stop one of them and remove its copy",
-				"peer", t.cfg.Called(in.from), "addresses", []string{other, remote}, "peer_urls", shorten(in.hello.PeerURLs))
+				"peer", t.cfg.MemberName(in.from), "addresses", []string{other, remote}, "peer_urls", shorten(in.hello.PeerURLs))
 		})
 	}
 }

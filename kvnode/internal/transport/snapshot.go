@@ -25,7 +25,7 @@ func (t *Transport) SendSnapshot(m *raftpb.Message, state State) {
 
 func (t *Transport) sendSnapshot(m *raftpb.Message, state State) {
 	to, began := m.GetTo(), time.Now()
-	log := t.cfg.Logger.With("peer", t.cfg.Called(to), "index", m.GetSnapshot().GetMetadata().GetIndex())
+	log := t.cfg.Logger.With("peer", t.cfg.MemberName(to), "index", m.GetSnapshot().GetMetadata().GetIndex())
 	s := &snapshotSender{t: t, m: m, state: state}
 	err := s.run()
 	if e := s.closeState(); e != nil && err == nil {

@@ -153,26 +153,26 @@ func TestPlainTextIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, network := newSecured(t), memlink.New()
 		startNode(t, network, &fakeNode{id: 2, admit: func(Hello) error { t.Error("Admit() was called"); return nil }}, s.apply, func(c *Config, _ *limits) {
-			c.Roster = func() (Roster, error) { return Roster{ClusterID: testCluster}, nil }
+			c.MemberList = func() (MemberList, error) { return MemberList{ClusterID: testCluster}, nil }
 		})
 		c := dialRaw(t, network, 1, 2)
 		defer c.Close()
 		if end := outcome(c); end == "" {
 			t.Error("a hello in plain text was answered")
 		}
-		if r, err := Ask(t.Context(), network.Dialer("n1"), addrOf(2)); err == nil {
-			t.Errorf("Ask() in plain text = %+v, want an error", r)
+		if r, err := FetchMemberList(t.Context(), network.Dialer("n1"), addrOf(2)); err == nil {
+			t.Errorf("FetchMemberList() in plain text = %+v, want an error", r)
 		}
 		stranger := newSecured(t)
 		cfg := Config{Hello: helloOf(1), Dial: network.Dialer("n1")}
 		stranger.apply(&cfg, nil)
-		if r, err := Ask(t.Context(), cfg.Dial, addrOf(2)); err == nil {
-			t.Errorf("Ask() with another authority's certificate = %+v, want an error", r)
+		if r, err := FetchMemberList(t.Context(), cfg.Dial, addrOf(2)); err == nil {
+			t.Errorf("FetchMemberList() with another authority's certificate = %+v, want an error", r)
 		}
 		cfg = Config{Hello: helloOf(1), Dial: network.Dialer("n1")}
 		s.apply(&cfg, nil)
-		if r, err := Ask(t.Context(), cfg.Dial, addrOf(2)); err != nil || r.ClusterID != testCluster {
-			t.Errorf("Ask() with a certificate = %+v, %v, want the roster", r, err)
+		if r, err := FetchMemberList(t.Context(), cfg.Dial, addrOf(2)); err != nil || r.ClusterID != testCluster {
+			t.Errorf("FetchMemberList() with a certificate = %+v, %v, want the member list", r, err)
 		}
 	})
 }
