@@ -41,9 +41,8 @@ type Config struct {
 	Listener net.Listener
 	// Dial connects to a peer. Default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Guardian waits for the end of this process, and tells the peers of it. Default: nobody
-	// does, and they wait until what they have promised has ended.
-	Guardian Guardian
+	// Supervisor notifies the peers when this process has exited. Default: none.
+	Supervisor Supervisor
 	// PeerTLS encrypts the connections between members, over Listener and Dial, and authenticates the
 	// member at the other end. Either all members have it or none. Default: plain text, in which any
 	// program can claim to be any member.

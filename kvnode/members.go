@@ -82,8 +82,8 @@ func openMembership(n *Node) {
 	n.routes = membership.NewRoutes(membership.RoutesConfig{
 		List: n.members, Links: n.links, Certificates: n.cfg.requiresCertificates(),
 		Changed: func() {
-			if n.cfg.Guardian != nil {
-				n.cfg.Guardian.Entrust(n.links.PeersToNotify())
+			if n.cfg.Supervisor != nil {
+				n.cfg.Supervisor.SetPeers(n.links.PeersToNotify())
 			}
 		},
 		FoundsAlone: len(n.cfg.Cluster) == 1 && !n.cfg.Existing, Log: n.log,

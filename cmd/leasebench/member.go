@@ -44,7 +44,7 @@ func newMember() *cobra.Command {
 			if err != nil || client == nil {
 				return errors.Join(err, supervise(cfg))
 			}
-			cfg.Node.Guardian = client
+			cfg.Node.Supervisor = client
 			return serve(cmd.Context(), cfg)
 		},
 	}

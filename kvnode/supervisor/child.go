@@ -48,9 +48,9 @@ func newClient(conn net.Conn) (*Client, error) {
 // ProcessID returns the ID of this process. The supervisor keeps the secret of which it is the hash.
 func (c *Client) ProcessID() transport.ProcessID { return c.process }
 
-// Entrust replaces the list of peers that the supervisor notifies. It does not block.
-func (c *Client) Entrust(will transport.PeersToNotify) {
-	text, err := json.Marshal(will)
+// SetPeers replaces the list of peers that the supervisor notifies. It does not block.
+func (c *Client) SetPeers(peers transport.PeersToNotify) {
+	text, err := json.Marshal(peers)
 	if err != nil {
 		return // cannot happen: numbers and texts only
 	}

@@ -46,7 +46,7 @@ func runAsSupervisorOrChild() {
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
-	client.Entrust(transport.PeersToNotify{Hello: helloOf(1), Peers: []transport.PeerAddrs{{ID: 2, Addrs: []string{peer}}}})
+	client.SetPeers(transport.PeersToNotify{Hello: helloOf(1), Peers: []transport.PeerAddrs{{ID: 2, Addrs: []string{peer}}}})
 	for written := false; !written; time.Sleep(time.Millisecond) {
 		client.mu.Lock()
 		written = client.mu.written != nil

@@ -81,7 +81,7 @@ func serve(sys *System, loaded *settings.Loaded) error {
 		if err != nil || client == nil { // this process has no supervisor yet: be one
 			return supervise(sys, loaded)
 		}
-		loaded.Server.Node.Guardian = client
+		loaded.Server.Node.Supervisor = client
 	}
 	log, err := newLogger(sys, loaded.Log)
 	if err != nil {

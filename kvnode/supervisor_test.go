@@ -13,7 +13,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// watcher is a guardian that keeps the newest will.
+// watcher is a supervisor that keeps the newest will.
 type watcher struct {
 	secret transport.Secret
 	mu     sync.Mutex
@@ -22,7 +22,7 @@ type watcher struct {
 
 func (w *watcher) ProcessID() transport.ProcessID { return w.secret.ProcessID() }
 
-func (w *watcher) Entrust(will transport.PeersToNotify) {
+func (w *watcher) SetPeers(will transport.PeersToNotify) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.will = will
@@ -45,19 +45,19 @@ func (c *cluster) bury(will transport.PeersToNotify, secret transport.Secret) {
 	}
 }
 
-// guarded gives each member a guardian.
+// guarded gives each member a supervisor.
 func guarded(all *[]*watcher) func(*Config) {
 	return func(cfg *Config) {
 		*all = append(*all, &watcher{secret: transport.NewSecret()})
-		cfg.Guardian = (*all)[len(*all)-1]
+		cfg.Supervisor = (*all)[len(*all)-1]
 	}
 }
 
 // watcherOf returns n's.
 func (c *cluster) watcherOf(n *Node) *watcher {
-	w, ok := c.cfgs[n.Name()].Guardian.(*watcher)
+	w, ok := c.cfgs[n.Name()].Supervisor.(*watcher)
 	if !ok {
-		c.t.Fatalf("%s has no guardian", n.Name())
+		c.t.Fatalf("%s has no supervisor", n.Name())
 	}
 	return w
 }
@@ -125,7 +125,7 @@ func TestAReplayedObituaryVoidsNothing(t *testing.T) {
 		c.bury(will, w.secret)
 		c.leader()
 		void := log.count("promise_void=true")
-		again := c.restart(old.Name(), false, func(cfg *Config) { cfg.Guardian = &watcher{secret: transport.NewSecret()} })
+		again := c.restart(old.Name(), false, func(cfg *Config) { cfg.Supervisor = &watcher{secret: transport.NewSecret()} })
 		if err := c.leader().MoveLeader(t.Context(), again.ID()); err != nil {
 			t.Fatal(err)
 		}
