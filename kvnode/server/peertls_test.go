@@ -291,7 +291,7 @@ func TestEachRefusalNamesTheRule(t *testing.T) {
 		{"no certificate", nil, "a peer must show a certificate"},
 		{"of another authority", new(other.Issue(hosts)), "an authority in PeerTLS.TrustedCAFile must have signed"},
 		{"expired", new(f.ca.Issue(hosts, tlstest.Expired)), "must be valid now"},
-		{"for another host only", new(f.ca.Issue([]string{"127.0.0.3"})), "must be valid for one of"},
+		{"for another host only", new(f.ca.Issue([]string{"127.0.0.3"})), "must be valid for a host of the member's registered peer URLs"},
 		{"a client's", new(f.ca.Issue(hosts, tlstest.Only(x509.ExtKeyUsageClientAuth))), "must have the usages serverAuth and clientAuth"},
 		{"the member's", new(f.ca.Issue(hosts)), ""},
 	} {
