@@ -10,7 +10,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// decide lets core decide again.
+// decide repeats one decision.
 func (r *replay) decide(e *Event) error {
 	switch e.Kind {
 	case KindVoters, KindVoter:
@@ -29,7 +29,7 @@ func (r *replay) decide(e *Event) error {
 	case KindRequest, KindVoteIn, KindCandidacy, KindVoteOut, KindTick:
 		return r.vote(e)
 	case KindProcessDied:
-		return r.obituary(e)
+		return r.processDied(e)
 	case KindView, KindHeld:
 		return r.show(e)
 	case KindClockFailed, KindClockBack, KindClockDisrupted, KindClockRead:
@@ -40,7 +40,7 @@ func (r *replay) decide(e *Event) error {
 	}
 }
 
-// configure collects the voters of a configuration, which counts once all are told.
+// configure collects the voters of a configuration, which takes effect with the last one.
 func (r *replay) configure(e *Event) error {
 	if e.Kind == KindVoters {
 		r.voters, r.missing = quorum.JointConfig{}, e.Number
@@ -66,7 +66,7 @@ func (r *replay) configure(e *Event) error {
 	return nil
 }
 
-// follow begins and ends reigns as raft says.
+// follow begins and ends leadership as raft does.
 func (r *replay) follow(e *Event) error {
 	r.guard.SetTerm(e.Term)
 	r.term, r.role = e.Term, e.Role
@@ -125,7 +125,7 @@ func (r *replay) promise(e *Event) error {
 	return differ("the grant", core.Grant{Sent: e.Instant, Duration: e.Duration, Reading: e.Reading, Incarnation: core.Incarnation(e.Number)}, g)
 }
 
-// save replays how what storage holds of promises rises and falls (V6).
+// save replays changes of the longest promise in storage (V6).
 func (r *replay) save(e *Event) error {
 	if e.Kind == KindSaving {
 		d, ok := r.guard.Save(e.At)
@@ -136,7 +136,7 @@ func (r *replay) save(e *Event) error {
 		return differ("the longest promise to be saved", e.Duration, d)
 	}
 	if r.saving == 0 {
-		return fmt.Errorf("a longest promise of %v is saved, and nobody has begun to", e.Duration)
+		return fmt.Errorf("a longest promise of %v is saved without the event that begins to save it", e.Duration)
 	}
 	d := r.saving
 	if r.saving = 0; e.OK {
@@ -145,13 +145,13 @@ func (r *replay) save(e *Event) error {
 	return differ("the longest promise that is saved", e.Duration, d)
 }
 
-// vote replays what a promise keeps back.
+// vote replays requests and votes, which a promise withholds.
 func (r *replay) vote(e *Event) error {
 	var rel *core.Release
 	if e.Number != 0 {
 		rel = &core.Release{Term: e.Number, At: e.Instant}
 	}
-	if err := r.mourns(e); err != nil {
+	if err := r.deathWasReported(e); err != nil {
 		return err
 	}
 	switch e.Kind {
@@ -172,7 +172,7 @@ func (r *replay) vote(e *Event) error {
 	return differ("it is free", e.OK, !r.guard.Bound(e.At))
 }
 
-// show replays what readers see.
+// show replays the views for readers.
 func (r *replay) show(e *Event) error {
 	if e.Kind == KindHeld {
 		s := r.shown.Check(e.At)
@@ -196,7 +196,7 @@ type held struct {
 	status core.Status
 }
 
-// clock replays what the clock has cost.
+// clock replays faults of the clock.
 func (r *replay) clock(e *Event) {
 	switch e.Kind {
 	case KindClockFailed:
@@ -213,7 +213,7 @@ func (r *replay) clock(e *Event) {
 	r.revoked = true
 }
 
-// told takes what the embedder has said.
+// told replays calls of the embedder.
 func (r *replay) told(e *Event) error {
 	switch e.Kind {
 	case KindInvalidate:
@@ -238,7 +238,7 @@ func (r *replay) told(e *Event) error {
 	return nil
 }
 
-// changes wants a flag that is told of to be another than it was.
+// changes requires that a flag differs from its last value.
 func (r *replay) changes(e *Event) error {
 	if r.flags[e.Kind] == e.OK {
 		return fmt.Errorf("it is %v once more", e.OK)

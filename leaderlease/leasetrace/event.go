@@ -36,7 +36,7 @@ const (
 	KindVoters
 	KindVoter
 	// KindRaft is what raft says of itself, when it changes: Term, Peer is the leader,
-	// Role, and OK that an entry of the reign's own term is committed.
+	// Role, and OK that the leader has committed an entry of its own term.
 	KindRaft
 	// KindDurable means that storage holds a term: the node grants from here on.
 	KindDurable
@@ -59,9 +59,9 @@ const (
 	// KindRelease leaves with a MsgTimeoutNow to Peer in Term: Instant is what it
 	// releases, and At the reading that the lease was given up at.
 	KindRelease
-	// KindRequest is a request of Peer to help elect somebody, in Message and of Term:
-	// OK that raft may see it. Instant and Number are instant and term of the release
-	// that it carries, or 0.
+	// KindRequest is a request by Peer for a vote or a campaign, in Message and of Term.
+	// OK means that raft may see it. Instant and Number are the instant and the term of
+	// the release in the request, or 0.
 	KindRequest
 	// KindVoteIn is a granted vote or pre-vote of Peer's for this node, in Message and of
 	// Term: OK that raft may see it.
@@ -95,8 +95,9 @@ const (
 	// whether leases are off, by Config or by a misuse.
 	KindConfPending
 	KindDisabled
-	// KindProcessDied is a call of ProcessDied: Peer's process, for which Number stands, has died. OK that this has
-	// voided the promise to it, of Term.
+	// KindProcessDied is a call of ProcessDied for a process of Peer; Number identifies the
+	// process. OK means that the death voids the promise to that process, of Term. Traces
+	// on disk call this kind "obituary".
 	KindProcessDied
 
 	// NumKinds is the number of kinds.

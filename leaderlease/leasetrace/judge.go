@@ -12,8 +12,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Judge holds the traces of a group against the rules. Processes of one member are
-// given in the order in which they ran; traces of members may be missing.
+// Judge checks the traces of a group against the rules. Processes of one member must be in
+// the order in which they ran; traces of whole members may be missing.
 func Judge(all []Process) *Verdict {
 	j := &judge{sent: make(map[message]*place), winner: make(map[uint64]*run), members: make(map[uint64][]*run)}
 	for i := range all {
@@ -46,12 +46,12 @@ type run struct {
 	whole  int    // events before the first gap
 	gap    string // what is missing there
 	at     int    // the event that is judged next
-	// won is the newest term that somebody had won before that event, as messages
-	// and the order of each process show.
+	// won is the newest term that was certainly won before that event, by the order of
+	// events in each process and by messages.
 	won uint64
 }
 
-// place is where a message was sent first, and what its sender's won was then.
+// place is the first event that sends a message, and the sender's won at that event.
 type place struct {
 	r   *run
 	at  int
@@ -79,8 +79,8 @@ func (j *judge) add(p *Process) {
 	}
 }
 
-// run goes on with whoever can, until all is judged. Nothing is known of which member
-// did something first but this: a message is sent before it is received.
+// run steps every process until all are judged. Between members, the only known order is
+// that a message is sent before it is received.
 func (j *judge) run() {
 	for j.verdict.Refused == nil {
 		moved, waits := false, (*run)(nil)
@@ -98,7 +98,7 @@ func (j *judge) run() {
 			continue
 		}
 		if waits != nil {
-			j.refuse(waits, errors.New("it receives what would be sent later, because of it"))
+			j.refuse(waits, errors.New("it receives a message that is sent later, as a consequence of this event"))
 		}
 		return
 	}
@@ -146,8 +146,8 @@ func (j *judge) step(r *run) {
 	r.at++
 }
 
-// begins compares a process with those of the same member before it: the next one holds
-// for what one has saved about promises, whoever saw it (V6).
+// begins compares a process with its predecessors on the same member: it must hold for the
+// longest promise that they have saved (V6).
 func (r *run) begins() error {
 	if r.before != nil {
 		r.won = r.before.won
@@ -164,7 +164,7 @@ func (r *run) begins() error {
 	}
 }
 
-// receive looks for who has sent what e receives.
+// receive matches a received message with its send.
 func (j *judge) receive(r *run, e *Event) error {
 	m, ok := receiving(r.p.Start.ID, e)
 	if !ok {
@@ -183,7 +183,8 @@ func (j *judge) receive(r *run, e *Event) error {
 	return nil
 }
 
-// mayBeMissing reports whether m was sent where a trace has a gap, or none is.
+// mayBeMissing reports whether m may have been sent in a gap of a trace, or by a process
+// without a trace.
 func (j *judge) mayBeMissing(m *message) bool {
 	all, at := j.members[m.from], m.sentAt()
 	missing := func(r *run) bool {
@@ -195,8 +196,8 @@ func (j *judge) mayBeMissing(m *message) bool {
 	return len(all) == 0 || m.mayPrecede(&all[0].p.Start) || slices.ContainsFunc(all, missing)
 }
 
-// claim is that of docs/design.md: while a view passes its check nobody has won a
-// later term.
+// claim checks the theorem of docs/design.md: while a view passes its check, no process has
+// won a later term.
 func (j *judge) claim(r *run, e *Event) error {
 	if e.Kind == KindRaft && e.Role == raft.StateLeader {
 		if w := j.winner[e.Term]; w != nil && w != r {
@@ -207,7 +208,7 @@ func (j *judge) claim(r *run, e *Event) error {
 		r.won = max(r.won, e.Term)
 	}
 	if v := &r.replay.shown; !r.replay.owing && v.Term < r.won && v.Check(e.At) == core.Valid {
-		return fmt.Errorf("its view of term %d is valid, and somebody has won term %d before", v.Term, r.won)
+		return fmt.Errorf("its view of term %d is valid, but term %d was won before", v.Term, r.won)
 	}
 	return nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Version is that of the format: docs/lease-traces.md.
+// Version is the version of the file format (docs/lease-traces.md).
 const Version = 1
 
-// line is any line of a trace on disk. What a process begins with has Trace set, an
+// line is any line of a trace on disk. The first line of a process has Trace set, an
 // event Kind, a gap Lost, and the end of a process End.
 type line struct {
 	Trace  int    `json:"trace,omitempty"`
@@ -46,8 +46,8 @@ type line struct {
 	End  uint64 `json:"end,omitempty"`
 }
 
-// AppendStart appends the line that begins a process, or that begins one more file of
-// it. Began is for people.
+// AppendStart appends the first line of a process, or of another file of the same process.
+// began is for people to read.
 func AppendStart(b []byte, s Start, began time.Time) []byte {
 	l := line{
 		Trace: Version, ID: hex(s.ID), Incarnation: uint64(s.Incarnation), At: int64(s.At), Term: s.Term,
@@ -81,7 +81,7 @@ func AppendEvent(b []byte, e *Event) []byte {
 // AppendLost appends the mark of a gap of n events.
 func AppendLost(b []byte, n uint64) []byte { return (&line{Lost: n}).append(b) }
 
-// AppendEnd appends the line that ends a process which has told of n events.
+// AppendEnd appends the last line of a process with n events.
 func AppendEnd(b []byte, n uint64) []byte { return (&line{End: n}).append(b) }
 
 func (l *line) append(b []byte) []byte {
@@ -92,7 +92,7 @@ func (l *line) append(b []byte) []byte {
 	return append(append(b, text...), '\n')
 }
 
-// hex writes an ID as logs do. Readers of JSON may not keep all digits of a number.
+// hex formats an ID as logs do: JSON readers may round a 64-bit number.
 func hex(id uint64) string {
 	if id == 0 {
 		return ""
@@ -113,7 +113,7 @@ func (l *line) start() (s Start, err error) {
 	}
 	id, err := unhex(l.ID)
 	if err == nil && id == 0 {
-		err = fmt.Errorf("the trace is of no member")
+		err = fmt.Errorf("the trace has no member ID")
 	}
 	return Start{
 		ID: id, Incarnation: core.Incarnation(l.Incarnation), At: core.Instant(l.At), Term: l.Term,
@@ -153,7 +153,6 @@ func (l *line) event() (e Event, err error) {
 	return e, nil
 }
 
-// named finds the value that has a name.
 func named[T interface {
 	~uint8
 	String() string

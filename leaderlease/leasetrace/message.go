@@ -6,8 +6,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// message is what sender and receiver both tell of a message. Who receives it may do
-// so more than once, or never.
+// message holds the fields that the traces of both the sender and the receiver record.
+// A message may be received more than once, or never.
 type message struct {
 	kind      Kind
 	from, to  uint64
@@ -40,7 +40,7 @@ func receiving(id uint64, e *Event) (m message, ok bool) {
 		return carried(KindVoteOut, e.Peer, id, e), true
 	case KindRequest:
 		if e.Message == raftpb.MsgTimeoutNow {
-			return carried(KindRelease, e.Peer, id, e), e.Number != 0 && !bereaved(e)
+			return carried(KindRelease, e.Peer, id, e), e.Number != 0 && !isDeathNotice(e)
 		}
 		return carried(KindCandidacy, e.Peer, id, e), true
 	default:

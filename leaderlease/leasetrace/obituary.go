@@ -9,9 +9,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// bereaved reports whether e lets in what the member has made of an obituary for itself, and
-// nobody has sent: no leader releases for ever.
-func bereaved(e *Event) bool {
+// isDeathNotice reports whether e is the request that a member makes for itself when a death
+// notice voids its promise. No other member has sent it: a leader never releases up to Forever.
+func isDeathNotice(e *Event) bool {
 	return e.Kind == KindRequest && e.Message == raftpb.MsgTimeoutNow && e.Instant == core.Forever
 }
 
@@ -21,8 +21,8 @@ func processOf(e *Event) (id core.ProcessID) {
 	return id
 }
 
-// obituary replays what an obituary voids (V8).
-func (r *replay) obituary(e *Event) error {
+// processDied replays a death notice (V8).
+func (r *replay) processDied(e *Event) error {
 	rel, void := r.guard.ProcessDied(e.Peer, processOf(e))
 	if void {
 		r.died[rel.Term] = e.Peer
@@ -30,10 +30,10 @@ func (r *replay) obituary(e *Event) error {
 	return differ("the promise is void", voided{e.OK, e.Term}, voided{void, rel.Term})
 }
 
-// mourns wants an obituary before what was made of one.
-func (r *replay) mourns(e *Event) error {
-	if bereaved(e) && r.died[e.Number] != e.Peer {
-		return fmt.Errorf("it takes %x for dead, who led term %d, and no obituary has voided a promise to it", e.Peer, e.Number)
+// deathWasReported requires a death notice before the request that it causes.
+func (r *replay) deathWasReported(e *Event) error {
+	if isDeathNotice(e) && r.died[e.Number] != e.Peer {
+		return fmt.Errorf("it takes %x, the leader of term %d, for dead, but no death notice has voided a promise to it", e.Peer, e.Number)
 	}
 	return nil
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// bereavement is what a follower tells of whose leader, a process 7, has died: it campaigns, and
-// hears of the obituary once more.
-func bereavement(t *testing.T) []leasetrace.Process {
+// leaderDied returns the traces of a leader and a follower. The leader's process 7 dies; the
+// follower campaigns, and receives the death notice once more.
+func leaderDied(t *testing.T) []leasetrace.Process {
 	t.Helper()
 	storage := raft.NewMemoryStorage()
 	conf := &raftpb.ConfState{Voters: []uint64{1, 2, 3}}
@@ -41,11 +41,11 @@ func bereavement(t *testing.T) []leasetrace.Process {
 	return traces(leader, voter)
 }
 
-// What is made of an obituary nobody has sent, and is judged by the obituary.
-func TestAnObituaryIsJudged(t *testing.T) {
-	v := leasetrace.Judge(bereavement(t))
+// No member sends the request that a death notice causes, so the notice must come before it.
+func TestADeathNoticeIsJudged(t *testing.T) {
+	v := leasetrace.Judge(leaderDied(t))
 	if err := v.Err(); err != nil || v.Unmatched > 0 || v.Kinds[leasetrace.KindProcessDied] != 3 || v.Kinds[leasetrace.KindCandidacy] != 1 {
-		t.Errorf("%v, %v, want three obituaries and a candidacy", err, v)
+		t.Errorf("%v, %v, want three death notices and a candidacy", err, v)
 	}
 	const voter = 1
 	for _, tc := range []struct {
@@ -53,16 +53,16 @@ func TestAnObituaryIsJudged(t *testing.T) {
 		change func(t *testing.T, p *leasetrace.Process)
 		want   string
 	}{
-		{"a former process's that voids", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindProcessDied, 1).OK = true }, "the promise is void"},
-		{"one that voids nothing", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindProcessDied, 2).OK = false }, "the promise is void"},
+		{"a notice of an earlier process that voids", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindProcessDied, 1).OK = true }, "the promise is void"},
+		{"a notice that voids nothing", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindProcessDied, 2).OK = false }, "the promise is void"},
 		{"a promise to another process", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindPromise, 1).Number = 8 }, "the promise is void"},
-		{"one that nobody was told of", func(t *testing.T, p *leasetrace.Process) { drop(p, find(t, p, leasetrace.KindProcessDied, 2)) }, "no obituary has voided"},
-		{"one of another leader", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindRequest, 1).Peer = 3 }, "no obituary has voided"},
-		{"a promise to the dead", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindPromise, 2).OK = true }, "the promise is made: true, want false"},
+		{"a missing notice", func(t *testing.T, p *leasetrace.Process) { drop(p, find(t, p, leasetrace.KindProcessDied, 2)) }, "no death notice has voided"},
+		{"a notice of another leader", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindRequest, 1).Peer = 3 }, "no death notice has voided"},
+		{"a promise to a dead process", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindPromise, 2).OK = true }, "the promise is made: true, want false"},
 		{"another release in a vote", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindCandidacy, 1).Number = 1 }, "it passes on"},
-		{"one that voids in a later term", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindProcessDied, 3).OK = true }, "the promise is void"},
+		{"a notice that voids in a later term", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindProcessDied, 3).OK = true }, "the promise is void"},
 	} {
-		all := bereavement(t)
+		all := leaderDied(t)
 		tc.change(t, &all[voter])
 		if v := leasetrace.Judge(all); v.Refused == nil || !strings.Contains(v.Refused.Error(), tc.want) {
 			t.Errorf("%s: %v, want a refusal that says %q", tc.name, v, tc.want)

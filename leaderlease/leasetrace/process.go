@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Process is what is known of one process of one member: its trace.
+// Process is the trace of one process of one member.
 type Process struct {
 	Start  Start
 	Events []Event
-	// Ended says that nothing is missing behind the last event.
+	// Ended is set if no event follows the last one of Events.
 	Ended bool
-	// Cut says why events are missing, if that is known; Events has those up to there.
+	// Cut says why events are missing behind the last one of Events, if that is known.
 	Cut string
-	// torn is the line that could not be read, where it is the last.
+	// torn is the error of a last line that cannot be read.
 	torn string
 }
 
-// Take adds what t has kept since the last call, and returns how many events. It
-// notes where some are lost.
+// Take appends the events that t has recorded since the last call, and returns their
+// number. Lost events leave a gap in the sequence numbers.
 func (p *Process) Take(t *Trace) (n int) {
 	p.Start, _ = t.Start()
 	var some [256]Event
@@ -41,8 +41,8 @@ func (p *Process) last() uint64 {
 	return p.Events[len(p.Events)-1].Seq
 }
 
-// remembered returns the least that storage may hold about promises when the process is
-// over, if those before have left older; 0 if nobody was granted any.
+// remembered returns the shortest promise duration that storage may hold when the process
+// has ended. older is the result for its predecessors. It is 0 if no promise was granted.
 func (p *Process) remembered(older time.Duration) (least time.Duration) {
 	s := &p.Start
 	if s.Duration == 0 {
@@ -74,8 +74,8 @@ func (p *Process) remembered(older time.Duration) (least time.Duration) {
 	return least
 }
 
-// whole returns how many events there are before the first gap, and what is missing
-// there, nothing if there is none.
+// whole returns the number of events before the first gap, and a description of the gap,
+// empty if there is none.
 func (p *Process) whole() (n int, missing string) {
 	for i := range p.Events {
 		if want, got := uint64(i+1), p.Events[i].Seq; got != want {

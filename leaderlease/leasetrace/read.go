@@ -13,14 +13,13 @@ import (
 	"strings"
 )
 
-// maxLine is more than any line has.
+// maxLine is more bytes than any line has.
 const maxLine = 1 << 16
 
-// errNotTrace means that a file does not begin as a trace does.
-var errNotTrace = errors.New("this is not a trace: its first line must be what a process begins with")
+var errNotTrace = errors.New("this is not a trace: its first line must begin a process")
 
-// ReadFiles reads the traces of a group, a file or more a member, each with the older
-// half that Record may have put beside it. One that is named twice is read once.
+// ReadFiles reads the traces of a group, one or more files for each member, each with the
+// older file that Record may have renamed. A file that is named twice is read once.
 func ReadFiles(names ...string) (all []Process, err error) {
 	for i, name := range names {
 		if whole, older := strings.CutSuffix(name, olderSuffix); slices.Contains(names[:i], name) || older && slices.Contains(names, whole) {
@@ -48,7 +47,7 @@ func ReadFiles(names ...string) (all []Process, err error) {
 // Read reads one file of traces.
 func Read(r io.Reader) ([]Process, error) { return read(r, nil) }
 
-// read goes on with the processes that were read before.
+// read appends to the processes of earlier files.
 func read(r io.Reader, all []Process) ([]Process, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
@@ -80,8 +79,8 @@ type file struct {
 	torn  bool // its first line cannot be read, and none follows yet
 }
 
-// take takes a line that is not empty. The first may be torn as any may, and another
-// beginning follows then.
+// take adds a line that is not empty. The first line may be torn; then the next line must
+// begin a process.
 func (f *file) take(text []byte, number int) error {
 	var l line
 	err := json.Unmarshal(text, &l)
@@ -102,8 +101,8 @@ func (f *file) take(text []byte, number int) error {
 	return nil
 }
 
-// begin adds the process that l begins, unless it is the one before, in another file.
-// If the line before it is torn, that was the beginning of another of the same member.
+// begin adds the process that l begins, unless it continues the last process in another
+// file. A torn line before l was the first line of another process of the same member.
 func begin(all []Process, l *line, torn bool) ([]Process, error) {
 	s, err := l.start()
 	if err != nil {
@@ -118,8 +117,8 @@ func begin(all []Process, l *line, torn bool) ([]Process, error) {
 	return append(all, Process{Start: s}), nil
 }
 
-// take adds a line to the process that it is of. One that cannot be read, where no
-// other follows, is what a process has left that was killed while it wrote.
+// take adds a line to its process. If the last line cannot be read, the process was killed
+// while it wrote that line.
 func (p *Process) take(l *line, number int, err error) {
 	var e Event
 	if err == nil && l.Kind != "" {

@@ -10,9 +10,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// replay takes one process through the rules once more: the real core.Guard and
-// core.Lease are told what the trace says that they were told, and what they decide
-// must be what it says that they decided.
+// replay repeats the decisions of one process: the real core.Guard and core.Lease receive
+// the recorded inputs, and must make the recorded decisions.
 type replay struct {
 	start Start
 	guard *core.Guard
@@ -24,8 +23,8 @@ type replay struct {
 	flags   [NumKinds]bool // what readers see follows from, by kind
 	last    core.Instant   // the newest good reading
 	shown   core.View      // what readers see
-	// due is the instant of the call that has changed the lease: readers must be shown
-	// the change before that call is over (L7). revoked says that the clock did it.
+	// due is the instant of the call that has changed the lease: readers must see the
+	// change before that call returns (L7). revoked is set if the clock revoked the lease.
 	due            core.Instant
 	owing, revoked bool
 	// voters is a configuration of which missing voters have not been told.
@@ -33,7 +32,7 @@ type replay struct {
 	missing uint64
 	// saving is the longest promise that is being saved, 0 if none is.
 	saving time.Duration
-	// died is who led a term and is dead, since a promise to it was void.
+	// died has, by term, the leader for which a death notice has voided a promise.
 	died map[uint64]uint64
 	// configured: a configuration was told since a change is open.
 	configured bool

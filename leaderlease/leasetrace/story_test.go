@@ -14,12 +14,12 @@ import (
 
 const ms = time.Millisecond
 
-// hand is a clock that is moved by hand.
+// hand is a clock that the test sets.
 type hand struct{ now leaderlease.Instant }
 
 func (h *hand) Now() leaderlease.Instant { return h.now }
 
-// member is a real Lease that is shown Readys and messages by hand.
+// member is a real Lease that receives Readys and messages from the test.
 type member struct {
 	*leaderlease.Lease
 	t     *testing.T
@@ -87,8 +87,8 @@ func (m *member) renews(voters ...*member) {
 	}
 }
 
-// story is a lease that is gained, renewed, and lost to a partition, after which
-// another leader is elected: as soon as promises allow, and not before.
+// story returns traces of a lease that is gained, renewed, and lost in a partition. Then
+// another leader is elected, as soon as the promises allow.
 func story(t *testing.T) []leasetrace.Process {
 	t.Helper()
 	conf := &raftpb.ConfState{Voters: []uint64{1, 2, 3}}
@@ -127,7 +127,7 @@ func story(t *testing.T) []leasetrace.Process {
 	old.Tick()
 	next.becomes(raft.StateCandidate, 3, 0)
 	if !next.sends(raftpb.MsgVote, voter) {
-		t.Fatal("nobody may be elected once promises are over")
+		t.Fatal("the request for a vote is withheld after the promises have ended")
 	}
 	voter.becomes(raft.StateFollower, 3, 0)
 	voter.sends(raftpb.MsgVoteResp, next)

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Verdict is what Judge has found.
+// Verdict is the result of Judge.
 type Verdict struct {
 	// Refused is the first event that the rules do not allow, nil if there is none.
 	Refused *RefusedError
-	// Processes says up to where each was judged.
+	// Processes has one entry for each process.
 	Processes []Judged
-	// Matched counts messages that arrived and whose sending is in the traces too,
-	// Unmatched those that may have been sent where a trace is missing.
+	// Matched counts the received messages with a matching send in the traces. Unmatched
+	// counts those that may have been sent where a trace is incomplete.
 	Matched, Unmatched int
-	// Reigns counts the terms that somebody was seen to lead.
+	// Reigns counts the terms that have a leader in the traces.
 	Reigns int
 	// Kinds counts the events that were judged.
 	Kinds [NumKinds]int
@@ -36,13 +36,12 @@ func (r *RefusedError) Error() string {
 // Unwrap returns why.
 func (r *RefusedError) Unwrap() error { return r.Why }
 
-// Judged says up to where a process was judged.
+// Judged says how many events of a process were checked.
 type Judged struct {
 	*Process
-	// Events is how many were judged.
 	Events int
-	// Until says what ended the judgement, if that was not the end of the process. Gap
-	// says that something is missing that more may follow: what follows was not judged.
+	// Until says why the check stopped, if that was before the end of the process. Gap is
+	// set if events are missing there, so that later events were not checked.
 	Until string
 	Gap   bool
 }
@@ -55,8 +54,8 @@ func (v *Verdict) Events() (n int) {
 	return n
 }
 
-// Err returns what the rules do not allow, or else an error if anything that is in
-// the traces could not be judged, or if there is nothing to judge.
+// Err returns Refused. Without one, it returns an error if events could not be checked,
+// or if there are none.
 func (v *Verdict) Err() error {
 	if v.Refused != nil {
 		return v.Refused
@@ -72,7 +71,7 @@ func (v *Verdict) Err() error {
 	return nil
 }
 
-// String is one line for each process, and one for all.
+// String returns one line for each process and a summary line.
 func (v *Verdict) String() string {
 	var b strings.Builder
 	for _, p := range v.Processes {
@@ -82,7 +81,7 @@ func (v *Verdict) String() string {
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "%d events of %d processes judged, %d promises, %d grants counted, %d views, %d reigns; %d of %d messages were seen to be sent",
+	fmt.Fprintf(&b, "%d events of %d processes judged, %d promises, %d grants counted, %d views, %d terms with a leader; %d of %d messages have a matching send",
 		v.Events(), len(v.Processes), v.Kinds[KindPromise], v.Kinds[KindCount],
 		v.Kinds[KindView], v.Reigns, v.Matched, v.Matched+v.Unmatched)
 	if v.Refused != nil {
