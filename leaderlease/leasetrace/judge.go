@@ -204,7 +204,7 @@ func (j *judge) claim(r *run, e *Event) error {
 			return fmt.Errorf("it leads term %d, which %v leads (V9)", e.Term, w.p)
 		}
 		j.winner[e.Term] = r
-		j.verdict.Reigns = len(j.winner)
+		j.verdict.Terms = len(j.winner)
 		r.won = max(r.won, e.Term)
 	}
 	if v := &r.replay.shown; !r.replay.owing && v.Term < r.won && v.Check(e.At) == core.Valid {

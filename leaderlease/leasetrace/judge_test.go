@@ -18,7 +18,7 @@ func TestAStoryIsAllowed(t *testing.T) {
 	if err := v.Err(); err != nil {
 		t.Fatalf("%v\n%v", err, v)
 	}
-	if v.Reigns != 2 || v.Unmatched != 0 || v.Matched < 10 || v.Kinds[leasetrace.KindHeld] != 3 {
+	if v.Terms != 2 || v.Unmatched != 0 || v.Matched < 10 || v.Kinds[leasetrace.KindHeld] != 3 {
 		t.Errorf("%v, want 2 terms, a send for every message, and a lease that is held, lost and held", v)
 	}
 }

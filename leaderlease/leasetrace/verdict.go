@@ -14,8 +14,8 @@ type Verdict struct {
 	// Matched counts the received messages with a matching send in the traces. Unmatched
 	// counts those that may have been sent where a trace is incomplete.
 	Matched, Unmatched int
-	// Reigns counts the terms that have a leader in the traces.
-	Reigns int
+	// Terms counts the terms that have a leader in the traces.
+	Terms int
 	// Kinds counts the events that were judged.
 	Kinds [NumKinds]int
 }
@@ -83,7 +83,7 @@ func (v *Verdict) String() string {
 	}
 	fmt.Fprintf(&b, "%d events of %d processes judged, %d promises, %d grants counted, %d views, %d terms with a leader; %d of %d messages have a matching send",
 		v.Events(), len(v.Processes), v.Kinds[KindPromise], v.Kinds[KindCount],
-		v.Kinds[KindView], v.Reigns, v.Matched, v.Matched+v.Unmatched)
+		v.Kinds[KindView], v.Terms, v.Matched, v.Matched+v.Unmatched)
 	if v.Refused != nil {
 		fmt.Fprintf(&b, "\nREFUSED %v", v.Refused)
 	}
