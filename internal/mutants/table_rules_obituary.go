@@ -13,7 +13,7 @@ var obituaryRules = []Mutant{
 		Old:  " || p.process != died ||", New: " ||",
 	},
 	{
-		Rule: "V8", Name: "any obituary voids the promise, as the simulator sees it", Pkg: simPkg, Test: "^TestObituaries$",
+		Rule: "V8", Name: "any obituary voids the promise, as the simulator sees it", Pkg: simPkg, Test: "^TestDeathNotices$",
 		File: graveFile,
 		Old:  " || p.process != died ||", New: " ||",
 	},

@@ -18,20 +18,20 @@ type Rules struct {
 	// OwnTermReads lets no MsgReadIndex reach a leader that has committed nothing
 	// in its term. Raft waits for that, but not if the leader is the only voter.
 	OwnTermReads bool
-	// QuietExit lets a leader append nothing between a change that takes its own
-	// vote away and the end of its reign. Otherwise it may leave with a longer log
-	// than those who remain, without having told them that the change is committed:
-	// they need its vote, it refuses, and nobody can be elected any more.
+	// QuietExit lets a leader append nothing after a change that removes its own vote.
+	// Otherwise it may leave with a longer log than the remaining members, before they know
+	// that the change is committed. Then they need its vote, it refuses, and no member can be
+	// elected.
 	QuietExit bool
-	// HoldAppends lets a leader's entries leave only when they are durable, while
-	// a change of configuration is under way. Otherwise a former voter, which knows
-	// that it is none and never campaigns, may hold entries that the leader has
-	// lost, and refuse it the vote that it needs by the older configuration.
+	// HoldAppends sends a leader's entries only when they are durable, while a change of
+	// configuration is under way. Otherwise a former voter, which never campaigns, may hold
+	// entries that the leader has lost, and refuse the vote that the leader needs by the older
+	// configuration.
 	HoldAppends bool
 	// RecoverCommit starts with the commit index that the log proves (see
-	// leaderlease.RecoverCommit). Otherwise a follower that takes two changes in one
-	// append, and is killed before it knows on disk that the first one is committed,
-	// starts in the configuration before both and is elected beside the leader.
+	// leaderlease.RecoverCommit). Otherwise a follower may receive two changes in one append
+	// and be killed before its disk knows that the first one is committed. It then starts in
+	// the configuration before both, and is elected beside the leader.
 	RecoverCommit bool
 }
 

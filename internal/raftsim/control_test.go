@@ -5,10 +5,9 @@ import (
 	"testing"
 )
 
-// Negative controls: without any one of the rules the simulator finds what the
-// rule is there for. Each begins with the seed that found it when this was
-// written, and may take up to within seeds more, since seeds drift with the
-// source.
+// Without any one of the rules, the simulator finds the violation that the rule prevents. Each
+// case begins with a seed that has found it, and may take up to within more seeds, because a
+// change of the source changes the runs.
 func TestEachRuleIsNeeded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes under the race detector, which finds nothing in one goroutine")
@@ -44,8 +43,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// What a term that is led twice leads to, if nobody stops the run there: logs
-// that differ.
+// A term that is led twice leads to different logs, if the run continues.
 func TestLedTwiceDiverges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes under the race detector, which finds nothing in one goroutine")
@@ -60,5 +58,5 @@ func TestLedTwiceDiverges(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no seed shows what comes of it")
+	t.Error("no seed leads to different logs or to a panic")
 }

@@ -8,11 +8,10 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// A candidate wins by the votes of others while its own term and vote are not
-// durable, replicates an entry to one of them and crashes. It comes back in the
-// older term, is given the same votes once more, and leads the same term again:
-// what it commits then is not what the first follower has under the same index and
-// term. This is docs/raft-durability.md as a program.
+// A candidate wins by the votes of others while its own term and vote are not durable,
+// replicates an entry to one of them and crashes. It comes back in the older term, gets the same
+// votes again, and leads the same term again. It then commits another entry than the first
+// follower has under the same index and term. This is docs/raft-durability.md as a program.
 func TestCommittedLogsDiverge(t *testing.T) {
 	asItIs, held := divergence(t, false), divergence(t, true)
 	if asItIs[1] == asItIs[2] {
@@ -52,10 +51,9 @@ func divergence(t *testing.T, holdVotes bool) map[uint64]string {
 	return map[uint64]string{1: c.committed(1), 2: c.committed(2), 3: c.committed(3)}
 }
 
-// It is no remedy to let votes leave early and to become a leader only with one's
-// own vote, which comes when it is durable: a MsgVote also speaks of the log. The
-// votes that it brought arrive at an incarnation whose log has forgotten what they
-// were given for, and it leads without an entry that was committed.
+// It is not enough if a candidate sends its requests early and waits for its own durable vote:
+// a MsgVote also describes the log. The votes may reach the next incarnation, after it has lost
+// entries that the votes were given for. It then leads without a committed entry.
 func TestOwnVoteFirstIsNotEnough(t *testing.T) {
 	c := lateVotes(t, false)
 	if c.leads(3) == 0 || c.committed(3) == c.committed(1) {
@@ -98,9 +96,9 @@ func lateVotes(t *testing.T, holdVotes bool) *trio {
 	return c
 }
 
-// A leader of two that takes itself away leaves with a longer log than the voter
-// that remains, which has not heard that it is alone. Nobody crashes, two messages
-// are lost, and nobody can be elected any more.
+// A leader of two members removes itself, with a longer log than the remaining voter, which does
+// not know yet that it is alone. No member crashes, two messages are lost, and no member can be
+// elected any more.
 func TestALeaderThatLeavesCanTakeTheVoteAlong(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		c := newTrio(t, 1, 2)
@@ -124,9 +122,8 @@ func TestALeaderThatLeavesCanTakeTheVoteAlong(t *testing.T) {
 	}
 }
 
-// A sole voter whose commit index was volatile answers reads below what it had
-// acknowledged before it crashed: raft does not wait for a commit of the new term
-// if there is nobody to ask.
+// A sole voter with a volatile commit index answers reads below the entries that it acknowledged
+// before it crashed: raft does not wait for a commit of the new term if no other voter exists.
 func TestASoleVoterAnswersBelowWhatItAcknowledged(t *testing.T) {
 	c := newTrio(t, 1)
 	c.elect(1)

@@ -1,7 +1,6 @@
-// Package raftsim looks for what go.etcd.io/raft/v3 and whoever embeds it do
-// wrong when writes are asynchronous and volatile. It runs bare RawNodes, without
-// leases and without a product around them, in one goroutine over one heap of
-// events: a seed makes the same run every time.
+// Package raftsim looks for violations by go.etcd.io/raft/v3 and its embedders when writes are
+// asynchronous and a crash loses some of them. It runs bare RawNodes, without leases, in one
+// goroutine with one event heap, so that a seed repeats the same run.
 //
 // # What is modelled
 //

@@ -87,7 +87,7 @@ func (s *sim) pause(n *node) {
 	s.note(n, "is paused until %v", n.pausedUntil)
 }
 
-// transfer transfers leadership, sometimes to a member whose disk is slow.
+// transfer transfers leadership, sometimes to a member with a slow disk.
 func (s *sim) transfer(n *node) {
 	leader := s.someone((*node).leads)
 	if leader == nil || leader == n {
@@ -126,8 +126,8 @@ func (s *sim) tickBurst(n *node) {
 
 func (s *sim) replay(*node) { s.net.replay(64) }
 
-// candidate is told of a Ready that makes n a candidate, before the write of its
-// term begins: this is when a slow disk matters.
+// candidate is called for a Ready that makes n a candidate, before the write of its term begins.
+// A slow disk matters then.
 func (s *sim) candidate(n *node) {
 	s.res.Count.Campaigns++
 	if !s.healed && chance(s.rng, s.w.slowCandidate) {
@@ -135,21 +135,20 @@ func (s *sim) candidate(n *node) {
 	}
 }
 
-// leaving is told that a leader has just committed a change that may take its
-// vote away, before it can tell anybody.
+// leaving is called when a leader has just committed a change that may remove its vote, before
+// it can tell another member.
 func (s *sim) leaving(n *node) {
 	if s.healed || !n.leaves() || !chance(s.rng, s.w.afterRemoval) {
 		return
 	}
-	s.note(n, "is heard by nobody, just as it has committed that it leaves")
+	s.note(n, "is cut off, just as it has committed that it leaves")
 	s.net.isolate(n.id, false, true)
 	s.after(between(s.rng, 0, 200*time.Millisecond), s.net.join)
 	s.crashSoon(n, 300*time.Millisecond, 100*time.Millisecond)
 }
 
-// tempt looks at what leaves. If it speaks of what its sender could still forget,
-// the sender may crash before that is durable and come back at once, and its old
-// messages with it.
+// tempt may crash the sender of a message that depends on data that is not durable yet. The
+// sender comes back at once, and its old messages arrive again.
 func (s *sim) tempt(n *node, m *raftpb.Message) {
 	if s.healed || m.GetType() != s.w.tempting || !chance(s.rng, s.temptation(n, m)) || !n.forgettable(m).any() {
 		return
@@ -182,7 +181,7 @@ func (s *sim) temptation(n *node, m *raftpb.Message) float64 {
 	}
 }
 
-// comeBack starts n, which wants to lead again.
+// comeBack starts n, which often campaigns.
 func (s *sim) comeBack(n *node) {
 	n.start()
 	if chance(s.rng, 0.7) {
@@ -205,8 +204,7 @@ func (s *sim) heal() {
 	}
 }
 
-// isCandidate reports whether the state is that of a member whose term is its
-// own.
+// isCandidate reports whether a member campaigns in its own term.
 func isCandidate(st *raft.SoftState) bool {
 	return st != nil && st.RaftState == raft.StateCandidate
 }

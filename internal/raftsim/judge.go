@@ -7,12 +7,12 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// judge knows everything, and says what must not be.
+// judge sees the whole simulation, and reports violations.
 type judge struct {
 	s *sim
-	// reigns: who leads a term.
-	reigns map[uint64]reign
-	// entries: what was written under an index and a term.
+	// leaders has the process that leads each term.
+	leaders map[uint64]leader
+	// entries has the fingerprint of the entry at an index and a term.
 	entries map[[2]uint64]uint64
 	// committed[i-1] is what is known to be committed at index i.
 	committed []fact
@@ -20,17 +20,18 @@ type judge struct {
 	// members are all that ever were in one.
 	confs   []confFact
 	members map[uint64]bool
-	// words: what a member has given its word for, and in what term at the latest.
-	votes map[[2]uint64]uint64
-	words map[uint64]uint64
+	// votes has the votes of each member by term. answered has the newest term in which each
+	// member has voted or acknowledged an append.
+	votes    map[[2]uint64]uint64
+	answered map[uint64]uint64
 
-	acked    uint64 // the highest index of which a client was told
+	acked    uint64 // the highest index that was acknowledged to a client
 	healedAt time.Duration
 	// probed is where the first proposal made after healing was applied.
 	probed uint64
 }
 
-type reign struct {
+type leader struct {
 	id  uint64
 	run int
 }
@@ -49,16 +50,16 @@ type confFact struct {
 
 func (j *judge) init(s *sim) {
 	*j = judge{
-		s: s, reigns: make(map[uint64]reign), entries: make(map[[2]uint64]uint64), members: make(map[uint64]bool),
-		votes: make(map[[2]uint64]uint64), words: make(map[uint64]uint64),
+		s: s, leaders: make(map[uint64]leader), entries: make(map[[2]uint64]uint64), members: make(map[uint64]bool),
+		votes: make(map[[2]uint64]uint64), answered: make(map[uint64]uint64),
 	}
 	s.net.join()
 	s.net.parted = make(map[[2]uint64]time.Duration)
 }
 
-// found sets what is committed to begin with.
-func (j *judge) found(conf *raftpb.ConfState) {
-	j.committed = []fact{{logEntry: logEntry{term: 1}, chain: foundingChain, known: 1}}
+// bootstrap sets the initial committed entry and configuration.
+func (j *judge) bootstrap(conf *raftpb.ConfState) {
+	j.committed = []fact{{logEntry: logEntry{term: 1}, chain: initialChain, known: 1}}
 	j.addConf(1, conf)
 }
 
@@ -113,8 +114,8 @@ func (j *judge) hardState(n *node, h *raftpb.HardState) {
 // started judges what an incarnation begins with.
 func (j *judge) started(n *node) {
 	h := n.disk.hard
-	if h.term < j.words[n.id] {
-		j.s.violate("broken word", "member %s starts in term %d, and has voted or acknowledged in %d", n.name(), h.term, j.words[n.id])
+	if h.term < j.answered[n.id] {
+		j.s.violate("broken word", "member %s starts in term %d, and has voted or acknowledged in %d", n.name(), h.term, j.answered[n.id])
 	}
 	if voted, ok := j.votes[[2]uint64{n.id, h.term}]; ok && voted != h.vote {
 		j.s.violate("broken word", "member %s starts with a vote for %d in term %d, and has voted for %d", n.name(), h.vote, h.term, voted)
@@ -129,12 +130,12 @@ func (j *judge) started(n *node) {
 func (j *judge) elected(n *node) {
 	term := n.p.hard.term
 	j.s.note(n, "LEADS term %d", term)
-	j.s.res.Count.Reigns++
-	now := reign{n.id, n.run}
-	if was, led := j.reigns[term]; led && was != now {
+	j.s.res.Count.Leaders++
+	now := leader{n.id, n.run}
+	if was, led := j.leaders[term]; led && was != now {
 		j.s.violate("led twice", "term %d is led by member %s, and was led by member %d.%d", term, n.name(), was.id, was.run)
 	}
-	j.reigns[term] = now
+	j.leaders[term] = now
 	j.s.after(between(j.s.rng, 0, 2*time.Millisecond), func() { j.s.readAt(n) })
 	log := &n.p.log
 	for i := len(j.committed) - 1; i >= 0 && uint64(i+1) > log.base; i-- {
@@ -170,5 +171,5 @@ func (j *judge) word(n *node, m *raftpb.Message) {
 	default:
 		return
 	}
-	j.words[n.id] = max(j.words[n.id], term)
+	j.answered[n.id] = max(j.answered[n.id], term)
 }

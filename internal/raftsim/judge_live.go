@@ -20,8 +20,7 @@ func (s *sim) recovered() bool {
 	return true
 }
 
-// judgeEnd judges that the cluster recovered, and that nothing a client was told
-// is missing.
+// judgeEnd judges that the cluster has recovered, and that no acknowledged entry is missing.
 func (s *sim) judgeEnd() {
 	if !s.recovered() {
 		s.violate("no leader", "nothing was committed and applied everywhere within %v of healing: %s", recovery, s.state())
@@ -33,7 +32,7 @@ func (s *sim) judgeEnd() {
 	}
 }
 
-// state is who is in what state, for people.
+// state describes the state of every node, for people.
 func (s *sim) state() string {
 	index, conf := s.judge.newestConf()
 	var b strings.Builder

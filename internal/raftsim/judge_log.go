@@ -24,7 +24,7 @@ func (j *judge) commits(n *node, from, to uint64) {
 
 func (j *judge) commit(n *node, index uint64, e logEntry) {
 	if index > j.committedTo()+1 {
-		j.s.violate("diverged", "member %s has committed %d, and nobody %d", n.name(), index, index-1)
+		j.s.violate("diverged", "member %s has committed %d, and no member %d", n.name(), index, index-1)
 		return
 	}
 	if index == j.committedTo()+1 {
@@ -78,7 +78,7 @@ func (j *judge) appliedEntry(n *node, e *raftpb.Entry) {
 	}
 }
 
-// addConf notes what a change led to, which is the same everywhere.
+// addConf records the configuration after a change, which must be the same on all members.
 func (j *judge) addConf(index uint64, conf *raftpb.ConfState) {
 	for i := len(j.confs) - 1; i >= 0 && j.confs[i].index >= index; i-- {
 		if j.confs[i].index > index {
@@ -92,8 +92,8 @@ func (j *judge) addConf(index uint64, conf *raftpb.ConfState) {
 	if len(j.confs) > 0 {
 		j.s.res.Count.Changes++
 	}
-	// Whoever is behind may apply what nobody alive has seen before; the newest
-	// stays last.
+	// A slow member may apply an older change that no living member has applied. The newest
+	// configuration stays last.
 	j.confs = append(j.confs, confFact{index, conf})
 	for i := len(j.confs) - 1; i > 0 && j.confs[i-1].index > index; i-- {
 		j.confs[i-1], j.confs[i] = j.confs[i], j.confs[i-1]
@@ -110,7 +110,7 @@ func (j *judge) newestConf() (uint64, *raftpb.ConfState) {
 	return c.index, c.conf
 }
 
-// acknowledge notes that a client was told.
+// acknowledge records an acknowledgement to a client.
 func (j *judge) acknowledge(n *node, index uint64) {
 	j.acked = max(j.acked, index)
 	j.s.res.Count.Acked++

@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// load is what clients want.
+// load makes the requests of clients.
 type load struct {
 	proposal, read uint64 // the last IDs given
 	// probe is the first proposal made after everything was healed.
@@ -75,8 +75,8 @@ func (n *node) leaves() bool {
 	return false
 }
 
-// readIndex asks some member for a read index. The answer must cover what
-// anybody knows to be committed now, so certainly what anybody was told.
+// readIndex asks some member for a read index. The answer must cover every entry that any member
+// knows to be committed now.
 func (s *sim) readIndex() {
 	if n := s.someone(nil); n != nil {
 		s.readAt(n)

@@ -15,8 +15,8 @@ type machine struct {
 	conf    *raftpb.ConfState
 }
 
-// foundingChain is the state at index 1.
-const foundingChain = 1
+// initialChain is the state at index 1.
+const initialChain = 1
 
 // link is the state after an entry.
 func link(chain uint64, e *raftpb.Entry) uint64 {

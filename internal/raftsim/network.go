@@ -8,8 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// network delivers messages to members, whatever incarnation of theirs runs by
-// then.
+// network delivers messages to the running incarnation of a member.
 type network struct {
 	s *sim
 	// cut links lose everything, one way.
@@ -26,7 +25,7 @@ type network struct {
 	sent int
 }
 
-// letter is a message on its way, and who sent it.
+// letter is a message under way, and its sender.
 type letter struct {
 	from *node
 	run  int

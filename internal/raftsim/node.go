@@ -14,7 +14,7 @@ type node struct {
 	s    *sim
 	id   uint64
 	disk *disk
-	// run counts incarnations. What was planned for an earlier one is void.
+	// run counts incarnations. Callbacks of an earlier one are dropped.
 	run int
 	p   *process // nil while it is down
 	// off: the operator has switched it off, for good.
@@ -22,7 +22,7 @@ type node struct {
 	pausedUntil time.Duration
 }
 
-// process is what a crash takes away.
+// process is the state that a crash loses.
 type process struct {
 	raw  *raft.RawNode
 	hard hardState

@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// operator changes the membership and switches off who was removed.
+// operator changes the membership and switches off removed members.
 type operator struct {
 	s *sim
 }
@@ -128,12 +128,12 @@ func (o *operator) spare() uint64 {
 	return n.id
 }
 
-// tidy switches off for good who is no member any more, once a majority of the
-// voters that remain report that they have applied the removal.
+// tidy switches off removed members for good, once a majority of the remaining voters reports
+// that it has applied the removal.
 func (o *operator) tidy() {
 	s := o.s
 	if s.healed {
-		o.change() // a joint configuration that somebody must leave
+		o.change() // leave a joint configuration
 	}
 	index, conf := s.judge.newestConf()
 	if len(conf.GetVotersOutgoing()) > 0 {
@@ -159,8 +159,7 @@ func (o *operator) tidy() {
 	}
 }
 
-// thenCrash is the fault that fits: the power goes soon after somebody
-// was told that a member is removed.
+// thenCrash cuts the power soon after the operator has switched off a removed member.
 func (o *operator) thenCrash(conf *raftpb.ConfState) {
 	s := o.s
 	if s.healed || !chance(s.rng, s.w.afterRemoval) {

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// maxTurns is far more Readys than one event can cause.
+// maxTurns is far above the number of Readys that one event can cause.
 const maxTurns = 10_000
 
 // pump handles everything that raft has ready.
@@ -136,8 +136,8 @@ func (n *node) respond(msgs []*raftpb.Message) {
 	}
 }
 
-// judgeOwn looks at what a member answers itself: a candidate's own vote and a
-// leader's own append count like anybody's.
+// judgeOwn checks a member's responses to itself: a candidate's own vote and a leader's own
+// append count like those of others.
 func (n *node) judgeOwn(m *raftpb.Message) {
 	switch m.GetType() {
 	case raftpb.MsgVoteResp, raftpb.MsgAppResp:

@@ -35,7 +35,7 @@ type Result struct {
 // Count is how much happened.
 type Count struct {
 	Virtual, Healing                            time.Duration
-	Reigns, Crashes, Restarts, Snapshots        int
+	Leaders, Crashes, Restarts, Snapshots       int
 	Commits, Acked, Reads, Changes, SwitchedOff int
 	Campaigns, Transfers, Replayed, Compacted   int
 	HeldVotes, FlushedConfs, ShortCompactions   int
@@ -60,7 +60,7 @@ type counted struct {
 
 func (c *Count) fields() []counted {
 	return []counted{
-		{"reigns", &c.Reigns},
+		{"terms with a leader", &c.Leaders},
 		{"crashes", &c.Crashes},
 		{"restarts", &c.Restarts},
 		{"snapshots installed", &c.Snapshots},

@@ -4,13 +4,12 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// forgettable is what a message speaks of that its sender would not know any more
-// after a crash now.
+// forgettable says which data in a message its sender would lose in a crash now.
 type forgettable struct{ term, entry, commit bool }
 
 func (f forgettable) any() bool { return f.term || f.entry || f.commit }
 
-// forgettable compares a message that leaves with what is durable.
+// forgettable compares a message that leaves with the durable state of its sender.
 func (n *node) forgettable(m *raftpb.Message) forgettable {
 	var f forgettable
 	d := n.disk

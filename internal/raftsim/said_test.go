@@ -6,8 +6,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// What leaves before its sender has it durable, by raft's design: the table of
-// docs/raft-durability.md, counted. A version of raft that changes it is noticed.
+// By design, raft sends some data before it is durable: see the table in
+// docs/raft-durability.md. The test counts it, and fails if a new version of raft changes it.
 func TestWhatLeavesBeforeItIsDurable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes under the race detector, which finds nothing in one goroutine")

@@ -119,9 +119,9 @@ func (s *sim) build() {
 	for range s.w.learners {
 		conf.Learners = append(conf.Learners, s.addNode().id)
 	}
-	s.judge.found(conf)
+	s.judge.bootstrap(conf)
 	for _, n := range s.nodes {
-		n.disk.found(conf)
+		n.disk.bootstrap(conf)
 		n.start()
 	}
 	s.startLoad()

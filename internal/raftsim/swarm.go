@@ -34,9 +34,9 @@ type swarm struct {
 	changeEvery           time.Duration
 	faultEvery            time.Duration
 
-	// What targeted faults look at: the chance that a disk stalls under whoever
-	// campaigns, that the sender of a tempting message which is not durable yet
-	// crashes soon, and that a crash hits after a member was switched off.
+	// The chances of targeted faults: that the disk of a candidate stalls, that the sender of a
+	// message of type tempting crashes before its data is durable, and that voters crash after
+	// a member was switched off.
 	slowCandidate, tempted, afterRemoval float64
 	tempting                             raftpb.MessageType
 	// slowTell is the chance that raft is told very late what is applied.

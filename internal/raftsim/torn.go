@@ -21,16 +21,16 @@ func (s *sim) planTearing() {
 	})
 }
 
-// parting is a follower x that does not hear of two or more changes of configuration that
-// l makes, gets them in one append and dies before it knows on disk that the first is
-// committed. Then the group is parted: on the side of x is a majority of the voters
-// before the changes, on that of l one of the voters after them.
+// parting is a partition after two or more changes of configuration by l. The follower x receives
+// the changes in one append, and dies before its disk knows that the first one is committed. Then
+// x has a majority of the voters before the changes on its side, and l has a majority of the
+// voters after them.
 type parting struct {
 	s       *sim
 	l, x    *node
 	side    []uint64
 	changes []*raftpb.ConfChangeSingle
-	reign   uint64
+	term    uint64
 	until   time.Duration // when l must have made the changes
 }
 
@@ -49,7 +49,7 @@ func (s *sim) tearChanges() {
 		return
 	}
 	s.note(p.x, "is not to hear of %s", raftpb.ConfChangesToString(p.changes))
-	p.reign = p.l.p.hard.term
+	p.term = p.l.p.hard.term
 	s.net.part([]uint64{p.x.id}, p.until)
 	if chance(s.torn, 0.5) {
 		p.propose(&raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransitionJointImplicit.Enum(), Changes: p.changes})
@@ -116,7 +116,7 @@ func (p *parting) step() {
 	p.s.after(2*time.Millisecond, func() {
 		l := p.l
 		switch {
-		case p.s.healed || p.s.now >= p.until || !l.leads() || l.p.hard.term != p.reign:
+		case p.s.healed || p.s.now >= p.until || !l.leads() || l.p.hard.term != p.term:
 			p.s.net.part([]uint64{p.x.id}, 0)
 			return
 		case l.changes():

@@ -79,7 +79,7 @@ func (c *trio) restart(id uint64) {
 	c.start(id)
 }
 
-// settle lets messages flow until nobody has anything to do.
+// settle lets messages flow until all members are idle.
 func (c *trio) settle() {
 	for again := true; again; {
 		again = false
@@ -163,7 +163,7 @@ func (c *trio) send(m *raftpb.Message) {
 	}
 }
 
-// deliverLate delivers what was kept, as late messages do: to whoever runs now.
+// deliverLate delivers the kept messages to the processes that run now.
 func (c *trio) deliverLate() {
 	late := c.late
 	c.late, c.keep = nil, none

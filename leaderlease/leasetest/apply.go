@@ -45,8 +45,8 @@ func (n *Node) apply(entries []*raftpb.Entry) {
 	}
 }
 
-// applyAgain handles an entry whose effect the machine has already: a snapshot
-// was faster, or is newer than what the log knew to be committed at the start.
+// applyAgain handles an entry that the machine has applied already: a snapshot was faster,
+// or was newer than the commit index of the log at the start.
 func (n *Node) applyAgain(e *raftpb.Entry) {
 	if !n.machine.Durable() {
 		return
@@ -61,8 +61,7 @@ func (n *Node) applyAgain(e *raftpb.Entry) {
 	}
 }
 
-// reached returns up to where raft knows that entries are applied: a durable
-// machine may be ahead of it.
+// reached returns the applied index as raft knows it. A durable machine may be ahead of it.
 func (n *Node) reached(entries []*raftpb.Entry) uint64 {
 	if !n.machine.Durable() {
 		return n.Applied()
@@ -77,8 +76,8 @@ func (n *Node) applied(index uint64) {
 	n.stockApplied()
 }
 
-// applyConf switches raft, and then the lease, to what a configuration change
-// leads to, and returns that; nil for other entries.
+// applyConf applies a configuration change to raft and then to the Lease. It returns the
+// new configuration, or nil for other entries.
 func (n *Node) applyConf(e *raftpb.Entry) *raftpb.ConfState {
 	var cc raftpb.ConfChangeI
 	switch e.GetType() {

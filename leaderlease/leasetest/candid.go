@@ -5,16 +5,16 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// tellCommit writes into m, an answer to a candidate, that the entry at Commit, of the term
-// RejectHint, is committed. The library does that by itself; a node without it needs this
-// code. Both use the same fields, so each understands the other.
+// tellCommit adds a commit hint to m, an answer to a candidate: the entry at Commit, of the
+// term RejectHint, is committed. The library does the same with the same fields; this code
+// is for nodes without it.
 func (n *Node) tellCommit(m *raftpb.Message) {
 	switch t := m.GetType(); {
 	case t != raftpb.MsgVoteResp && t != raftpb.MsgPreVoteResp:
-	case n.Options.TellsNobody:
+	case n.Options.NoCommitHints:
 		m.Commit, m.RejectHint = nil, nil
 	case n.lease == nil || n.mistake() != NoMistake:
-		// What raft has been told is applied is in its log on disk.
+		// Applied entries are in the log on disk.
 		index := n.raw.BasicStatus().Applied
 		if term, err := n.disk.Term(index); err == nil && term > 0 {
 			m.Commit, m.RejectHint = new(index), new(term)
@@ -22,7 +22,7 @@ func (n *Node) tellCommit(m *raftpb.Message) {
 	}
 }
 
-// learnCommit takes from m that a change of membership is committed.
+// learnCommit applies a commit hint in m if it covers a change of membership.
 func (n *Node) learnCommit(m *raftpb.Message) {
 	if n.lease != nil {
 		n.lease.LearnCommit(n.raw, m)

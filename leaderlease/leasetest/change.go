@@ -2,17 +2,16 @@ package leasetest
 
 import "go.etcd.io/raft/v3/raftpb"
 
-// knowChanges runs apply once the log knows for good that the changes of
-// membership in entries are committed. Whoever sees such a change relies on it,
-// and switches a member off that was removed; if a crash let the others forget
-// it, they would wait for that member's vote.
+// knowChanges runs apply once the commit index of the changes of membership in entries is
+// durable. An operator that sees such a change may switch off the removed member. If a crash
+// then lost the commit index, the others would wait for that member's vote.
 func (n *Node) knowChanges(entries []*raftpb.Entry, apply func()) {
 	index := newestChange(entries)
 	if index == 0 || n.Options.ForgetsChanges || n.committed(index) == nil {
 		apply()
 		return
 	}
-	// The update that says so is still in the queue.
+	// The write with that commit index is still in the queue.
 	n.appends.push(n, func(done func()) {
 		done()
 		n.later(0, func() {
@@ -22,10 +21,10 @@ func (n *Node) knowChanges(entries []*raftpb.Entry, apply func()) {
 	})
 }
 
-// putsOff reports whether m has to wait: a snapshot while entries that raft has
-// handed out are being applied. Raft takes its configuration at once and cannot
-// be told that a change is an older one: it would make it again, or panic. With
-// AsyncStorageWrites the node sees the snapshot first: see superseded.
+// putsOff reports whether m has to wait: m is a snapshot, and entries that raft has handed
+// out are still being applied. Raft takes the configuration of the snapshot at once, and
+// would apply an older change in those entries again, or panic. With AsyncStorageWrites the
+// node sees the snapshot first: see superseded.
 func (n *Node) putsOff(m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgSnap || n.Options.Async || !n.busy {
 		return false
@@ -34,7 +33,7 @@ func (n *Node) putsOff(m *raftpb.Message) bool {
 	return true
 }
 
-// stepSnapshots steps what was put off.
+// stepSnapshots steps the snapshots that were put off.
 func (n *Node) stepSnapshots() {
 	late := n.snapshots
 	n.snapshots = nil

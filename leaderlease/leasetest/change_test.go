@@ -9,9 +9,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// A change of membership was acknowledged, so the member that was removed is
-// switched off. The one that remains is killed before it writes anything more,
-// and must not wait for the other's vote.
+// A change of membership was acknowledged, so the removed member is switched off. The
+// remaining member is killed before its next write, and must not wait for the other's vote.
 func TestAChangeOutlivesACrash(t *testing.T) {
 	for _, v := range []struct {
 		name           string
@@ -40,9 +39,9 @@ func TestAChangeOutlivesACrash(t *testing.T) {
 	}
 }
 
-// A leader removes itself from a group of two, with writes behind that, and the
-// word that it is committed is lost. The other needs its vote, which it refuses:
-// its log is longer.
+// A leader removes itself from a group of two, with writes behind the change, and the news
+// that the change is committed is lost. The other member needs its vote, but the leader's
+// longer log refuses it.
 func TestALeaderThatRemovedItselfIsSucceeded(t *testing.T) {
 	for _, v := range []struct {
 		name         string
@@ -50,14 +49,14 @@ func TestALeaderThatRemovedItselfIsSucceeded(t *testing.T) {
 		async, later bool
 		want         bool
 	}{
-		{name: "everybody stays up", want: true},
+		{name: "both members stay up", want: true},
 		{name: "with AsyncStorageWrites", async: true, want: true},
 		{name: "both are killed", crash: true, want: true},
 		{name: "terms have moved on", later: true, want: true},
-		{name: "nobody says what is committed", mute: true},
+		{name: "vote answers carry no commit index", mute: true},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			c := pair(t, NodeOptions{Async: v.async, TellsNobody: v.mute})
+			c := pair(t, NodeOptions{Async: v.async, NoCommitHints: v.mute})
 			one, two := c.Node(1), c.Node(2)
 			removedUnheard(t, c)
 			if v.crash {
@@ -79,10 +78,9 @@ func TestALeaderThatRemovedItselfIsSucceeded(t *testing.T) {
 	}
 }
 
-// Word of what is committed counts only where the log has the same entry, and
-// makes nobody a leader.
-func TestWordOfAnotherEntryIsNotTaken(t *testing.T) {
-	c := pair(t, NodeOptions{TellsNobody: true})
+// A commit hint counts only if the log has the same entry, and it makes no member a leader.
+func TestACommitHintOfAnotherEntryIsIgnored(t *testing.T) {
+	c := pair(t, NodeOptions{NoCommitHints: true})
 	removedUnheard(t, c)
 	one, two := c.Node(1), c.Node(2)
 	c.Net.Split([]uint64{1}, []uint64{2})
@@ -128,8 +126,8 @@ func remove(l *Node, id uint64) {
 	l.Change(&raftpb.ConfChange{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(id)})
 }
 
-// removedUnheard has node 1 remove itself. Node 2 gets the change, but nothing
-// behind it, and does not hear that it is committed.
+// removedUnheard makes node 1 remove itself. Node 2 receives the change, but nothing behind
+// it, and does not learn that it is committed.
 func removedUnheard(t *testing.T, c *Cluster) {
 	t.Helper()
 	one, two := c.Node(1), c.Node(2)

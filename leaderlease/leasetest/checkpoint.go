@@ -11,8 +11,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// errNotCommitted is why a checkpoint is not made: the log does not know on
-// disk that what it would hold is committed.
+// errNotCommitted means that a checkpoint would be ahead of the durable commit index.
 var errNotCommitted = errors.New("leasetest: not committed on disk")
 
 // Compact has the machine make a checkpoint and drops the log before it. The log
@@ -51,7 +50,7 @@ func (n *Node) compactLog(snap *raftpb.Snapshot) {
 	}
 }
 
-// forLog returns what the log keeps of a snapshot.
+// forLog returns the part of a snapshot that the log stores.
 func (n *Node) forLog(snap *raftpb.Snapshot) *raftpb.Snapshot {
 	if !n.machine.Durable() || raft.IsEmptySnap(snap) {
 		return snap
@@ -62,8 +61,8 @@ func (n *Node) forLog(snap *raftpb.Snapshot) *raftpb.Snapshot {
 // flusher is a Disk that puts off commit indices which come alone.
 type flusher interface{ Flush() error }
 
-// committed returns nil once the log knows on disk that index is committed. It
-// allows the machine to come back with what it holds up to there.
+// committed returns nil if the durable commit index has reached index. It then allows the
+// machine to restart with its state up to index.
 func (n *Node) committed(index uint64) error {
 	hard, _, err := n.disk.InitialState()
 	if err != nil {
@@ -139,8 +138,9 @@ func (n *Node) recoverCommit(s raft.Storage) raft.Storage {
 	return leaderlease.RecoverCommit(s)
 }
 
-// configOfLease is what a Lease is told of rc. With HardStateAlone it sees no changes in the
-// log, or it would refuse to begin with the commit index of the hard state.
+// configOfLease returns the raft configuration for the Lease. With HardStateAlone its Storage
+// hides the changes in the log: otherwise the Lease would refuse the commit index of the hard
+// state.
 func (n *Node) configOfLease(rc *raft.Config) *raft.Config {
 	if !n.Options.HardStateAlone {
 		return rc
@@ -150,7 +150,7 @@ func (n *Node) configOfLease(rc *raft.Config) *raft.Config {
 	return &c
 }
 
-// blind is a Storage in which all entries are normal ones.
+// blind is a Storage that shows every entry as a normal one.
 type blind struct{ raft.Storage }
 
 // Entries implements raft.Storage.
@@ -163,14 +163,14 @@ func (b blind) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	return normal, err
 }
 
-// storage is what raft sees of a node's disk and machine.
+// storage is the raft.Storage of a node's disk and machine.
 type storage struct {
 	Disk
 	n *Node
 }
 
-// InitialState implements raft.Storage. What a durable machine has applied is
-// not applied again, so the configuration is the machine's.
+// InitialState implements raft.Storage. A durable machine does not apply entries again, so
+// the configuration is the machine's.
 func (s storage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	hard, conf, err := s.Disk.InitialState()
 	if err == nil && s.n.machine.Durable() {

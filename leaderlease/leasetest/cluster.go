@@ -57,7 +57,7 @@ func (o Options) withDefaults() Options {
 		o.NewMachine = func(uint64, *raftpb.ConfState) Machine { return NewMemoryMachine() }
 	}
 	if o.Logger == nil {
-		o.Logger = quiet{}
+		o.Logger = noLogger{}
 	}
 	return o
 }
@@ -71,9 +71,9 @@ type Cluster struct {
 	world *world
 	nodes []*Node // by ID
 
-	// OnLeader is called when a node wins an election, OnApply when a node's
-	// machine has made something of an entry, OnCrash when a node loses its memory,
-	// OnRestart when a new process has started after that. All are optional.
+	// OnLeader is called when a node wins an election, OnApply when a node's machine has
+	// applied an entry, OnCrash when a process dies, OnRestart when the next process has
+	// started. All are optional.
 	OnLeader  func(n *Node, term uint64)
 	OnApply   func(n *Node, e *raftpb.Entry, made Outcome)
 	OnCrash   func(n *Node)
@@ -185,18 +185,18 @@ func (c *Cluster) deliver(m *raftpb.Message, from leaderlease.ProcessID) {
 	n.receive(m, from)
 }
 
-// quiet is a raft.Logger that says nothing, and panics where raft does.
-type quiet struct{}
+// noLogger is a raft.Logger that drops all lines. Panic and Fatal panic.
+type noLogger struct{}
 
-func (quiet) Debug(...any)              {}
-func (quiet) Debugf(string, ...any)     {}
-func (quiet) Error(...any)              {}
-func (quiet) Errorf(string, ...any)     {}
-func (quiet) Info(...any)               {}
-func (quiet) Infof(string, ...any)      {}
-func (quiet) Warning(...any)            {}
-func (quiet) Warningf(string, ...any)   {}
-func (quiet) Fatal(v ...any)            { panic(v) }
-func (quiet) Fatalf(f string, v ...any) { panic(raftPanic(f, v...)) }
-func (quiet) Panic(v ...any)            { panic(v) }
-func (quiet) Panicf(f string, v ...any) { panic(raftPanic(f, v...)) }
+func (noLogger) Debug(...any)              {}
+func (noLogger) Debugf(string, ...any)     {}
+func (noLogger) Error(...any)              {}
+func (noLogger) Errorf(string, ...any)     {}
+func (noLogger) Info(...any)               {}
+func (noLogger) Infof(string, ...any)      {}
+func (noLogger) Warning(...any)            {}
+func (noLogger) Warningf(string, ...any)   {}
+func (noLogger) Fatal(v ...any)            { panic(v) }
+func (noLogger) Fatalf(f string, v ...any) { panic(raftPanic(f, v...)) }
+func (noLogger) Panic(v ...any)            { panic(v) }
+func (noLogger) Panicf(f string, v ...any) { panic(raftPanic(f, v...)) }

@@ -9,15 +9,14 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// askedContext is an embedder's context that ends when the test says so, in one
-// goroutine. It says so if it is asked with the Lease locked: an embedder's context may
-// itself ask the Lease.
+// askedContext is a context that the test ends, in one goroutine. It reports a call of its
+// methods while the Lease is locked, because an embedder's context may call the Lease.
 type askedContext struct {
 	context.Context
 	lease *leaderlease.Lease
 	done  chan struct{}
 	err   error
-	// early ends it as soon as something is to be called at its end.
+	// early ends the context as soon as a function is registered with AfterFunc.
 	early bool
 	hooks []func()
 	wrong func(what string)
@@ -45,8 +44,8 @@ func (c *askedContext) Value(any) any {
 	return nil
 }
 
-// AfterFunc is what context.AfterFunc asks of contexts that are none of its own. What
-// an early one has to call waits for end, as for the goroutine that would call it.
+// AfterFunc implements the optional interface of context.AfterFunc. If the context ends
+// early, f still waits for end, as if for the goroutine that would call it.
 func (c *askedContext) AfterFunc(f func()) (stop func() bool) {
 	c.see()
 	id := len(c.hooks)
@@ -69,8 +68,8 @@ func (c *askedContext) over() {
 	}
 }
 
-// end ends it, and returns when everything has been called that is called then: package
-// context does so in a goroutine, which a bubble waits for.
+// end ends the context, and returns when all registered functions have returned. Package
+// context runs them in goroutines, which the synctest bubble waits for.
 func (c *askedContext) end(t *testing.T) {
 	t.Helper()
 	c.over()
@@ -88,8 +87,8 @@ func (c *askedContext) see() {
 	}
 }
 
-// locked looks at the one bit of the lock of l that says so. Everything here runs in
-// one goroutine at a time, so whoever holds it is calling.
+// locked reports whether the lock of l is held, by its one bit. Only one goroutine runs at a
+// time, so a held lock is held by the caller of the context.
 func locked(l *leaderlease.Lease) bool {
 	mu := reflect.ValueOf(l).Elem().FieldByName("mu").FieldByName("Mutex").FieldByName("mu")
 	return mu.FieldByName("state").Int()&1 != 0

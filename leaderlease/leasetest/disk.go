@@ -10,8 +10,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/internal/hook"
 )
 
-// Disk is what a node keeps across crashes. It is raft.Storage plus the writes;
-// everything a method has returned for is durable, and a crash loses the rest.
+// Disk is a node's durable storage: raft.Storage plus the writes. When a method has
+// returned, its data is durable; a crash loses the rest.
 // Only a hard state that raft.MustSync does not ask to sync, because its commit
 // index alone is new, may stay volatile. If there is a method Flush() error, it
 // makes that commit index durable.
@@ -33,7 +33,7 @@ type Disk interface {
 	SaveMaxPromise(d time.Duration) error
 }
 
-// promises is the PromiseStore of a node, of which saves take as long as its disk.
+// promises is the PromiseStore of a node. A save takes as long as a write of its disk.
 type promises struct {
 	Disk
 	n *Node
@@ -49,7 +49,7 @@ type tornDisk interface {
 	SaveTorn(entries []*raftpb.Entry, snap *raftpb.Snapshot) bool
 }
 
-// DiskKind says what a crash can take from a disk in memory.
+// DiskKind says what data of an in-memory disk a crash can lose.
 type DiskKind uint8
 
 const (
@@ -67,11 +67,12 @@ const (
 	AtomicBatches
 )
 
-// memoryDisk is a Disk on raft's MemoryStorage, which is what the process reads.
+// memoryDisk is a Disk on raft's MemoryStorage, from which the process reads.
 type memoryDisk struct {
 	*raft.MemoryStorage
 	kind DiskKind
-	// maxPromise is what a process reads, saved what outlives the power.
+	// maxPromise is the value that a process reads, saved the one that survives a power
+	// failure.
 	maxPromise, saved time.Duration
 	// durable is the hard state that outlives a crash.
 	durable *raftpb.HardState
@@ -113,7 +114,7 @@ func (d *memoryDisk) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap 
 	return nil
 }
 
-// saveLog writes what of a Ready comes before its hard state.
+// saveLog writes the parts of a Ready before its hard state.
 func (d *memoryDisk) saveLog(entries []*raftpb.Entry, snap *raftpb.Snapshot) error {
 	if !raft.IsEmptySnap(snap) {
 		// An older one than the log already begins with is no news.
@@ -172,9 +173,9 @@ func (d *memoryDisk) Reopen() (Disk, error) {
 	return d, nil
 }
 
-// committedTo returns hard with a commit index of at least index: what a log
-// begins with is committed, and raft does not start with a commit index before
-// that. A hard state that was never written stays empty.
+// committedTo returns hard with a commit index of at least index. The entries before the
+// first one of the log are committed, and raft does not start with a lower commit index. A
+// hard state that was never written stays empty.
 func committedTo(hard *raftpb.HardState, index uint64) *raftpb.HardState {
 	if raft.IsEmptyHardState(hard) || hard.GetCommit() >= index {
 		return hard

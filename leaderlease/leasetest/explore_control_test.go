@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// controls are searches that must find something: what the claim rests on is taken
-// away.
+// controls are searches without an assumption of the claim. They must find a violation.
 var controls = []menu{
 	{
 		name: "raft's own lease", begin: []string{"new election=4 stock=(1,2,3)", "elect 1", "isolate 1"}, depth: 3,
@@ -35,7 +34,6 @@ func TestExploreFindsWhatBreaksTheClaim(t *testing.T) {
 	}
 }
 
-// What a search finds, it finds again.
 func TestExploreRepeats(t *testing.T) {
 	m := &menus[1]
 	one := newWalk(t, m)

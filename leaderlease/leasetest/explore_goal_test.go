@@ -10,7 +10,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// goal is something that must have been seen, or a search proves little.
+// goal is a situation that a search must reach, or else it proves little.
 type goal int
 
 const (
@@ -37,12 +37,12 @@ const (
 )
 
 var goalNames = [numGoals]string{
-	"a lease is held", "a lease has run out", "a second leader has a lease", "somebody leads at once", "a promise keeps a vote away",
+	"a lease is held", "a lease has run out", "a second leader has a lease", "a leader is elected at once", "a promise keeps a vote away",
 	"a restart hold keeps a vote away", "a bound voter that is released votes", "a lease is held again after a fault of the clock",
-	"a lease is held under another configuration", "a lease is held again after a change that was not told of",
+	"a lease is held under another configuration", "a lease is held again after a change without ApplyConfState",
 	"a read is answered by a renewal", "a read is answered by a round", "a follower reads", "two reads share a round",
-	"a follower reads while the leader applies", "a leader that resigns is replaced at once", "who has resigned leads on",
-	"a leader that has died is replaced at once", "an obituary of a former process voids nothing",
+	"a follower reads while the leader applies", "a leader that resigns is replaced at once", "a leader leads on after it has resigned",
+	"a leader that has died is replaced at once", "a death notice of an earlier process voids nothing",
 }
 
 func (j *judge) reach(g goal, seen bool) {
@@ -55,7 +55,7 @@ func (j *judge) reach(g goal, seen bool) {
 func (p *play) survey() {
 	for _, n := range p.c.nodes {
 		if p.resigned[process{n.ID, n.run}] {
-			p.reach(goalForgone, n.up && n.role == raft.StateLeader && p.c.Now()-p.word > 300*time.Millisecond)
+			p.reach(goalForgone, n.up && n.role == raft.StateLeader && p.c.Now()-p.resignedAt > 300*time.Millisecond)
 		}
 		if n.up && n.lease != nil {
 			p.surveyLease(n)
@@ -104,7 +104,7 @@ func (p *play) watchVotes() {
 	p.c.OnLeader = func(n *Node, term uint64) {
 		p.reach(goalAtOnce, p.c.Now() < 50*time.Millisecond)
 		p.reach(goalVoided, n.lease.Stats().VoidedPromises > 0 && p.c.Now() < 200*time.Millisecond)
-		p.reach(goalResigned, len(p.resigned) > 0 && p.c.Now()-p.word < 50*time.Millisecond)
+		p.reach(goalResigned, len(p.resigned) > 0 && p.c.Now()-p.resignedAt < 50*time.Millisecond)
 		won(n, term)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// guards judges rules by themselves. V3 and V4 are such, since one stands in for the other: a node that
-// is bound lets nothing in that helps to elect anybody, and nothing out.
+// guards checks single rules, where another rule would hide a violation. V3 and V4 stand in
+// for each other: a bound node lets no message in, and none out, that helps an election.
 func (p *play) guards() {
 	ready, admit, applied, deliver := p.c.OnReady, p.c.OnAdmit, p.c.OnApply, p.c.OnDeliver
 	p.c.OnApply = func(n *Node, e *raftpb.Entry, made Outcome) {
@@ -46,8 +46,8 @@ func (p *play) checkGuard(n *Node, m *raftpb.Message, what string) {
 	}
 }
 
-// ticks judges the half of V5 that WouldBlock stands in for: raft does not tick where it
-// would elect a node that is bound.
+// ticks checks the half of V5 that WouldBlock stands in for: raft does not tick if the tick
+// would elect a bound node.
 func (p *play) ticks(n *Node) {
 	alone := len(n.conf.GetVoters()) == 1 && n.conf.GetVoters()[0] == n.ID && len(n.conf.GetVotersOutgoing()) == 0
 	if alone && n.mistake() == NoMistake && n.role != raft.StateLeader && n.Bound() {
@@ -55,9 +55,9 @@ func (p *play) ticks(n *Node) {
 	}
 }
 
-// members judges L4 and L5 by themselves, which raft's own rules stand in for: whoever
-// has made its own removal has no lease, and nobody has from when a change is handed out
-// until it is made.
+// members checks L4 and L5 alone, because raft's own rules stand in for them. A node that
+// has applied its own removal has no lease, and no node has one between the Ready with a
+// change and ApplyConfState.
 func (p *play) members() {
 	for _, n := range p.c.nodes {
 		if !n.up || n.paused || !n.Valid() {
@@ -86,8 +86,8 @@ func grants(m *raftpb.Message) bool {
 	return !m.GetReject() && (m.GetType() == raftpb.MsgVoteResp || m.GetType() == raftpb.MsgPreVoteResp)
 }
 
-// helps reports whether m, or what the storage thread answers for it, helps to elect
-// anybody. A granted pre-vote does where it is the node's own.
+// helps reports whether m, or a response of the storage thread to it, helps an election. A
+// granted pre-vote helps only if it is the node's own.
 func (n *Node) helps(m *raftpb.Message) bool {
 	switch m.GetType() {
 	case raftpb.MsgVote, raftpb.MsgPreVote:

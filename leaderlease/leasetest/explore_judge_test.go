@@ -10,23 +10,23 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// judge holds a play against the claim of docs/design.md: no view passes its check
-// when somebody has won an election in a later term; what a term and a leader name
-// is one process; and what a view that passes says is committed lacks nothing that
-// anybody has applied.
+// judge checks a play against the claim of docs/design.md. No view passes its check after
+// an election in a later term is won; a term has one leading process; and the index of a
+// view that passes is not below any applied index.
 type judge struct {
 	nodes []*Node
-	// led is who won a term, reign the newest term that a node's process has won,
-	// newest the newest that anybody has.
-	led    map[uint64]process
-	reign  map[process]uint64
-	newest uint64
-	// applied is the newest index that anybody has applied.
+	// led is the winner of each term, wonTerm the newest term that each process has won,
+	// newest the newest term that is won.
+	led     map[uint64]process
+	wonTerm map[process]uint64
+	newest  uint64
+	// applied is the newest applied index of all nodes.
 	applied uint64
-	// resigned are the processes that have resigned, word is when the last one has.
-	resigned map[process]bool
-	word     time.Duration
-	// doubtful: some clock breaks the assumptions, so only rounds are trusted.
+	// resigned are the processes that have resigned, resignedAt is the time of the last
+	// resignation.
+	resigned   map[process]bool
+	resignedAt time.Duration
+	// doubtful is set if a clock breaks the assumptions, so that only rounds are checked.
 	doubtful bool
 
 	bad   string
@@ -39,7 +39,7 @@ type process struct {
 }
 
 func (j *judge) watch(c *Cluster) {
-	j.nodes, j.led, j.reign, j.resigned = c.nodes, make(map[uint64]process), make(map[process]uint64), make(map[process]bool)
+	j.nodes, j.led, j.wonTerm, j.resigned = c.nodes, make(map[uint64]process), make(map[process]uint64), make(map[process]bool)
 	won := c.OnLeader
 	c.OnLeader = func(n *Node, term uint64) {
 		j.won(n, term)
@@ -55,12 +55,12 @@ func (j *judge) won(n *Node, term uint64) {
 	if first, again := j.led[term]; again && first != p {
 		j.fail("process %d of node %d wins term %d, which process %d of node %d has won", p.run, p.id, term, first.run, first.id)
 	}
-	j.led[term], j.reign[p] = p, term
+	j.led[term], j.wonTerm[p] = p, term
 	j.newest = max(j.newest, term)
 	j.check()
 }
 
-// check looks at each view there is, as a reader would.
+// check checks each view as a reader does.
 func (j *judge) check() {
 	if j.doubtful {
 		return
@@ -73,7 +73,7 @@ func (j *judge) check() {
 		if s != leaderlease.StatusValid {
 			continue
 		}
-		if term := j.reign[process{n.ID, n.run}]; term < j.newest {
+		if term := j.wonTerm[process{n.ID, n.run}]; term < j.newest {
 			j.fail("node %d holds the lease of term %d when term %d is won", n.ID, term, j.newest)
 		}
 		if j.resigned[process{n.ID, n.run}] {
@@ -91,7 +91,7 @@ func (j *judge) fail(format string, v ...any) {
 	}
 }
 
-// after judges what a directive has printed.
+// after checks the output of a directive.
 func (j *judge) after(out string) {
 	j.check()
 	for line := range strings.Lines(out) {
@@ -102,13 +102,13 @@ func (j *judge) after(out string) {
 	}
 }
 
-// resigns notes who has resigned, by what a directive has printed.
+// resigns records resignations, by the output of a directive.
 func (p *play) resigns(out string) {
 	for _, n := range p.c.nodes {
 		if strings.HasSuffix(out, fmt.Sprintf(": node %d resigns\n", n.ID)) {
 			run := process{n.ID, n.run}
-			p.resigned[run], p.word = true, p.c.Now()
-			if p.reign[run] == 0 {
+			p.resigned[run], p.resignedAt = true, p.c.Now()
+			if p.wonTerm[run] == 0 {
 				p.fail("node %d resigns, and has never led", n.ID)
 			}
 		}

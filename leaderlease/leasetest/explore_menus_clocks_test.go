@@ -56,14 +56,13 @@ var clockMenus = []menu{
 		never: []goal{goalLease},
 	},
 	{
-		// Node 2 has restarted, and nobody else answers node 1.
+		// Node 2 has restarted, and no other node answers node 1.
 		name: "restarted", begin: then(settled, "isolate 3", "crash 2", "restart 2", "run 400ms"), depth: 1,
 		steps: []string{"run 10ms", "run 100ms"},
 		goals: []goal{goalLease},
 	},
 }
 
-// A clock that goes back so often.
 func steppingBack(times int) (steps []string) {
 	for range times {
 		steps = append(steps, "clock 1 step=-1s", "run 100ms")

@@ -1,7 +1,7 @@
 package leasetest
 
-// obituaryMenus have processes die, and others hear of it.
-var obituaryMenus = []menu{
+// deathMenus have processes that die, and death notices.
+var deathMenus = []menu{
 	{
 		name: "dies", begin: []string{"new election=4", "elect 1"}, depth: 3,
 		steps: []string{
@@ -11,7 +11,7 @@ var obituaryMenus = []menu{
 		goals: []goal{goalVoided, goalReleased},
 	},
 	{
-		// Who has died leads again, as another process, when its obituary comes.
+		// The death notice of a leader comes when the next process of its node leads.
 		name: "lives", depth: 3,
 		begin: []string{"new election=4 async", "elect 1", "run 100ms", "crash 1", "restart 1", "run 400ms", "usurp 1 votes=(2,3)", "run 100ms"},
 		steps: []string{
@@ -29,9 +29,9 @@ var obituaryMenus = []menu{
 		goals: []goal{goalSecond},
 	},
 	{
-		// Node 2 holds for what it has promised node 1, whose lease lasts, and hears of the death of
-		// node 3: it has read an old heartbeat of it since it has started again in the older term.
-		name: "held-mourner", depth: 4,
+		// Node 2 has restarted, and holds for its promise to node 1, which has a lease. It has
+		// received an old heartbeat of node 3 since, and then the death notice of node 3.
+		name: "held-voter", depth: 4,
 		begin: []string{
 			"new voters=(1,2,3,4,5) tick=50ms election=8 async", "usurp 3 votes=(1,2,3,4,5)", "run 300ms", "hold type=MsgHeartbeat from=3 to=2", "run 100ms", "pass",
 			"disk 2 delay=10s", "transfer 3 to=1", "run 10ms", "split a=(1) b=(4,5)", "run 110ms", "isolate 1", "crash 2", "disk 2 delay=0ms", "restart 2",

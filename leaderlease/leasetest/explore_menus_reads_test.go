@@ -82,7 +82,7 @@ var readMenus = []menu{
 		steps: []string{"run 100ms", "isolate 1", "read 1 key=7 cancel=later", "read 1 key=7 quorum cancel=early", "read 2 key=7 cancel=early", "cancel", "forget 2"},
 	},
 	{
-		// A round was lost, and who asked for it has gone.
+		// A round was lost, and its reader has given up.
 		name: "lost-round", depth: 2,
 		begin: []string{"new election=4 learners=(4)", "elect 1", "hold type=MsgReadIndex", "read 4 key=7 cancel=later", "cancel", "run 300ms", "pass"},
 		steps: []string{"run 10ms", "read 4 key=7 wait=10ms"},

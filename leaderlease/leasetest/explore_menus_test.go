@@ -2,24 +2,24 @@ package leasetest
 
 import "slices"
 
-// menu is a search: every script that begins with begin and goes on with steps. Each
-// has one kind of trouble, or none would come far.
+// menu is a search through every script that begins with begin and continues with steps.
+// Each search has one kind of fault, which keeps it small.
 type menu struct {
 	name         string
 	begin, steps []string
 	// depth is how many steps are wanted.
 	depth int
-	// doubtful: some clock breaks the assumptions.
+	// doubtful is set if a clock breaks the assumptions.
 	doubtful bool
-	// goals must be reached in this search, never must not.
+	// goals must be reached in this search; never must not be.
 	goals, never []goal
 }
 
-var menus = slices.Concat(electionMenus, clockMenus, processMenus, obituaryMenus, memberMenus, readMenus)
+var menus = slices.Concat(electionMenus, clockMenus, processMenus, deathMenus, memberMenus, readMenus)
 
-// In settled there is a leader with a lease, where D is 300 ms and 60 of them are the
-// margin; in torn node 3 hears nothing of it any more and is bound no more; in unheard
-// nobody hears it, and nobody is bound.
+// In settled a leader has a lease; D is 300 ms with a margin of 60 ms. In torn, node 3 no
+// longer receives the leader's messages and is not bound. In unheard, no node receives
+// them, and none is bound.
 var (
 	settled = []string{"new election=4", "elect 1"}
 	torn    = []string{"new election=4", "elect 1", "split a=(1) b=(3)", "run 300ms"}
@@ -56,7 +56,7 @@ var electionMenus = []menu{
 		goals: []goal{goalSecond, goalReleased},
 	},
 	{
-		// Leaders resign, and live on or die; so do those who do not lead, in vain.
+		// Leaders resign, and live on or die. Resigning without leading does nothing.
 		name: "resigns", begin: settled, depth: 3,
 		steps: []string{
 			"run 10ms", "run 100ms", "run 600ms", "isolate 1", "heal", "resign 1 to=2", "resign 1 to=3", "resign 2 to=3", "transfer 1 to=3", "crash 1", "restart 1",
@@ -65,8 +65,8 @@ var electionMenus = []menu{
 		goals: []goal{goalSecond, goalReleased, goalResigned, goalForgone},
 	},
 	{
-		// The loop of a leader hangs that raft has made a follower, and that has promised to who
-		// leads now, by a clock that is far behind its own.
+		// The loop of node 3 hangs. Raft has made it a follower, and it has promised to the new
+		// leader, by a clock that is far behind its own.
 		name: "hanging-word", depth: 3,
 		begin: []string{
 			"new election=4", "elect 3", "hold type=(MsgVote,MsgHeartbeat,MsgApp) to=3", "transfer 3 to=1", "run 10ms", "lag 3 by=215ms", "pass", "release type=MsgVote", "drop", "run 210ms",
@@ -75,7 +75,7 @@ var electionMenus = []menu{
 		goals: []goal{goalSecond},
 	},
 	{
-		// The word is held back while who gave it leads once more, as another process.
+		// The MsgTimeoutNow of a resignation is late: the next process of its sender leads.
 		name: "late-word", depth: 3,
 		begin: []string{
 			"new election=4 async", "elect 1", "hold type=MsgTimeoutNow to=2", "resign 1 to=2", "pass", "run 10ms", "crash 1", "restart 1", "run 400ms", "elect 1", "run 100ms",
@@ -129,7 +129,7 @@ var electionMenus = []menu{
 	},
 }
 
-// In overtaken node 3 is let to hear node 1 again while a vote waits for its raft.
+// In overtaken, node 3 can hear node 1 again while a vote waits for its raft.
 func overtaken(first string) []string {
 	return slices.Concat([]string{first}, unheard, []string{"overtake 3 type=MsgVote by=150ms"})
 }

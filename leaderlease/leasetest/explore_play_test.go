@@ -16,7 +16,8 @@ type play struct {
 	script
 	judge
 	t *testing.T
-	// misled: some node embeds its Lease wrongly; missed is one whose Lease has said so.
+	// misled is set if a node embeds its Lease wrongly. missed is a node with a Lease that
+	// has reported the misuse.
 	misled bool
 	missed uint64
 }
@@ -51,7 +52,7 @@ func parse(t *testing.T, lines []string) (ds []*datadriven.TestData) {
 	return ds
 }
 
-// do plays one directive and judges what has come of it.
+// do plays one directive and checks the result.
 func (p *play) do(d *datadriven.TestData) {
 	p.t.Helper()
 	p.misled = p.misled || d.Cmd == "mistake"
@@ -66,12 +67,12 @@ func (p *play) do(d *datadriven.TestData) {
 	p.resigns(out)
 	p.after(out)
 	p.heard(out)
-	p.keepsItsWord(d)
+	p.checkPromises(d)
 }
 
-// keepsItsWord judges what a directive promises by itself: nothing passes once a lease
-// is given up, and nobody asks for a round when nobody reads.
-func (p *play) keepsItsWord(d *datadriven.TestData) {
+// checkPromises checks what a directive promises: no view passes once its lease is given
+// up, and no node asks for a round without a read.
+func (p *play) checkPromises(d *datadriven.TestData) {
 	for _, n := range p.c.nodes {
 		if !n.up || n.lease == nil {
 			continue
@@ -83,13 +84,13 @@ func (p *play) keepsItsWord(d *datadriven.TestData) {
 			p.givesUp(n, d.Cmd)
 		}
 		if p.reads == 0 && n.lease.Stats().Rounds > 0 {
-			p.fail("node %d asks for a round, and nobody reads", n.ID)
+			p.fail("node %d asks for a round without a read", n.ID)
 		}
 	}
 	p.endsReads(d)
 }
 
-// givesUp judges a directive that a node's lease is given up by.
+// givesUp checks a directive that gives up a node's lease.
 func (p *play) givesUp(n *Node, cmd string) {
 	if (cmd == "close" || cmd == "invalidate") && n.Valid() {
 		p.fail("node %d: %s, and the lease is valid", n.ID, cmd)
@@ -99,12 +100,12 @@ func (p *play) givesUp(n *Node, cmd string) {
 	}
 }
 
-// endsReads judges that no read waits for what will not come: its context has ended, or
-// its node follows somebody else than when it asked, or in another term.
+// endsReads checks that no read waits in vain: after its context has ended, or after its
+// node has changed the leader or the term.
 func (p *play) endsReads(d *datadriven.TestData) {
 	if d.Cmd == "read" && d.HasArg("cancel") && p.open[p.reads].node != 0 {
 		if arg, _ := d.Arg("cancel"); arg.Vals[0] == "early" {
-			p.fail("a read waits whose context has ended")
+			p.fail("a read waits after its context has ended")
 		}
 	}
 	for seq, o := range p.open {
@@ -114,7 +115,7 @@ func (p *play) endsReads(d *datadriven.TestData) {
 		}
 		i := n.lease.Info()
 		if i.Applied >= i.Commit && (i.Term != o.term || i.Leader != o.leader) {
-			p.fail("read %d of node %d waits, which asked leader %d in term %d and follows %d in term %d", seq, n.ID, o.leader, o.term, i.Leader, i.Term)
+			p.fail("read %d of node %d waits for leader %d of term %d, but the node follows %d in term %d", seq, n.ID, o.leader, o.term, i.Leader, i.Term)
 		}
 	}
 }

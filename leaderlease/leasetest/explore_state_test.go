@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// key is what can be seen of a state.
+// key is a hash of the visible state.
 type key [sha256.Size]byte
 
-// key takes what can be seen of every node, of what is under way, and of the rules
-// that the script has made. Two states that look the same may differ in what raft
-// and the Lease keep to themselves; then one of them is not followed.
+// key hashes the visible state of every node, of the messages and events under way, and of
+// the script. States with equal keys may differ in hidden state of raft or the Lease; the
+// search then follows only one of them.
 func (p *play) key() key {
 	h := sha256.New()
 	for _, n := range p.c.nodes {
@@ -23,7 +23,7 @@ func (p *play) key() key {
 	for _, m := range p.c.Net.held {
 		_, _ = fmt.Fprintln(h, describeMessage(m), m.GetIndex(), m.GetCommit(), len(m.GetEntries()))
 	}
-	// The order of what is due at one moment is not looked at.
+	// The order of events at the same instant is ignored.
 	due := make([]time.Duration, 0, len(p.c.world.events))
 	for _, e := range p.c.world.events {
 		due = append(due, e.at-p.c.world.now)
@@ -36,7 +36,7 @@ func (p *play) key() key {
 	return key(h.Sum(nil))
 }
 
-// see writes down what can be seen of a node.
+// see writes the visible state of a node.
 func (n *Node) see(w io.Writer) {
 	if !n.up {
 		s, _, err := n.disk.InitialState()
@@ -58,7 +58,7 @@ func (n *Node) see(w io.Writer) {
 	}
 }
 
-// timers are raft's, which it does not show.
+// timers returns raft's internal timers.
 func timers(n *Node) (t [3]int64) {
 	r := reflect.ValueOf(n.raw).Elem().FieldByName("raft").Elem()
 	for i, name := range []string{"electionElapsed", "heartbeatElapsed", "randomizedElectionTimeout"} {

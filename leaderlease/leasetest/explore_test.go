@@ -19,8 +19,8 @@ var (
 	exploreOnly   = flag.String("explore.only", "", "the search to make, by its name, instead of all")
 )
 
-// TestExplore plays every script of a few steps on the real Lease and the real raft.
-// What must not be is not, and what must be possible is seen.
+// TestExplore plays every script of a few steps on the real Lease and the real raft. No
+// script may break a rule, and each search must reach its goals.
 func TestExplore(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	var goals uint64
@@ -58,7 +58,7 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// shortened searches see too little to reach every goal.
+// shortened reports whether searches are too short to reach every goal.
 func shortened() bool { return testing.Short() }
 
 // tell ends the test with the script that goes wrong.

@@ -10,9 +10,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// walk is a search: every sequence of a menu's steps, shortest first. A Lease and a
-// RawNode cannot be copied, so a state is what a script leads to, and each step is
-// taken by playing the script from its beginning.
+// walk searches every sequence of a menu's steps, shortest first. A Lease and a RawNode
+// cannot be copied, so each step plays its script from the beginning.
 type walk struct {
 	t    *testing.T
 	m    *menu
@@ -26,13 +25,13 @@ type walk struct {
 // walked is what a search has found.
 type walked struct {
 	states, plays int
-	// depth is how many steps the scripts have that were all looked at; complete means
-	// that no longer ones were wanted.
+	// depth is the length up to which all scripts were played. complete means that no longer
+	// ones were wanted.
 	depth    int
 	complete bool
 	took     time.Duration
 	goals    uint64
-	// bad is what is wrong with what path leads to.
+	// bad describes the violation that path leads to.
 	bad  string
 	path []uint8
 }
@@ -44,7 +43,7 @@ func newWalk(t *testing.T, m *menu) *walk {
 	return w
 }
 
-// search looks at scripts of up to depth steps, until plays were played.
+// search plays scripts of up to depth steps, at most plays of them.
 func (w *walk) search(depth, plays int) {
 	begun := time.Now()
 	defer func() { w.took = time.Since(begun) }()
@@ -74,7 +73,7 @@ func (w *walk) search(depth, plays int) {
 	w.complete = true
 }
 
-// try plays path and reports whether it leads to what was not seen before.
+// try plays path and reports whether it leads to a new state.
 func (w *walk) try(path []uint8) (longer []uint8, fresh bool) {
 	w.t.Helper()
 	w.plays++
@@ -94,7 +93,7 @@ func (w *walk) try(path []uint8) (longer []uint8, fresh bool) {
 	return path, true
 }
 
-// play plays path from the beginning. What panics is bad.
+// play plays path from the beginning. A panic is a violation.
 func (w *walk) play(path []uint8) (p *play, bad string) {
 	w.t.Helper()
 	p = &play{t: w.t, script: script{pin: w.pin.rewind}}
@@ -114,8 +113,8 @@ func (w *walk) play(path []uint8) (p *play, bad string) {
 	return p, p.bad
 }
 
-// script is path as a file for RunScript, with what it prints here, and what has become
-// of every node in the end.
+// script returns path as a file for RunScript, with its output and a final status of every
+// node.
 func (w *walk) script(path []uint8) string {
 	w.t.Helper()
 	ds := slices.Clone(w.head)

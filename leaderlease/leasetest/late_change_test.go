@@ -10,9 +10,9 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// A change of membership waits to be applied while raft restores a snapshot that
-// has it already. Raft would apply it a second time: to leave a joint
-// configuration twice is a panic, other changes are made or undone without a word.
+// A change of membership waits to be applied while raft restores a snapshot that includes
+// it. Raft would apply it a second time: it panics if it leaves a joint configuration twice,
+// and applies other changes silently.
 func TestAChangeIsNotAppliedBehindASnapshot(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		t.Run(fmt.Sprintf("async=%v", async), func(t *testing.T) { changeBehindASnapshot(t, async) })

@@ -11,7 +11,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
-// maxTurns is far more Readys than one event can cause.
+// maxTurns is far above the number of Readys that one event can cause.
 const maxTurns = 10_000
 
 // pump handles everything raft has ready, in the order an embedder must.
@@ -33,7 +33,7 @@ func (n *Node) pump() {
 	}
 }
 
-// Kick lets the node handle what was done to its RawNode.
+// Kick lets the node handle changes that the caller has made to its RawNode.
 func (n *Node) Kick() { n.exec(func() {}) }
 
 func (n *Node) takeReadRequest() {
@@ -66,8 +66,7 @@ func (n *Node) holdsBack(rd *raft.Ready) bool {
 	return n.lease != nil && n.mistake() != NeverReady && n.lease.WouldBlock(rd)
 }
 
-// HeldBack returns how many Readys the node has held back until it was bound no
-// more (V5).
+// HeldBack returns how many Readys the node has held back while it was bound (V5).
 func (n *Node) HeldBack() int { return n.heldBack }
 
 func (n *Node) resumeReady(rd *raft.Ready) {
@@ -88,7 +87,7 @@ func (n *Node) processReady(rd *raft.Ready) {
 	}
 	strange := func(s raft.ReadState) bool { return len(s.RequestCtx) != stockRequest }
 	if slices.ContainsFunc(rd.ReadStates, strange) && n.lease != nil && n.mistake() == NoMistake && n.Process() == 1 {
-		panic(fmt.Sprintf("node %d has an answer that nobody but its Lease has asked for", n.ID))
+		panic(fmt.Sprintf("node %d has a ReadState for a request that its Lease has not made", n.ID))
 	}
 	n.stockReadStates(rd.ReadStates)
 	if n.Options.Async {
@@ -128,7 +127,7 @@ func (n *Node) advanceEarly(rd *raft.Ready) {
 	n.observe()
 }
 
-// filter returns what of rd leaves.
+// filter returns the messages of rd that may leave.
 func (n *Node) filter(rd *raft.Ready) []*raftpb.Message {
 	if n.lease == nil {
 		return n.plainly(rd.Messages)
@@ -140,8 +139,8 @@ func (n *Node) filter(rd *raft.Ready) []*raftpb.Message {
 	return rd.Messages
 }
 
-// plainly returns what of msgs leaves a node without the library. It keeps V9 by
-// itself: raft diverges without it, whoever serves the reads.
+// plainly returns the messages that leave a node without the library. Such a node keeps V9
+// by itself, since without V9 raft itself diverges.
 func (n *Node) plainly(msgs []*raftpb.Message) []*raftpb.Message {
 	if n.Options.Async && !n.Options.HastyVotes {
 		msgs, _ = votes.AfterTerm(msgs)
@@ -160,7 +159,7 @@ func (n *Node) afterApplyDelay(entries []*raftpb.Entry, f func()) {
 	f()
 }
 
-// dispatch hands the messages of an asynchronous Ready to whom they are for.
+// dispatch hands the messages of an asynchronous Ready to the local threads or to the network.
 func (n *Node) dispatch(msgs []*raftpb.Message) {
 	for _, m := range msgs {
 		switch m.GetTo() {
@@ -196,7 +195,7 @@ func (n *Node) applyThread(m *raftpb.Message, done func()) {
 	})
 }
 
-// respond delivers what a local thread has to say.
+// respond delivers the responses of a local thread.
 func (n *Node) respond(msgs []*raftpb.Message) {
 	for _, m := range msgs {
 		if m.GetTo() == n.ID {

@@ -12,12 +12,11 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// With AsyncStorageWrites a candidate may ask for votes of a term that it then
-// forgets in a crash: raft by itself does not wait for the disk (V9), nor did
-// this library once. Restarted with the library and without AsyncStorageWrites, it
-// promises to the leader of the term before; the votes it asked for must not elect
-// it now (V3).
-// Found by review: node 2 led term 2 while node 1 read under the lease of term 1.
+// With AsyncStorageWrites, a candidate without the library may request votes for a term that
+// it then forgets in a crash, because raft does not wait for the disk (V9). Restarted with the
+// library and without AsyncStorageWrites, it promises to the leader of the earlier term. The
+// late votes must not elect it now (V3). Before the fix, node 2 led term 2 while node 1 read
+// under the lease of term 1.
 func TestVotesOfALostTermElectNoBoundNode(t *testing.T) {
 	for phase := range 20 {
 		if votesOfALostTerm(t, time.Duration(phase)*50*time.Millisecond) {

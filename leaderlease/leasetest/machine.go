@@ -2,8 +2,8 @@ package leasetest
 
 import "go.etcd.io/raft/v3/raftpb"
 
-// Machine is what a node applies its log to: the replicated state, and what it
-// keeps of itself across crashes. The node calls it one call at a time.
+// Machine is the replicated state machine of a node, with its own durable state if it has
+// any. The node makes one call at a time.
 //
 // There are two kinds. A machine that is not durable lives in memory only: the
 // snapshot that the log begins with carries its state. A durable one keeps
@@ -46,7 +46,7 @@ type Machine interface {
 	Reopen(snap *raftpb.Snapshot) (Machine, error)
 }
 
-// Outcome is what a Machine made of an entry.
+// Outcome is the result of applying an entry.
 type Outcome struct {
 	// Write is the write that the entry carries and that took effect, 0 if none.
 	// Version is what it gave its key: it rises with each write to any key.

@@ -5,8 +5,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// durableMachine is a Machine that outlives its process, and knows which changes of
-// membership it has.
+// durableMachine is a Machine that survives its process, and knows which changes of
+// membership it has applied.
 type durableMachine struct {
 	memoryMachine
 	// confIndex is the index of the newest change in conf.
@@ -25,7 +25,7 @@ func newDurableMachine(conf *raftpb.ConfState) Machine {
 	return m
 }
 
-// confIndexed are machines that know which changes they have.
+// confIndexed is a Machine that knows which changes it has applied.
 type confIndexed interface{ changesUpTo() uint64 }
 
 func (m *durableMachine) changesUpTo() uint64 { return m.confIndex }

@@ -17,7 +17,7 @@ type Network struct {
 	deliver func(m *raftpb.Message, from leaderlease.ProcessID)
 	cut     map[[2]uint64]bool
 	held    []*raftpb.Message
-	// from has the processes that have sent what is held: connections name them.
+	// from has the sending process of each held message, which its connection identifies.
 	from map[*raftpb.Message]leaderlease.ProcessID
 
 	// Hold keeps messages that match from being delivered until Release. Nil

@@ -24,8 +24,8 @@ type Node struct {
 	cluster *Cluster
 	disk    Disk
 
-	// The process. run is raised by each start and each crash, so that what an
-	// earlier process left behind is not taken for the present one's.
+	// The process. Each start and each crash increments run, so that callbacks of an earlier
+	// process are recognized.
 	up     bool
 	paused bool
 	run    int
@@ -37,38 +37,38 @@ type Node struct {
 	// detector is nil without Options.Suspects. polling: it is about to be asked.
 	detector *detector.Detector
 	polling  bool
-	// word is the message of the newest obituary, which waits for the node's turn.
-	word *raftpb.Message
+	// notice is the message of the newest death notice. It waits until the detector lets the
+	// node campaign.
+	notice *raftpb.Message
 
 	machine Machine
 	conf    *raftpb.ConfState
 	// newest is the newest checkpoint of this process.
 	newest *raftpb.Snapshot
-	// allowed is up to where a durable machine may keep its state, known up to
-	// where the log has said, for good, that it is committed.
+	// allowed is the highest index that a durable machine may hold, known the highest index
+	// that the log has durably recorded as committed.
 	allowed, known uint64
 
 	busy bool
-	// lags: it asks raft for no Ready, but hands requests to it.
+	// lags is set while the node asks raft for no Ready, but hands requests to it.
 	lags  bool
 	inbox []func()
-	// finished is what a paused process does first: the rest of writes that
-	// have ended meanwhile.
+	// finished are the completions of writes that ended while the process was paused. It runs
+	// them first when it resumes.
 	finished []func()
 	// missed counts ticks of a paused process.
 	missed  int
 	appends queue
 	applies queue
-	// superseded is the index of the newest snapshot that raft has restored: its
-	// configuration is that one, whatever is still to be applied.
+	// superseded is the index of the newest snapshot that raft has restored. Raft has the
+	// configuration of that snapshot, even if older entries are still to be applied.
 	superseded uint64
-	// confIndex is what the Lease was told of the changes that Storage has, handed the
-	// newest change that raft has handed out, made the newest that the node has made, or
-	// that came with a snapshot.
+	// confIndex is Config.ConfIndex of the Lease. handed is the index of the newest change
+	// that raft has handed out, made of the newest that the node or a snapshot has applied.
 	confIndex, handed, made uint64
 	// began is the configuration that the log began with at the start.
 	began *raftpb.ConfState
-	// snapshots are such that wait until what is committed is applied.
+	// snapshots wait until the committed entries are applied.
 	snapshots []*raftpb.Message
 	// unsynced are writes under way, oldest first.
 	unsynced []write
@@ -77,7 +77,8 @@ type Node struct {
 
 	writes map[uint64]func(version uint64)
 	reads  stockReads
-	// asked are the requests for a round that an old node has taken for others.
+	// asked are the requests for a round that an old node has treated as ordinary reads. It
+	// is nil on other nodes.
 	asked map[string]bool
 }
 
@@ -129,11 +130,11 @@ func (n *Node) start() {
 			n.lease.Applied(n.Applied())
 		}
 	}
-	n.detector, n.polling, n.lead, n.word = n.newDetector(), false, 0, nil
+	n.detector, n.polling, n.lead, n.notice = n.newDetector(), false, 0, nil
 	n.observe()
 }
 
-// scheduleTicks ticks by the node's own clock, which is what timers run on.
+// scheduleTicks ticks by the node's own clock.
 func (n *Node) scheduleTicks() {
 	var due func()
 	schedule := func() {
@@ -199,7 +200,7 @@ func (n *Node) stepDelay(m *raftpb.Message) time.Duration {
 	return n.Options.StepDelay(m)
 }
 
-// step is how an embedder handles a message from a peer.
+// step handles a message from a peer as an embedder does.
 func (n *Node) step(m *raftpb.Message, from leaderlease.ProcessID) {
 	if n.lease != nil && !n.lease.Incoming(m, from) {
 		return

@@ -38,16 +38,15 @@ type NodeOptions struct {
 	// FilterOnArrival asks Incoming when a message arrives, before it queues,
 	// as a transport goroutine does, and not when raft is about to step it.
 	FilterOnArrival bool
-	// Suspects has a node of Kind Library act upon Gone, and take turns to campaign, by
-	// package detector.
+	// Suspects runs package detector on a node of Kind Library: the node acts upon Gone, and
+	// takes turns with others to campaign.
 	Suspects bool
-	// Learn, with Suspects, is for how long a leader is watched before silence that is much
-	// longer than usual is a hint, too. Zero: it is none.
+	// Learn, with Suspects, is for how long the node watches a leader before it suspects
+	// unusually long silence. Zero means that it never does.
 	Learn time.Duration
-	// ForgetsChanges applies changes of membership before the log knows for good
-	// that they are committed, TellsNobody keeps to itself in elections what is
-	// committed: negative controls.
-	ForgetsChanges, TellsNobody bool
+	// ForgetsChanges applies changes of membership before their commit index is durable.
+	// NoCommitHints leaves the commit index out of vote answers. Both are negative controls.
+	ForgetsChanges, NoCommitHints bool
 	// HardStateAlone starts with the commit index of the hard state, whatever changes of
 	// membership the log holds: a negative control.
 	HardStateAlone bool

@@ -6,10 +6,10 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// ProcessID names the node's process, as its connections do.
+// ProcessID returns the ID of the node's process, which its connections carry.
 func (n *Node) ProcessID() leaderlease.ProcessID { return n.process(n.Process()) }
 
-// process is the ID of a process of the node, by its number from 1 on.
+// process returns the ID of a process of the node; numbers begin with 1.
 func (n *Node) process(number int) (id leaderlease.ProcessID) {
 	binary.BigEndian.PutUint64(id[:8], n.ID)
 	binary.BigEndian.PutUint64(id[8:], uint64(number))
@@ -17,7 +17,7 @@ func (n *Node) process(number int) (id leaderlease.ProcessID) {
 }
 
 // ProcessDied tells the node that a process of a peer will never execute another instruction,
-// which must be so. With NodeOptions.Suspects it acts upon it in its turn, and without at once.
+// which must be true. With NodeOptions.Suspects the node campaigns in its turn, without at once.
 func (n *Node) ProcessDied(peer uint64, dead leaderlease.ProcessID) {
 	n.exec(func() {
 		if n.lease == nil {
@@ -29,7 +29,7 @@ func (n *Node) ProcessDied(peer uint64, dead leaderlease.ProcessID) {
 			n.step(m, leaderlease.ProcessID{})
 		case n.detector == nil:
 		case void:
-			n.word = m
+			n.notice = m
 			n.detector.Obituary(m, n.wall())
 			n.elect(n.detector.Poll(n.wall(), n.standing()))
 			n.pollSoon()

@@ -77,9 +77,9 @@ type script struct {
 	written map[uint64]uint64   // newest version of each key that is known to be applied
 	open    map[uint64]openRead // reads that wait, by number
 	reads   uint64
-	// contexts are those of reads and of work, which cancel ends.
+	// contexts are the contexts of reads and of work, which cancel ends.
 	contexts []*askedContext
-	// works end what works.
+	// works are the stop functions of work contexts.
 	works []func()
 }
 
@@ -87,7 +87,7 @@ type script struct {
 var directives = map[string]func(*script, *args){
 	"new": (*script).create, "run": (*script).pass, "tick": (*script).tick, "heartbeat": (*script).heartbeat,
 	"elect": (*script).elect, "campaign": (*script).campaign, "forget": (*script).forget,
-	"usurp": (*script).usurp, "transfer": (*script).transfer, "resign": (*script).resign, "obituary": (*script).obituary,
+	"usurp": (*script).usurp, "transfer": (*script).transfer, "resign": (*script).resign, "obituary": (*script).processDied,
 	"hold": (*script).hold, "pass": (*script).unhold, "release": (*script).release, "drop": (*script).drop,
 	"messages": (*script).messages, "delay": (*script).delay,
 	"cut": (*script).cut, "join": (*script).join, "split": (*script).split, "isolate": (*script).isolate, "heal": (*script).heal,
@@ -127,7 +127,7 @@ func (s *script) event(format string, v ...any) {
 	s.printf("%v: %s", s.c.Now().Round(time.Microsecond), fmt.Sprintf(format, v...))
 }
 
-// wrong prints what must not happen, whatever the script.
+// wrong prints an event that no script may cause.
 func (s *script) wrong(what string) { s.event("WRONG: %s", what) }
 
 func (s *script) create(a *args) {
@@ -167,7 +167,7 @@ func (s *script) create(a *args) {
 	s.c.Net.Plan = s.plan
 }
 
-// leaseConfig returns what new says about the durations.
+// leaseConfig returns the durations among the arguments of new or configure.
 func (a *args) leaseConfig() func(uint64, *leaderlease.Config) {
 	a.t.Helper()
 	lease := leaderlease.Config{

@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// args reads the arguments of one directive. Those that nobody has asked for by
-// the end are mistakes.
+// args reads the arguments of one directive. An argument that the directive does not read
+// is an error.
 type args struct {
 	t    *testing.T
 	d    *datadriven.TestData

@@ -88,7 +88,7 @@ func (s *script) read(a *args) {
 		}
 	}
 	if a.flag("raft") {
-		s.open[seq] = openRead{floor: floor} // raft's own may wait for good
+		s.open[seq] = openRead{floor: floor} // raft's ReadIndex may never answer
 		n.exec(func() { n.stockRead(func() { report(n.Version(key), leaderlease.PathReadIndex, nil) }) })
 	} else {
 		n.read(ctx, key, quorum, report)
@@ -99,7 +99,8 @@ func (s *script) read(a *args) {
 	}
 }
 
-// openRead is a read that waits: the version it must not be below, and whose it is.
+// openRead is a read that waits: the least version that it may show, and the node, leader,
+// term and process that it was started with.
 type openRead struct {
 	floor, node, leader, term uint64
 	run                       int

@@ -2,8 +2,8 @@ package leasetest
 
 import "context"
 
-// context returns what ends a read: nothing, cancel (cancel=later), or a moment at
-// which it has not begun to wait (cancel=early).
+// context returns the context of a read. It never ends, or ends with the directive cancel
+// (cancel=later), or before the read has begun to wait (cancel=early).
 func (s *script) context(a *args, n *Node) context.Context {
 	a.t.Helper()
 	when := a.values("cancel")
@@ -24,7 +24,7 @@ func (s *script) cancel(a *args) {
 	s.contexts = nil
 }
 
-// work starts what must end with the lease, under a context that cancel ends.
+// work begins a Lease.Context, under a parent that the directive cancel ends.
 func (s *script) work(a *args) {
 	n := a.node(s, 0)
 	parent := s.newContext(n.lease, false)
@@ -36,7 +36,7 @@ func (s *script) work(a *args) {
 	s.contexts, s.works = append(s.contexts, parent), append(s.works, stop)
 }
 
-// stopWork ends the timers of what works, which are the operating system's.
+// stopWork stops the work contexts, which use timers of the operating system.
 func (s *script) stopWork() {
 	for _, stop := range s.works {
 		stop()

@@ -23,8 +23,8 @@ func (s *script) mistake(a *args) {
 	a.node(s, 0).Options.Mistake = func(int) Mistake { return m }
 }
 
-// overtake makes a node ask its filter as messages arrive, and gives those that match
-// to raft later: others overtake them there.
+// overtake makes a node filter messages on arrival, and delays matching messages between
+// the filter and raft, so that other messages overtake them.
 func (s *script) overtake(a *args) {
 	n, m, by := a.node(s, 0), a.matcher(), a.duration("by", 0)
 	n.Options.FilterOnArrival = true
@@ -36,7 +36,7 @@ func (s *script) overtake(a *args) {
 	}
 }
 
-// configure changes what new says of the durations for the next process of a node.
+// configure changes the durations for the next process of a node.
 func (s *script) configure(a *args) {
 	n, conf, before := a.node(s, 0), a.leaseConfig(), s.c.opts.Configure
 	s.c.opts.Configure = func(id uint64, cfg *leaderlease.Config) {
@@ -48,12 +48,12 @@ func (s *script) configure(a *args) {
 	}
 }
 
-// maxApplying is raft's default of how many bytes may be being applied before it hands
-// no more entries out: its MaxSizePerMsg.
+// maxApplying is raft's default limit of bytes that are being applied: its MaxSizePerMsg.
+// Beyond it, raft hands out no entries.
 const maxApplying = 1 << 16
 
-// fill proposes an entry that nobody reads, after which raft hands no entries out
-// until it is applied.
+// fill proposes an entry of the size maxApplying: raft hands out no entries behind it until
+// it is applied.
 func (s *script) fill(a *args) {
 	n := a.node(s, 0)
 	n.exec(func() { _ = n.raw.Propose(make([]byte, maxApplying)) })

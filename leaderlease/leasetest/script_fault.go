@@ -8,7 +8,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// lag keeps a process from asking raft for a Ready, while raft steps what comes.
+// lag keeps a process from asking raft for a Ready, while raft still steps messages.
 func (s *script) lag(a *args) {
 	n, by := a.node(s, 0), a.duration("by", 0)
 	if !n.up || n.busy {
@@ -22,8 +22,8 @@ func (s *script) lag(a *args) {
 	})
 }
 
-// adopt gives a node that is down, and has never run, the state of another to begin
-// with, as an operator may.
+// adopt copies another node's snapshot to a node that is down and has never run, as an
+// operator may do.
 func (s *script) adopt(a *args) {
 	n, from := a.node(s, 0), s.c.Node(a.id("from"))
 	snap, err := storage{from.disk, from}.Snapshot()
@@ -31,16 +31,16 @@ func (s *script) adopt(a *args) {
 	must(n.disk.Save(nil, nil, snap))
 }
 
-// saving is a process of a node that is down: it dies while it saves a promise, which
-// is in memory by then.
+// saving makes the last process of a node that is down have died while it saved a promise,
+// which is in memory but not on the disk.
 func (s *script) saving(a *args) {
 	if d, ok := a.node(s, 0).disk.(*memoryDisk); ok {
 		d.maxPromise = a.duration("promise", 0)
 	}
 }
 
-// overlap is a read whose reading of the clock takes long: meanwhile another leader
-// hands over to its node.
+// overlap is a read that is slow to read the clock. Meanwhile another leader hands over to
+// the reading node.
 func (s *script) overlap(a *args) {
 	n, key, from, by := a.node(s, 0), a.id("key"), s.c.Node(a.id("from")), a.duration("by", 0)
 	floor := s.written[key]
@@ -67,15 +67,15 @@ func (s *script) overlap(a *args) {
 	}
 }
 
-// old makes a node one of a version that answers every read from its lease, also those
-// that ask for a round.
+// old makes a node behave like an older version, which answers every read from its lease,
+// even if the request asks for a round.
 func (s *script) old(a *args) { a.node(s, 0).asked = make(map[string]bool) }
 
-// roundMark is where a request says that it wants a round.
+// roundMark is the bit of a read request that asks for a round.
 const roundMark = 1 << 7
 
-// unmark takes the mark off a request that reaches an old node, and mark puts it back
-// on the answer, which repeats the request.
+// unmark removes roundMark from a request to an old node. mark restores it in the answer,
+// which repeats the request.
 func (n *Node) unmark(m *raftpb.Message) {
 	if n.asked == nil || m.GetType() != raftpb.MsgReadIndex {
 		return

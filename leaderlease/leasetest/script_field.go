@@ -8,17 +8,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// leaseField is the unknown protobuf field that carries probes, grants and
-// releases. It is decoded here anew, so that tests see what is on the wire and
-// not what the library believes is there.
+// leaseField is the unknown protobuf field that carries probes, grants and releases. It has
+// a decoder of its own here, so that tests do not depend on the library's decoder.
 const leaseField protowire.Number = 71370
 
 // Field is the lease field of a message as a test sees it.
 type Field struct {
 	// Kind is "probe", "grant" or "release".
 	Kind string
-	// Values are those of the wire: sent, duration (and reading, incarnation),
-	// or term, at.
+	// Values are the numbers on the wire: sent, duration (and reading, incarnation), or
+	// term, at.
 	Values []uint64
 }
 

@@ -4,8 +4,8 @@ import "testing"
 
 func TestScripts(t *testing.T) { RunScripts(t, "testdata/script") }
 
-// What searches have found with bugs planted goes right without them. Made by make
-// explore-mutants, which sees each script fail with its bug.
+// TestFoundScripts plays the scripts that searches have found with planted bugs. Without
+// the bugs they must pass. "make explore-mutants" makes them.
 func TestFoundScripts(t *testing.T) { RunScripts(t, "testdata/found") }
 
 // TestScript plays one script: go test -run TestScript -args -script=FILE [-rewrite].

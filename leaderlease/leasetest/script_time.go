@@ -53,8 +53,8 @@ func (s *script) campaign(a *args) {
 
 func (s *script) forget(a *args) { a.node(s, 0).ForgetLeader() }
 
-// usurp does what it can to get a node elected: those whose votes it wants
-// forget their leader, and it campaigns every 10 ms.
+// usurp tries hard to elect a node: the nodes in votes forget their leader, and the node
+// campaigns, every 10 ms.
 func (s *script) usurp(a *args) {
 	n, votes, limit := a.node(s, 0), a.ids("votes"), a.duration("limit", 5*time.Second)
 	for end := s.c.Now() + limit; s.c.Now() < end; {
@@ -74,15 +74,15 @@ func (s *script) usurp(a *args) {
 
 func (s *script) transfer(a *args) { a.node(s, 0).Transfer(a.id("to")) }
 
-// resign prints "ok" where nobody leads that could.
+// resign prints "ok" if the node does not lead.
 func (s *script) resign(a *args) {
 	if n := a.node(s, 0); n.Resign(a.id("to")) {
 		s.event("node %d resigns", n.ID)
 	}
 }
 
-// obituary tells a node of the newest process of another that has died.
-func (s *script) obituary(a *args) {
+// processDied sends a node the death notice of the newest dead process of another node.
+func (s *script) processDied(a *args) {
 	n, dead := a.node(s, 0), s.c.Node(a.id("of"))
 	last := dead.Process()
 	if dead.up {
@@ -135,7 +135,7 @@ func (s *script) restart(a *args) { a.node(s, 0).Restart() }
 func (s *script) diskDelay(a *args)  { s.disk[a.node(s, 0).ID] = a.duration("delay", 0) }
 func (s *script) applyDelay(a *args) { s.apply[a.node(s, 0).ID] = a.duration("delay", 0) }
 
-// crash ends a process, and the power of its machine, too, if the script says so.
+// crash kills a process; with power, its machine loses power as well.
 func (s *script) crash(a *args) {
 	n, survive := a.node(s, 0), a.number("survive")
 	if a.flag("torn") {

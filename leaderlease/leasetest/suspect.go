@@ -11,8 +11,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// Gone tells the node that the other end has ended its last connection with a peer, which
-// may or may not have died. With NodeOptions.Suspects the node acts upon it.
+// Gone tells the node that a peer has closed their last connection. The peer may or may not
+// have died. Only a node with NodeOptions.Suspects acts upon it.
 func (n *Node) Gone(peer uint64) {
 	n.exec(func() {
 		if n.detector == nil {
@@ -43,7 +43,8 @@ func (n *Node) newDetector() *detector.Detector {
 	}, n.wall())
 }
 
-// refused tells that raft has just refused its vote to a candidate that lacks entries.
+// refused tells the detector that raft has just refused its vote to a candidate that lacks
+// entries.
 func (n *Node) refused(m *raftpb.Message) {
 	if n.detector == nil || m.GetType() != raftpb.MsgVote {
 		return
@@ -54,10 +55,10 @@ func (n *Node) refused(m *raftpb.Message) {
 	}
 }
 
-// wall is what timers run on.
+// wall returns the true time as a wall clock.
 func (n *Node) wall() time.Time { return time.Unix(0, 0).Add(n.cluster.Now()) }
 
-// pollSoon polls every few milliseconds for as long as the leader is suspected, or about to be.
+// pollSoon polls every few milliseconds while the detector suspects the leader.
 func (n *Node) pollSoon() {
 	if n.polling || !n.detector.Suspects(n.wall()) {
 		return
@@ -85,11 +86,11 @@ func (n *Node) elect(do detector.Decision) {
 	if do.Forget {
 		_ = n.raw.ForgetLeader()
 	}
-	word := n.word
+	notice := n.notice
 	switch {
-	case do.Force && word != nil && word.GetTerm() == n.term && n.role == raft.StateFollower:
-		n.word = nil
-		n.step(word, leaderlease.ProcessID{})
+	case do.Force && notice != nil && notice.GetTerm() == n.term && n.role == raft.StateFollower:
+		n.notice = nil
+		n.step(notice, leaderlease.ProcessID{})
 	case do.Campaign:
 		_ = n.raw.Campaign()
 	}

@@ -36,10 +36,10 @@ func (n *Node) saveTorn(w write) {
 	}
 }
 
-// losses are what crashes take from the disk.
+// losses counts and schedules losses of data in crashes.
 type losses struct {
-	// tears is a crash within a write to come, if it has a match. torn counts the Readys
-	// of which a crash has left the entries without the hard state.
+	// tears is a crash within a later write, if its match is set. torn counts the crashes
+	// that have kept the entries of a Ready without its hard state.
 	tears tear
 	torn  int
 	// recovered is the commit index that the log proved at the start, if the hard state
@@ -47,7 +47,7 @@ type losses struct {
 	recovered uint64
 }
 
-// tear is a crash between the entries and the hard state of a write to come.
+// tear is a crash between the entries and the hard state of a later write.
 type tear struct {
 	match   func([]*raftpb.Entry) bool
 	crashed func()
@@ -85,7 +85,7 @@ func (n *Node) startWrite(w write, done func()) {
 	n.later(d, func() { n.onWriteDone(finish) })
 }
 
-// onWriteDone is exec for what a busy node waits for.
+// onWriteDone is exec for the completion that a busy node waits for.
 func (n *Node) onWriteDone(finish func()) {
 	if n.paused {
 		n.finished = append(n.finished, finish)

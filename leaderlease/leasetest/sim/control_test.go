@@ -8,8 +8,8 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// controls break one assumption each. They are the negative controls of the
-// simulation: an oracle that nobody has seen fail is not one.
+// controls break one assumption each. They are the negative controls of the simulation: each
+// oracle must fail when its assumption is broken.
 var controls = map[string]func(*Schedule){
 	"clocks":  func(s *Schedule) { s.Swarm.BeyondPPM = 300_000 },
 	"margin":  func(s *Schedule) { s.Swarm.NoMargin = true },
@@ -44,8 +44,8 @@ func TestControls(t *testing.T) {
 	}
 }
 
-// ReadIndex reads are right whatever clocks do, on followers, too: leaders with
-// clocks far too slow, each in a part of the cluster that elects nobody.
+// ReadIndex reads are right with any clocks, also on followers. Here leaders have far too slow
+// clocks, each in a minority that cannot elect a leader.
 func TestReadIndexTrustsNoClock(t *testing.T) {
 	skipShort(t)
 	seeds := uint64(20)

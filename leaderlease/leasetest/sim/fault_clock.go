@@ -41,10 +41,10 @@ func failClock(f *fault) {
 	f.c.After(f.For, func() { n.Clock.SetFailed(false) })
 }
 
-// stepBack sets a clock back while the node runs, which then notices it. The
-// node must hold as after a restart and give its lease up. A clock that goes
-// back where nobody looks, while the node is paused or by less than the time
-// since it was last read, breaks assumption A1: Info reads it before and after.
+// stepBack sets a clock back while the node runs, and the node notices it. The node must hold
+// as after a restart and give its lease up. A step that no reading shows, because the node is
+// paused or has read the clock too long ago, breaks assumption A1. So stepBack calls Info,
+// which reads the clock, before and after.
 func stepBack(f *fault) {
 	n := f.leaderOr()
 	if n == nil || !n.Up() || n.Paused() || n.Lease() == nil {

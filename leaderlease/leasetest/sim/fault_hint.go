@@ -6,14 +6,15 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// hintFaults have connections end, with the process at their other end or without it.
+// hintFaults close connections, with or without the death of the process at the other end.
 var hintFaults = []faultKind{
 	{"hint", 4, 0, 3, deathHint},
 	{"hint_false", 2, 0, 0.5, falseHint},
 	{"hint_storm", 1, 1, 4, hintStorm},
 }
 
-// deathHint kills the leader, and nearly all others hear of it within milliseconds.
+// deathHint kills the leader, and nearly all others see its connections close within
+// milliseconds.
 func deathHint(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		f.crashFor(l, f.For)
@@ -21,7 +22,7 @@ func deathHint(f *fault) {
 	})
 }
 
-// hint tells each other node, in tenths of all cases, that l's connections have ended.
+// hint closes l's connections with other nodes, each with a chance of tenths in ten.
 func (f *fault) hint(l *leasetest.Node, tenths int) {
 	for _, n := range f.c.Nodes() {
 		if n != l && f.r.IntN(10) < tenths {
@@ -33,8 +34,8 @@ func (f *fault) hint(l *leasetest.Node, tenths int) {
 	}
 }
 
-// falseHint ends the connections of a leader that lives, or most of them; it may be cut off
-// for a while as well.
+// falseHint closes all or some connections of a live leader. The leader may be cut off for a
+// while as well.
 func falseHint(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		f.note(l, "its connections end")
@@ -45,7 +46,7 @@ func falseHint(f *fault) {
 	})
 }
 
-// hintStorm ends all connections of whoever leads, ten times a second.
+// hintStorm closes all connections of the leader, ten times a second.
 func hintStorm(f *fault) {
 	f.repeat(100*time.Millisecond, f.For, func() bool {
 		f.withLeader(func(l *leasetest.Node) { f.hint(l, 10) })

@@ -8,8 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// lines is the state of the network: what is cut, and how often, because faults
-// overlap; and what happens to messages on the way.
+// lines is the state of the network. It counts the cuts of each line, because faults overlap.
 type lines struct {
 	s        *sim
 	cuts     map[[2]uint64]int
@@ -18,7 +17,7 @@ type lines struct {
 	seed     uint64
 }
 
-// trouble befalls the messages that match, for as long as it is listed.
+// trouble delays, duplicates or drops the messages that match, while it is listed.
 type trouble struct {
 	match     func(*raftpb.Message) bool
 	loss, dup float64

@@ -133,7 +133,7 @@ func diskStall(f *fault) {
 	}
 }
 
-// unstall lets the writes go on that have not begun yet.
+// unstall ends disk stalls for writes that have not begun yet.
 func (s *sim) unstall() {
 	s.slowCandidates = 0
 	for _, n := range s.c.Nodes() {
@@ -144,8 +144,8 @@ func (s *sim) unstall() {
 	}
 }
 
-// slowCandidates makes the disk of whoever campaigns slow for a while, and kills
-// the first one that is voted for before the disk has answered.
+// slowCandidates makes the disks of candidates slow for a while, and kills the first candidate
+// that receives a vote before its disk has answered.
 func slowCandidates(f *fault) {
 	f.slowCandidates = f.c.Now() + f.For
 	f.lines.when(f.For, func(m *raftpb.Message) bool {
@@ -155,8 +155,8 @@ func slowCandidates(f *fault) {
 	})
 }
 
-// echoFault repeats what a node says, late, and kills it meanwhile: its next
-// process lives among words of the former one.
+// echoFault delivers messages of a node again, late, and kills the node meanwhile: the messages
+// of the earlier process reach others while the next process runs.
 func echoFault(f *fault) {
 	n := f.leaderOr()
 	if n == nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// resignFaults have members end by themselves, and say so.
+// resignFaults make members resign before they stop.
 var resignFaults = []faultKind{
 	{"resign", 4, 0, 1, resignFault},
 	{"resign_all", 2, 0, 0.2, resignAll},
 }
 
-// resignFault has the leader resign, at times in the midst of a transfer. Mostly it names who
-// has most of its log, and else anybody, who may be down, or no voter.
+// resignFault makes the leader resign, sometimes during a transfer. It names a successor by the
+// log, or sometimes any node, which may be down or no voter.
 func resignFault(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		if f.r.IntN(4) == 0 {
@@ -30,15 +30,15 @@ func resignFault(f *fault) {
 	})
 }
 
-// resignAll has everybody resign at once. Those who do not lead have nothing to hand back.
+// resignAll makes all nodes resign at once. Resigning does nothing on a node that does not lead.
 func resignAll(f *fault) {
 	for _, n := range f.c.Nodes() {
 		f.resign(n, f.any(nil).ID)
 	}
 }
 
-// resign has n resign. If it led, it dies at once, soon, or, as it should not, goes on for a
-// while.
+// resign makes n resign. If it led, it dies at once or soon, or runs on for a while, which
+// embedders should not do.
 func (f *fault) resign(n *leasetest.Node, to uint64) {
 	if !n.Resign(to) {
 		return
@@ -49,7 +49,7 @@ func (f *fault) resign(n *leasetest.Node, to uint64) {
 	if !slices.Contains(slices.Collect(maps.Values(f.leases.winner)), run) {
 		f.violatef("disjoint", n.ID, "resigns, and has never led")
 	}
-	f.leases.resigned[run], f.leases.word = true, f.c.Now()
+	f.leases.resigned[run], f.leases.resignedAt = true, f.c.Now()
 	f.after(pick(f.r, 0, f.w.Latency, f.For), func() {
 		if n.Process() == run.run {
 			f.crashFor(n, between(f.r, 0, f.For))
@@ -57,7 +57,7 @@ func (f *fault) resign(n *leasetest.Node, to uint64) {
 	})
 }
 
-// successor returns who has most of l's log, or now and then anybody.
+// successor returns the voter with the most entries of l's log, or sometimes any node.
 func (f *fault) successor(l *leasetest.Node) (to uint64) {
 	if f.r.IntN(5) == 0 {
 		return f.any(nil).ID
@@ -71,16 +71,16 @@ func (f *fault) successor(l *leasetest.Node) (to uint64) {
 	return to
 }
 
-// hasResigned looks at a process that has resigned: it serves nothing any more.
+// hasResigned checks that a process that has resigned serves no lease reads.
 func (o *leaseOracle) hasResigned(s *sim, n *leasetest.Node) {
 	if n.Up() && o.resigned[process{n.ID, n.Process()}] && n.Valid() {
-		s.violatef("disjoint", n.ID, "a lease is valid, and its holder has resigned")
+		s.violatef("disjoint", n.ID, "the lease is valid after the node has resigned")
 	}
 }
 
-// succeeded counts leaders that need not have waited for the promises' end.
+// succeeded counts leaders that were elected before the promises would have ended.
 func (s *sim) succeeded() {
-	if w := s.leases.word; w > 0 && s.c.Now()-w < min(s.w.D/2, 100*time.Millisecond) {
+	if w := s.leases.resignedAt; w > 0 && s.c.Now()-w < min(s.w.D/2, 100*time.Millisecond) {
 		s.res.Successors++
 	}
 }

@@ -18,8 +18,8 @@ var record = flag.Bool("record", false, "record docs/incidents anew")
 
 const incidents = "../../../docs/incidents"
 
-// What happens in the incidents of the documents is allowed, as it was recorded, and as the simulator
-// makes it of their schedules now.
+// The rules allow the incidents in the documents, both as recorded and as the simulator now
+// plays their schedules.
 func TestIncidentsAreAllowed(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(incidents, "*.schedule"))
 	if err != nil || len(files) < 5 {

@@ -8,8 +8,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// load is what clients do. Keys are numbered up: when the history of one is
-// full, a new one takes its slot.
+// load makes the requests of clients. When the history of a key is full, a new key takes its
+// slot.
 type load struct {
 	writes, reads, probes, compacts *rand.Rand
 	write                           uint64 // newest write
@@ -80,8 +80,8 @@ func (s *sim) writeAt(n *leasetest.Node, key uint64) {
 		s.trace.note(s.c.Now(), n.ID, "write done", "key version", key, version)
 		s.versions.raise(key, version)
 		s.raft.acked(ack{write: id, key: key, version: version, index: n.Applied()})
-		// The prober: whoever still serves reads must have this write. Some
-		// nodes are about to learn that they lead no more: ask again soon.
+		// Each node that still serves reads must have this write. Some nodes are about to learn
+		// that they no longer lead, so the probe is repeated soon.
 		s.probeAll(key)
 		s.c.After(s.w.Latency*3/2, func() { s.probeAll(key) })
 		s.readAt(s.anyNode(s.load.probes), key)
@@ -177,8 +177,8 @@ func (s *sim) checkRead(n *leasetest.Node, key, floor, version uint64, path stri
 	s.versions.raise(key, version)
 }
 
-// checkNewest looks at what a read says of the whole: it never goes back either,
-// whichever key and node a client asks next.
+// checkNewest checks the newest version of all keys in a read. It never decreases, for any key
+// and node.
 func (s *sim) checkNewest(n *leasetest.Node, key, floor uint64) {
 	_, newest := n.Machine().Read(key)
 	if newest < floor {

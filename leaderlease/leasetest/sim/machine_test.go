@@ -20,7 +20,7 @@ type keeper struct {
 	bug  string
 }
 
-// keptState is what a keeper has on its disk.
+// keptState is the durable state of a keeper.
 type keptState struct {
 	snap     *raftpb.Snapshot
 	attempts int
@@ -101,8 +101,7 @@ func (k *keeper) Reopen(*raftpb.Snapshot) (leasetest.Machine, error) {
 	return next, next.Machine.Restore(proto.CloneOf(k.kept.snap))
 }
 
-// A machine that keeps checkpoints of its own, with writes that fail now and
-// then, passes whatever goes wrong.
+// A machine with checkpoints of its own, and with some failing writes, passes all oracles.
 func TestDurableMachine(t *testing.T) {
 	seeds := uint64(15)
 	if testing.Short() {

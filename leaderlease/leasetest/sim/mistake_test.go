@@ -14,9 +14,9 @@ func mistakeSeeds(all uint64) uint64 {
 	return all
 }
 
-// Sending rd.Messages of a copy that was made before Ready was called was once the
-// worst mistake: the lease looked valid, and votes leaked that promises forbid. Now
-// it is no mistake: everything is judged as of nodes that make none.
+// Sending rd.Messages of a copy that was made before the call of Ready was once the worst
+// mistake: the lease looked valid, and forbidden votes leaked. Now it is harmless, and all
+// oracles apply.
 func TestSendingACopyOfTheReadyIsHarmless(t *testing.T) {
 	sum := &Result{}
 	for seed := uint64(1); seed <= mistakeSeeds(8); seed++ {
@@ -31,9 +31,9 @@ func TestSendingACopyOfTheReadyIsHarmless(t *testing.T) {
 	}
 }
 
-// A node on which Ready is not called, or sees what nobody sends, has no lease and
-// gives no promise out. Nor does it break what an earlier process of it promised,
-// whose program was right: nodes change between both at each restart.
+// A node that does not call Ready, or calls it with clones, has no lease and makes no promise.
+// Nor does it break the promise of its earlier process, which embedded the Lease correctly:
+// nodes alternate at each restart.
 func TestMistakesWithReadyMakeNoReadStale(t *testing.T) {
 	skipShort(t)
 	for name, m := range map[string]leasetest.Mistake{"never": leasetest.NeverReady, "clones": leasetest.SendsClones, "late": leasetest.ReadyTooLate} {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// mixedSchedule is of a group in an upgrade: node 1 asks for longer promises than nodes 2
-// and 3, leadership goes round, and processes die while what they have promised is saved.
+// mixedSchedule has a group in an upgrade: node 1 asks for longer promises than nodes 2 and 3,
+// leadership moves around, and processes die while they save promises.
 func mixedSchedule(s *Schedule) {
 	w := &s.Swarm
 	w.Voters, w.Learners, w.Spares, w.Plain, w.Stock = 3, 0, 0, 0, 0

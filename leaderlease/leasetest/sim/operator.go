@@ -8,16 +8,16 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// operator is who switches the nodes of a simulation on and off once everything
-// has healed, by what the group has told. What a crash has made the members
-// forget nobody else tells them then.
+// operator starts and stops the nodes of a simulation once everything has healed, by the
+// configurations that members have applied. It does not repair configurations that members
+// have forgotten in a crash.
 type operator struct {
 	conf  *raftpb.ConfState
 	index uint64
 }
 
-// sees notes a configuration that n has applied. A member that was removed is no
-// witness: it is gone soon, and those that remain may not know it yet.
+// sees records a configuration that n has applied. It ignores removed members, because they
+// may know a configuration that the remaining members do not know yet.
 func (o *operator) sees(n *leasetest.Node, index uint64) {
 	if index > o.index && slices.Contains(voters(n), n.ID) {
 		o.conf, o.index = n.Conf(), index
@@ -29,7 +29,7 @@ func (o *operator) wants(id uint64) bool {
 	return slices.Contains(slices.Concat(o.conf.GetVoters(), o.conf.GetVotersOutgoing(), o.conf.GetLearners(), o.conf.GetLearnersNext()), id)
 }
 
-// operate starts members and switches off who is none, again and again.
+// operate starts members and switches off other nodes, once each tick.
 func (s *sim) operate() {
 	for _, n := range s.c.Nodes() {
 		switch {

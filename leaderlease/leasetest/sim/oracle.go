@@ -38,9 +38,10 @@ func (o *versionOracle) raise(key, version uint64) {
 type leaseOracle struct {
 	newest uint64             // the newest term that has a leader
 	winner map[uint64]process // by term
-	// resigned are those who have, word is when the last one did.
-	resigned map[process]bool
-	word     time.Duration
+	// resigned are the processes that have resigned, resignedAt is the time of the last
+	// resignation.
+	resigned   map[process]bool
+	resignedAt time.Duration
 }
 
 // process is one run of one node.
@@ -53,8 +54,8 @@ func (o *leaseOracle) init() {
 	o.winner, o.resigned = make(map[uint64]process), make(map[process]bool)
 }
 
-// check looks at one node, as a reader would find it, at any moment. A paused
-// node is asked as well: what would it answer, if it ran just for this.
+// check checks one node as a reader would find it. It checks a paused node as well, as if the
+// node ran for just this check.
 func (o *leaseOracle) check(s *sim, n *leasetest.Node) {
 	o.hasResigned(s, n)
 	if s.cfg.IndexReads || n.Lease() == nil || !n.Up() || (n.Role() == leaderRole && n.Term() >= o.newest) {
@@ -133,7 +134,7 @@ func (s *sim) onReady(n *leasetest.Node, msgs []*raftpb.Message) {
 	}
 }
 
-// helps reports whether m helps to elect someone.
+// helps reports whether m helps an election.
 func (s *sim) helps(n *leasetest.Node, m *raftpb.Message) bool {
 	switch m.GetType() {
 	case raftpb.MsgVote, raftpb.MsgPreVote:

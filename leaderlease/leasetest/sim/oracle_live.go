@@ -13,9 +13,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// finish heals the cluster and checks what must be true of a healthy one.
-// Without the demand that it serves lease reads, a library that never serves
-// any would pass.
+// finish heals the cluster and checks it. A healed cluster must serve lease reads: otherwise a
+// library that never serves any would pass.
 func (s *sim) finish() {
 	s.heal()
 	if s.cfg.Misused {
@@ -142,8 +141,8 @@ func (s *sim) serving() *leasetest.Node {
 	return l
 }
 
-// newestConf reports whether no node has applied a configuration that l has
-// not: only then is l known not to be one that the group has moved on from.
+// newestConf reports whether l has applied every configuration that any node has applied. Only
+// then is l known to be a leader of the present group.
 func (s *sim) newestConf(l *leasetest.Node) bool {
 	for _, n := range s.c.Nodes() {
 		// A leader that is slow to apply may be behind in entries for long.

@@ -8,8 +8,8 @@ import (
 // traceRoom is for the events that come between two Readys or messages of a node.
 const traceRoom = 4096
 
-// traceOracle keeps what every Lease traces, by node and process, and has it judged
-// when the run is over.
+// traceOracle keeps the traces of all Leases, by node and process, and checks them at the end
+// of the run.
 type traceOracle struct {
 	processes []*leasetrace.Process // in the order of their starts
 	newest    map[uint64]*tracing
@@ -50,7 +50,7 @@ func (o *traceOracle) all() (all []leasetrace.Process) {
 	return all
 }
 
-// judgeTraces lets every event be one that the rules allow.
+// judgeTraces checks that the rules allow every event.
 func (s *sim) judgeTraces() {
 	if !s.cfg.Trace {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// recipes are faults put together for one rule each: what random faults alone
-// would almost never line up.
+// recipes are sequences of faults for one rule each, which random faults alone would almost
+// never line up.
 var recipes = []faultKind{
 	{"recipe_isolate_push", 6, 0.8, 3, func(f *fault) { f.withLeader(f.isolatePush) }},
 	{"recipe_margin", 6, 1, 3, marginRecipe},
@@ -30,7 +30,7 @@ var recipes = []faultKind{
 	{"recipe_grow", 3, 1, 3, growRecipe},
 	{"recipe_learners", 3, 1, 3, learnersRecipe},
 	{"recipe_demote", 3, 1, 3, demoteRecipe},
-	{"recipe_forgotten_reign", 5, 1, 3, forgottenReign},
+	{"recipe_forgotten_reign", 5, 1, 3, forgottenTerm},
 	{"recipe_retire", 3, 0, 1, retireRecipe},
 	{"recipe_jumping_voters", 4, 0.8, 2, jumpingVoters},
 }
@@ -145,8 +145,8 @@ func pausedLeader(f *fault) {
 	})
 }
 
-// lateGrants lets nothing but late grants through to a leader whose followers
-// elect another.
+// lateGrants lets only late grants through to a leader, while its followers elect another
+// one.
 func lateGrants(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		f.note(l, "gets late grants and nothing else")

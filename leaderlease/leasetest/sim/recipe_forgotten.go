@@ -9,12 +9,11 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// forgottenReign has a voter lead while its disk stalls, kills it before
-// anything of that is durable, and has its next process campaign. Only one voter
-// has got entries of the first one, and what else it has sent is late, a release
-// among it. If the next process could lead the same term (V9), all that would be
-// taken for its own word.
-func forgottenReign(f *fault) {
+// forgottenTerm makes a voter lead while its disk stalls, kills it before its term is durable,
+// and makes its next process campaign. Only one voter has entries of the first process; its
+// other messages are late, a release among them. If the next process could lead the same term
+// (V9), the other members would take those messages for its own.
+func forgottenTerm(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		x := f.any(func(n *leasetest.Node) bool {
 			return n != l && n.Options.Async && follows(n) && slices.Contains(voters(l), n.ID)
@@ -30,7 +29,7 @@ func forgottenReign(f *fault) {
 		}, loss: 1, r: f.r}, 2*f.w.D)
 		l.Transfer(x.ID)
 		f.whenLeads(x, f.w.D, func() {
-			f.after(between(f.r, 0, 4*f.beat()), func() { f.forgetReign(x, to) })
+			f.after(between(f.r, 0, 4*f.beat()), func() { f.forgetTerm(x, to) })
 		})
 	})
 }
@@ -47,9 +46,9 @@ func (f *fault) whenLeads(x *leasetest.Node, d time.Duration, then func()) {
 	})
 }
 
-// forgetReign has x hand over by a word that comes late, kills it, and has it
+// forgetTerm makes x hand over with a late MsgTimeoutNow, kills it, and makes its next process
 // campaign as soon as the promises allow.
-func (f *fault) forgetReign(x, to *leasetest.Node) {
+func (f *fault) forgetTerm(x, to *leasetest.Node) {
 	f.lines.add(&trouble{match: timeoutNow(x.ID, to.ID), fixed: between(f.r, f.w.D, 4*f.w.D), r: f.r}, 2*f.w.Latency)
 	x.Transfer(to.ID)
 	f.after(2*f.w.Latency, func() {

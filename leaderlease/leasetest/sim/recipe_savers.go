@@ -2,10 +2,10 @@ package sim
 
 import "github.com/leaderlease/go/leaderlease/leasetest"
 
-// dyingSavers hands leadership on, to a node that asks for longer or shorter promises. It
-// kills one that saves another longest promise because of that, before it is on the disk or
-// after, and kills the next process, too, when that one saves a shorter one. What they have
-// saved is all that the next process knows.
+// dyingSavers transfers leadership to a node that asks for longer or shorter promises. It
+// kills a voter that saves another longest promise because of that, before or after the save
+// is durable, and also the next process, when that saves a shorter one. The next process knows
+// only the saved promise.
 func dyingSavers(f *fault) {
 	f.transfer()
 	var leader *leasetest.Node

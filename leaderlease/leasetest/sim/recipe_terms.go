@@ -9,9 +9,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// lateRejection raises the term of a voter that is bound, by other means than a
-// vote: a node whose term is ahead, from a transfer that came to nothing, turns
-// down a pre-vote from before the promise, and its answer is late.
+// lateRejection raises the term of a bound voter without a vote. A node with a higher term, from
+// a failed transfer, rejects a pre-vote that was requested before the promise, and its answer
+// is late.
 func lateRejection(f *fault) {
 	from, ahead := f.transfer()
 	if from == nil {

@@ -26,7 +26,7 @@ type Violation struct {
 	What string
 }
 
-// Result is what a simulation has seen.
+// Result is the result of a simulation.
 type Result struct {
 	Seed     uint64
 	Schedule *Schedule
@@ -49,10 +49,11 @@ type Result struct {
 	Writes, Entries uint64
 	Elections       uint64
 	Transfers       uint64
-	// Resignations counts leaders that resigned, Successors those who led at once then.
+	// Resignations counts leaders that resigned, Successors the leaders that were elected at
+	// once after a resignation.
 	Resignations, Successors uint64
-	// Alarms counts leaders that were suspected because of learnt silence, FalseAlarms
-	// suspicions of any kind that were wrong.
+	// Alarms counts suspicions because of unusual silence, FalseAlarms wrong suspicions of any
+	// kind.
 	Alarms, FalseAlarms uint64
 	ConfChanges         uint64
 	Crashes             uint64
@@ -70,7 +71,7 @@ type Result struct {
 	// processes that began with a commit index that only their log proved.
 	Torn, Recovered int
 
-	// Traces are what every Lease has traced, Judged is how many events were judged.
+	// Traces are the traces of all Leases, Judged is the number of checked events.
 	Traces []leasetrace.Process
 	Judged uint64
 
@@ -137,8 +138,8 @@ func (r *Result) save(t *testing.T, dir, name string, write func(io.Writer) erro
 	t.Logf("saved %s", path)
 }
 
-// Add adds what another simulation has counted. Recovery is the longer one of the two; Seed and
-// Hash are no counts.
+// Add adds the counts of another simulation. Recovery becomes the longer one of the two; Seed
+// and Hash are no counts.
 func (r *Result) Add(o *Result) {
 	seed, hash, recovery := r.Seed, r.Hash, max(r.Recovery, o.Recovery)
 	if r.Faults == nil {

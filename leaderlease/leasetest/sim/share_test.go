@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// share is a run of seeds that one process simulates.
+// share is a range of seeds that one process simulates.
 type share struct {
 	First uint64
 	Seeds int
@@ -28,7 +28,7 @@ type share struct {
 // shareSeeds is the size of a share, less where that would leave a process idle.
 const shareSeeds = 25
 
-// tally is what a share has come to, or several together.
+// tally is the result of one or more shares.
 type tally struct {
 	Share share
 	// Ran is how many seeds ran: fewer than the share has after violations.
@@ -55,8 +55,8 @@ func (s *tally) print(w io.Writer) error {
 	return err
 }
 
-// readTallies returns the tallies in r by their shares. A line that was not
-// finished is none: its share is simulated again.
+// readTallies returns the tallies in r by their shares. It skips an unfinished line, so that
+// its share is simulated again.
 func readTallies(r io.Reader) (map[share]*tally, error) {
 	found := make(map[share]*tally)
 	lines := bufio.NewScanner(r)
@@ -107,7 +107,8 @@ func (d *dealer) deal(procs int) (*tally, []error) {
 	return &d.mu.sum, d.mu.errs
 }
 
-// next returns a share that nobody has. What is kept counts on the way to it.
+// next returns the next share to simulate. It skips the shares that are kept, and adds them
+// to the sum.
 func (d *dealer) next() (share, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,9 +172,8 @@ func simulateInProcesses(t *testing.T) *tally {
 	return sum
 }
 
-// resume goes on from the file in dir that the same program has left. The seeds of
-// another one, or with other settings, mean something else: that file has another
-// name.
+// resume continues from the file in dir that the same program has left. Seeds mean something
+// else in another program or with other settings, which therefore have other file names.
 func (d *dealer) resume(t *testing.T, dir, settings string) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -201,7 +201,7 @@ func (d *dealer) resume(t *testing.T, dir, settings string) {
 	t.Logf("%s keeps %d shares of seeds", name, len(d.kept))
 }
 
-var errNoTally = errors.New("it has left no tally, or not the violation in it")
+var errNoTally = errors.New("the process has printed no tally, or no violation in it")
 
 // runProcess has this program simulate a share in a process of its own.
 func runProcess(s share) (*tally, error) {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Whoever learns from silence elects nobody whom others would not elect: without faults there
-// are as many elections as where silence is no hint.
-func TestSilenceElectsNobodyWithoutFaults(t *testing.T) {
+// Suspecting silent leaders causes no election without faults: there are as many elections as
+// without it.
+func TestSilenceCausesNoElectionWithoutFaults(t *testing.T) {
 	alarms := uint64(0)
 	for seed := uint64(1); seed <= mistakeSeeds(40); seed++ {
 		elections := func(learns uint64) uint64 {
@@ -19,14 +19,14 @@ func TestSilenceElectsNobodyWithoutFaults(t *testing.T) {
 			return r.Elections
 		}
 		if with, without := elections(^uint64(0)), elections(0); with > without {
-			t.Errorf("seed %d: %d elections, and %d where nobody learns", seed, with, without)
+			t.Errorf("seed %d: %d elections, and %d without adaptive failure detection", seed, with, without)
 		}
 	}
 	t.Logf("%d alarms", alarms)
 }
 
-// stallingSchedule is of three nodes with short promises whose leaders stall for a moment, stop
-// for long, or are cut off, and have led for a while before.
+// stallingSchedule has three nodes with short promises. Their leaders pause shortly, pause for
+// long, or are cut off, after they have led for a while.
 func stallingSchedule(s *Schedule) {
 	w := &s.Swarm
 	w.Voters, w.Learners, w.Spares, w.Plain, w.Stock = 3, 0, 0, 0, 0
@@ -49,7 +49,7 @@ func stallingSchedule(s *Schedule) {
 	}
 }
 
-// Alarms that are right and alarms that are wrong break no rule, and there are both.
+// Right and wrong suspicions break no rule, and both occur.
 func TestStallingLeaders(t *testing.T) {
 	sum := &Result{}
 	for seed := uint64(1); seed <= mistakeSeeds(8); seed++ {

@@ -23,26 +23,26 @@ type Swarm struct {
 	BeyondPPM  int  // negative control: clocks err by this much more than claimed
 	StopsClock bool // negative control: a suspended leader's clock stands still
 	Forgets    bool // negative control: a crash forgets changes of membership
-	Mute       bool // negative control: nobody says in elections what is committed
-	// HardStateAlone is a negative control: what the log proves to be committed counts
-	// for nothing.
+	Mute       bool // negative control: vote answers carry no commit hints
+	// HardStateAlone is a negative control: nodes start with the commit index of the hard
+	// state, and ignore a higher one that the log proves.
 	HardStateAlone bool
 
-	// Separate and OneLog are the nodes whose disks are of these kinds; all others write
-	// a Ready as a whole. Of 100 crashes Tears tear a Ready.
+	// Separate and OneLog are the nodes with disks of these kinds; all others write a Ready
+	// atomically. Tears is the percentage of crashes that tear a Ready.
 	Separate, OneLog uint64
 	Tears            int
-	// Bare nodes do what raft asks for and no more: a crash may take a commit index that
-	// covers applied changes, and they say nothing of it in elections. Reads must be right
-	// all the same; liveness is not judged.
+	// Bare nodes do only what raft asks for: a crash may lose a commit index that covers
+	// applied changes, and vote answers carry no commit hints. Reads must still be right;
+	// liveness is not checked.
 	Bare bool
 
 	// How nodes run: one bit per node, bit 1 for node 1.
 	Plain, Stock, Async, Queue, Arrival uint64
-	// Short are the nodes that ask for promises of half of D, and make such of D.
+	// Short are the nodes that ask for promises of half of D, and make promises of D.
 	Short uint64
-	// Suspects are the nodes that act upon connections that end, Learns those of them that act
-	// upon silence, too.
+	// Suspects are the nodes that act upon closed connections, Learns those that also act upon
+	// silence.
 	Suspects, Learns uint64
 	// The longest delays. Each one is drawn anew, from zero.
 	Disk, Apply, Step, Latency time.Duration
@@ -130,8 +130,8 @@ func drawShort(r *rand.Rand, w *Swarm) {
 
 func (w *Swarm) shortD() time.Duration { return w.D * 11 / 20 }
 
-// driftSkew is the least margin that covers clocks whose rates err by ppm, with
-// a microsecond for the rounding of readings.
+// driftSkew is the least margin that covers a rate error of ppm, with a microsecond for the
+// rounding of readings.
 func driftSkew(d time.Duration, ppm int) time.Duration {
 	rho := float64(max(ppm, 1)) / 1e6
 	return time.Duration(float64(d)*2*rho/(1+rho)) + time.Microsecond
@@ -188,7 +188,7 @@ const (
 	streamClocks
 	streamCompacts
 	streamShort
-	streamObituary
+	streamDeaths
 	streamDisks
 	streamTorn
 	streamFault = 1 << 20

@@ -65,7 +65,7 @@ func (t *trace) message(at time.Duration, what string, node uint64, m *raftpb.Me
 	}
 }
 
-// timeline returns the events of the last d up to end, one per line.
+// timeline returns the events since from, one per line.
 func (t *trace) timeline(from time.Duration) string {
 	var b strings.Builder
 	for i := range t.events {
@@ -78,11 +78,11 @@ func (t *trace) timeline(from time.Duration) string {
 }
 
 func (e *traceEvent) print(b *strings.Builder) {
-	who := "       "
+	name := "       "
 	if e.node != 0 {
-		who = fmt.Sprintf("node %-2d", e.node)
+		name = fmt.Sprintf("node %-2d", e.node)
 	}
-	fmt.Fprintf(b, "%14v  %s  %s", e.at, who, e.what)
+	fmt.Fprintf(b, "%14v  %s  %s", e.at, name, e.what)
 	for i, name := range strings.Fields(e.names) {
 		fmt.Fprintf(b, " %s=%d", name, e.args[i])
 	}

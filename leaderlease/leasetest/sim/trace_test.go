@@ -7,8 +7,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// Every kind of event occurs, and every message that arrives was seen to be sent, but
-// for those of members without the library.
+// Every kind of event occurs, and every received message has a matching send.
 func TestTracesTellOfEverything(t *testing.T) {
 	seeds := uint64(8)
 	if testing.Short() {
@@ -18,7 +17,7 @@ func TestTracesTellOfEverything(t *testing.T) {
 	for seed := uint64(1); seed <= seeds; seed++ {
 		r := Run(t, Config{Seed: seed, Trace: true, Amend: func(s *Schedule) {
 			s.Swarm.Plain = 0
-			s.Mourn()
+			s.AddDeathNotices()
 		}})
 		r.Require(t)
 		v := leasetrace.Judge(r.Traces)
@@ -26,7 +25,7 @@ func TestTracesTellOfEverything(t *testing.T) {
 			kinds[k] += n
 		}
 		if v.Unmatched > 0 {
-			t.Errorf("seed %d: %d messages were not seen to be sent", seed, v.Unmatched)
+			t.Errorf("seed %d: %d messages have no matching send", seed, v.Unmatched)
 		}
 		if seed == 1 {
 			refusesEachFalseDecision(t, r.Traces)
@@ -34,7 +33,7 @@ func TestTracesTellOfEverything(t *testing.T) {
 	}
 	never := map[leasetrace.Kind]string{
 		leasetrace.KindNone:     "it is no event",
-		leasetrace.KindDisabled: "nobody turns leases off",
+		leasetrace.KindDisabled: "no member turns leases off",
 	}
 	for k, n := range kinds {
 		if k == int(leasetrace.KindInvalidate) || k == int(leasetrace.KindClose) {
