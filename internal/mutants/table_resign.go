@@ -23,7 +23,7 @@ var resignations = []Mutant{
 		Old:  "d.asked, d.back, d.hint = time.Time{}, 0, ", New: "d.asked, d.hint = time.Time{}, ",
 	},
 	{
-		Rule: "resignation", Name: "who refuses its vote to whom the leader has named waits all the same", Pkg: rulesPkg, Test: "^TestL6ResignationToWhoLacksAnEntry$",
+		Rule: "resignation", Name: "who refuses its vote to whom the leader has named waits all the same", Pkg: rulesPkg, Test: "^TestL6ResignationToAShorterLog$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "\tif !d.asked.IsZero() {\n", New: "\tif d.asked.IsZero() {\n",
 	},

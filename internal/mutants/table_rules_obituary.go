@@ -8,7 +8,7 @@ const (
 // obituaryRules take V8 out, or a part of it.
 var obituaryRules = []Mutant{
 	{
-		Rule: "V8", Name: "an obituary of any process of the leader's voids the promise", Pkg: rulesPkg, Test: "^TestV8ALateObituaryOfAFormerProcess$",
+		Rule: "V8", Name: "an obituary of any process of the leader's voids the promise", Pkg: rulesPkg, Test: "^TestV8ALateDeathNoticeOfAnEarlierProcess$",
 		File: graveFile,
 		Old:  " || p.process != died ||", New: " ||",
 	},
@@ -28,7 +28,7 @@ var obituaryRules = []Mutant{
 		Old:  "p.leader != leader || ", New: "",
 	},
 	{
-		Rule: "V8", Name: "the dead are forgotten", Pkg: rulesPkg, Test: "^TestV8WhatTheDeadHaveSent$",
+		Rule: "V8", Name: "the dead are forgotten", Pkg: rulesPkg, Test: "^TestV8LateHeartbeatsOfADeadProcess$",
 		File: graveFile,
 		Old:  "\tg.dead.bury(grave{leader, died})\n", New: "",
 	},
@@ -69,7 +69,7 @@ var obituaryRules = []Mutant{
 		Old:  "\tp.until, g.owed = 0, 0\n", New: "\tp.until, g.owed, g.hold = 0, 0, 0\n",
 	},
 	{
-		Rule: "V8", Name: "an obituary releases the node's term", Pkg: rulesPkg, Test: "^TestV8AnObituaryNamesThePromisesTerm$",
+		Rule: "V8", Name: "an obituary releases the node's term", Pkg: rulesPkg, Test: "^TestV8ADeathNoticeNamesThePromisesTerm$",
 		File: graveFile,
 		Old:  " || p.term < g.term {", New: " {",
 		More: []Edit{{graveFile, "rel := Release{Term: p.term, At: Forever}", "rel := Release{Term: max(p.term, g.term), At: Forever}"}},
@@ -130,7 +130,7 @@ var obituaryRules = []Mutant{
 		Old:  "\tvotes.MarkObituary(m)\n", New: "\t_ = votes.MarkObituary\n",
 	},
 	{
-		Rule: "V8", Name: "forced votes do not pass an obituary on", Pkg: rulesPkg, Test: "^TestV8AnObituaryVoidsThePromise$",
+		Rule: "V8", Name: "forced votes do not pass an obituary on", Pkg: rulesPkg, Test: "^TestV8ADeathNoticeVoidsThePromise$",
 		File: graveFile,
 		Old:  "\tg.remember(rel)\n", New: "",
 		More: []Edit{{deathFile, "\tattachRelease(m, rel)\n", ""}},
@@ -156,7 +156,7 @@ var obituaryRules = []Mutant{
 		Old:  "if d.hint.way == Obituary && term <= d.hint.term {", New: "if false {",
 	},
 	{
-		Rule: "V8", Name: "what the dead have sent ends the turns", Pkg: rulesPkg, Test: "^TestV8WhatTheDeadHaveSentEndsNoTurn$",
+		Rule: "V8", Name: "what the dead have sent ends the turns", Pkg: rulesPkg, Test: "^TestV8LateHeartbeatsEndNoTurn$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "if leader == d.leader && d.hint.way == Obituary {", New: "if false {",
 	},

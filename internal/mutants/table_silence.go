@@ -133,7 +133,7 @@ var silenceRules = []Mutant{
 		Old:  "if d.hint.way == LearntSilence || d.hint.way == Obituary { // it is over, whenever that was sent", New: "if false {",
 	},
 	{
-		Rule: "silence", Name: "who knows no stalls decides for those who do", Pkg: rulesPkg, Test: "^TestV7WhoKnowsStallsOutvotesWhoDoesNot$",
+		Rule: "silence", Name: "who knows no stalls decides for those who do", Pkg: rulesPkg, Test: "^TestV7AMemberThatKnowsPausesVotesAgainst$",
 		File: "leaderlease/detector/detector.go",
 		Old:  " && !d.learnt.usual(now) {", New: " {",
 	},

@@ -58,7 +58,7 @@ func TestClockThatWentBackIsUsedAgain(t *testing.T) {
 		}
 		s.wantStatus(1, core.ClockFault)
 		s.Run(150 * ms)
-		s.wantReign(1, 1)
+		s.wantLeader(1, 1)
 		s.isolate(1)
 		s.usurp(2, 2, 3)
 	}
@@ -97,7 +97,7 @@ func TestClockFails(t *testing.T) {
 	s.wantStatus(1, core.ClockFault)
 	s.Net.Hold = nil
 	s.Run(200 * ms)
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	s.isolate(1)
 	s.usurp(2, 2, 3)
 }

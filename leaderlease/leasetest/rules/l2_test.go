@@ -10,9 +10,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// reign returns the leader's half of node 1 in the reign of term 5, which began
-// at start, in the given configuration.
-func reign(start core.Instant, cs *raftpb.ConfState) *core.Lease {
+// leaderOfTerm5 returns the leader's half of node 1, which leads term 5 since start, in the given
+// configuration.
+func leaderOfTerm5(start core.Instant, cs *raftpb.ConfState) *core.Lease {
 	l := core.NewLease(core.Params{ID: 1, Duration: duration, MaxClockSkew: skew, TransferTimeout: election})
 	l.SetVoters(core.Voters(cs))
 	l.Lead(5, start)
@@ -20,8 +20,8 @@ func reign(start core.Instant, cs *raftpb.ConfState) *core.Lease {
 	return l
 }
 
-// A grant counts if it is a promise to this reign, made by a voter.
-func TestL2CountsOnlyPromisesToThisReign(t *testing.T) {
+// A grant counts only if it is a promise by a voter in the leader's term, to a probe sent in it.
+func TestL2CountsOnlyPromisesOfThisTerm(t *testing.T) {
 	const start, now = core.Instant(1000), core.Instant(2000)
 	for _, tc := range []struct {
 		name       string
@@ -30,9 +30,9 @@ func TestL2CountsOnlyPromisesToThisReign(t *testing.T) {
 		promised   time.Duration
 		wantEnd    core.Instant
 	}{
-		{"a promise to this reign", 2, 5, 1500, duration, 1500 + core.Instant(duration)},
-		{"the first instant of the reign", 2, 5, start, duration, start + core.Instant(duration)},
-		{"sent before the reign", 2, 5, start - 1, duration, 0},
+		{"a promise of this term", 2, 5, 1500, duration, 1500 + core.Instant(duration)},
+		{"the first instant of the term", 2, 5, start, duration, start + core.Instant(duration)},
+		{"sent before the term", 2, 5, start - 1, duration, 0},
 		{"sent at this very instant", 2, 5, now, duration, now + core.Instant(duration)},
 		{"sent in the future", 2, 5, now + 1, duration, 0},
 		{"an earlier term", 2, 4, 1500, duration, 0},
@@ -43,7 +43,7 @@ func TestL2CountsOnlyPromisesToThisReign(t *testing.T) {
 		{"nothing", 2, 5, 1500, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l := reign(start, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}})
+			l := leaderOfTerm5(start, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}})
 			l.Count(tc.from, tc.term, core.Grant{Sent: tc.sent, Duration: tc.promised}, now)
 			if got := l.View(now).End; got != tc.wantEnd {
 				t.Errorf("View().End = %d, want %d", got, tc.wantEnd)

@@ -46,7 +46,7 @@ func TestL3QuorumOfPromises(t *testing.T) {
 		{"no voters but outgoing ones", &raftpb.ConfState{VotersOutgoing: ids(1)}, nil, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l := reign(1, tc.cs)
+			l := leaderOfTerm5(1, tc.cs)
 			for i, id := range tc.granted {
 				l.Count(id, 5, core.Grant{Sent: core.Instant(100 * (i + 1)), Duration: duration}, 1000)
 			}

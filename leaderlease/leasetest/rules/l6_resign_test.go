@@ -11,9 +11,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// resigned is a cluster whose leader, node 1, has resigned in favour of node 2. Its word is
-// held back.
-func resigned(t *testing.T, opts leasetest.Options) (s *story, word *raftpb.Message) {
+// resigned returns a cluster in which leader 1 has resigned in favor of node 2. The MsgTimeoutNow
+// of the resignation is held back.
+func resigned(t *testing.T, opts leasetest.Options) (s *story, handover *raftpb.Message) {
 	t.Helper()
 	s = begin(t, opts)
 	s.lead(1)
@@ -21,13 +21,13 @@ func resigned(t *testing.T, opts leasetest.Options) (s *story, word *raftpb.Mess
 	if !s.Node(1).Resign(2) {
 		t.Fatal("Resign() of the leader = false, want true")
 	}
-	word = s.heldOf(to(2, raftpb.MsgTimeoutNow))
+	handover = s.heldOf(to(2, raftpb.MsgTimeoutNow))
 	s.Net.Hold = nil
-	return s, word
+	return s, handover
 }
 
-// The one that is asked leads within a few messages, and not when the promises have ended. Who
-// has resigned may die at once, or live on and hear of nothing.
+// The successor leads within a few messages, before the promises end. The resigned process may
+// die at once, or live on and receive nothing.
 func TestL6ResignationHandsThePromisesBack(t *testing.T) {
 	for i := range 4 {
 		async, dies := i%2 == 0, i/2 == 0
@@ -55,8 +55,8 @@ func TestL6ResignationHandsThePromisesBack(t *testing.T) {
 	}
 }
 
-// Nobody has the message before readers have lost the lease, and it names the reign's term
-// and the instant of the newest probe, or now: no later one.
+// Readers lose the lease before the message leaves. It names the leader's term and the present
+// instant.
 func TestL6ResignationIsPublishedBeforeItLeaves(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
@@ -75,19 +75,19 @@ func TestL6ResignationIsPublishedBeforeItLeaves(t *testing.T) {
 	}
 }
 
-// A member that has resigned, and goes on all the same, never serves again: neither in the
-// reign that it had, if its word is lost, nor in a later one. Nor does it ask for promises.
-func TestL6WhoHasResignedNeverServesAgain(t *testing.T) {
+// A process that runs on after it has resigned never serves lease reads again: not in its present
+// term, if the message is lost, and not in a later one. Nor does it ask for promises.
+func TestL6AResignedMemberNeverServesAgain(t *testing.T) {
 	s, _ := resigned(t, leasetest.Options{})
 	s.Net.OnSend = func(m *raftpb.Message) {
 		if f, ok := leasetest.FieldOf(m); ok && f.Kind == "probe" && m.GetFrom() == 1 {
-			t.Errorf("%v: a heartbeat of who has resigned carries %v, want nothing", s.Now(), f)
+			t.Errorf("%v: a heartbeat of the resigned node carries %v, want nothing", s.Now(), f)
 		}
 	}
 	s.Run(election + 300*ms)
 	s.wantStatus(1, core.Closed)
 	if r := s.Node(1).Role(); r != raft.StateLeader {
-		t.Fatalf("Role() of node 1 = %v, want StateLeader: nobody has heard it", r)
+		t.Fatalf("Role() of node 1 = %v, want StateLeader: its message is held", r)
 	}
 	s.usurp(2, 2, 3)
 	s.Run(300 * ms)
@@ -99,8 +99,8 @@ func TestL6WhoHasResignedNeverServesAgain(t *testing.T) {
 	}
 }
 
-// What was promised before is voided by the release, and a grant of it that is under way
-// counts for nothing; a probe that is overtaken by the word binds nobody again.
+// The release voids earlier promises. A grant under way does not renew the lease, and a probe
+// that arrives after the release binds no voter.
 func TestL6RenewalsUnderWayDoNotUndoAResignation(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
@@ -111,7 +111,7 @@ func TestL6RenewalsUnderWayDoNotUndoAResignation(t *testing.T) {
 	s.Node(1).Resign(2)
 	s.Net.Hold = nil
 	s.Net.Release(to(1, raftpb.MsgHeartbeatResp))
-	s.Run(1500 * time.Microsecond) // node 2 has the word, and its term is higher
+	s.Run(1500 * time.Microsecond) // node 2 has the message, and its term is higher
 	s.wantStatus(1, core.Closed)
 	s.Net.Release(to(2, raftpb.MsgHeartbeat))
 	s.Run(10 * ms)
@@ -121,9 +121,9 @@ func TestL6RenewalsUnderWayDoNotUndoAResignation(t *testing.T) {
 	}
 }
 
-// Only who leads has anything to hand back. A follower's word would name the term of the
-// leader that it has promised to, and its own clock.
-func TestL6WhoDoesNotLeadCannotResign(t *testing.T) {
+// Only a leader can resign. A release by a follower would name its leader's term with an instant
+// of its own clock.
+func TestL6AFollowerCannotResign(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
 	s.Run(250 * ms)
@@ -131,45 +131,44 @@ func TestL6WhoDoesNotLeadCannotResign(t *testing.T) {
 		t.Error("Resign() of a follower = true, want false")
 	}
 	s.Run(20 * ms)
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	s.disjoint()
 	for _, none := range []uint64{0, 1} {
 		if s.Node(1).Resign(none) {
 			t.Errorf("Resign(%d) of node 1 = true, want false", none)
 		}
 	}
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 }
 
-// A leader whose raft has stepped down, and whose Ready says so, resigns nothing: it may have
-// promised the next leader something in the term that it knows.
-func TestL6WhoHasSteppedDownCannotResign(t *testing.T) {
+// A leader that has stepped down cannot resign: it may have made a promise to the next leader.
+func TestL6AFormerLeaderCannotResign(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
 	s.Node(1).Transfer(3)
 	s.Run(250 * ms)
-	s.wantReign(3, 2)
+	s.wantLeader(3, 2)
 	if !s.Node(1).Bound() {
 		t.Fatal("Bound() of node 1 = false, want true")
 	}
 	if s.Node(1).Resign(2) {
-		t.Error("Resign() of who has stepped down = true, want false")
+		t.Error("Resign() of a former leader = true, want false")
 	}
 	s.Run(20 * ms)
-	s.wantReign(3, 2)
+	s.wantLeader(3, 2)
 	s.disjoint()
 }
 
-// Delivered late or twice, to whom has promised a later term, the word changes nothing; and
-// in the term that it names nobody has promised anything since.
+// A late or repeated release changes nothing at a voter that has promised in a later term. In the
+// term that it names, no voter has promised since.
 func TestL6LateResignations(t *testing.T) {
-	s, word := resigned(t, leasetest.Options{})
-	s.hand(word)
+	s, handover := resigned(t, leasetest.Options{})
+	s.hand(handover)
 	s.Run(250 * ms)
-	s.wantReign(2, 2)
-	s.hand(word) // to its leader
-	s.wantReign(2, 2)
-	s.Node(2).Transfer(1) // who has resigned leads again
+	s.wantLeader(2, 2)
+	s.hand(handover) // to its leader
+	s.wantLeader(2, 2)
+	s.Node(2).Transfer(1) // the resigned node leads again
 	s.Run(250 * ms)
 	if n := s.Node(1); n.Role() != raft.StateLeader || n.Term() != 3 {
 		t.Fatalf("node 1 is %v of term %d, want leader of term 3", n.Role(), n.Term())
@@ -183,17 +182,17 @@ func TestL6LateResignations(t *testing.T) {
 	term := s.Node(1).Term()
 	s.Run(250 * ms)
 	for range 2 {
-		s.hand(word)
+		s.hand(handover)
 		s.Run(20 * ms)
 	}
-	s.wantReign(1, term)
+	s.wantLeader(1, term)
 	if !s.Node(2).Bound() {
-		t.Error("Bound() of node 2 = false, want true: the word names an older term")
+		t.Error("Bound() of node 2 = false, want true: the release names an older term")
 	}
 	s.disjoint()
 }
 
-// A learner, and who is not a member any more, does nothing about it.
+// A learner and a removed member ignore a resignation to them.
 func TestL6ResignationToANonVoter(t *testing.T) {
 	s := begin(t, leasetest.Options{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}, Spares: []uint64{5}})
 	s.lead(1)
@@ -209,7 +208,7 @@ func TestL6ResignationToANonVoter(t *testing.T) {
 	s.usurp(2, 2, 3)
 }
 
-// In the middle of a transfer to a node that does not answer, another is asked, and leads.
+// A leader resigns during a transfer to a node that does not answer. Another node leads then.
 func TestL6ResignationInATransfer(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
@@ -220,12 +219,12 @@ func TestL6ResignationInATransfer(t *testing.T) {
 	s.wantStatus(1, core.Closed)
 	s.Node(1).Crash(0)
 	s.Run(250 * ms)
-	s.wantReign(2, 2)
+	s.wantLeader(2, 2)
 	s.Net.Hold = nil
 	s.Net.Release(nil) // node 3 hears of the transfer now
 	s.Run(250 * ms)
 	s.disjoint()
-	s.wantReign(2, 2)
+	s.wantLeader(2, 2)
 }
 
 // Both halves of a joint configuration are needed, and both have promised.
@@ -253,8 +252,8 @@ func TestL6ResignationInAJointConfiguration(t *testing.T) {
 	}
 }
 
-// Whom nobody answers for resigns in vain: the promises end by themselves.
-func TestL6ResignationToWhoIsDead(t *testing.T) {
+// If the successor is dead, the resignation is lost and the promises end by themselves.
+func TestL6ResignationToADeadMember(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
 	s.Run(250 * ms)
@@ -264,17 +263,17 @@ func TestL6ResignationToWhoIsDead(t *testing.T) {
 	s.Node(2).Restart()
 	s.Run(20 * ms)
 	if s.Leader() != nil || !s.Node(3).Bound() {
-		t.Fatalf("somebody leads, or node 3 is free: want neither")
+		t.Fatalf("a node leads, or node 3 is free: want neither")
 	}
 	if !s.RunUntil(3*election, func() bool { return s.Leader() != nil }) {
-		t.Error("nobody leads within three election timeouts")
+		t.Error("no leader within three election timeouts")
 	}
 	s.disjoint()
 }
 
-// The one that is asked lacks an entry that the other one has, since the word has overtaken it,
-// or it was lost: who refuses it the vote stands in its place, and waits for nothing.
-func TestL6ResignationToWhoLacksAnEntry(t *testing.T) {
+// The successor lacks an entry that the other voter has, because the message has overtaken it.
+// The other voter refuses its vote, and campaigns at once.
+func TestL6ResignationToAShorterLog(t *testing.T) {
 	s := suspecting(t)
 	s.Net.Hold = to(2, raftpb.MsgApp)
 	s.write(1, 7)
@@ -289,9 +288,9 @@ func TestL6ResignationToWhoLacksAnEntry(t *testing.T) {
 	}
 }
 
-// The leader's disk has failed with an entry that only it has: the one that is asked is
-// elected without it. What a follower has, and it has not, must not be lost.
-func TestL6ResignationOfWhoseDiskHasFailed(t *testing.T) {
+// The disk of the resigning leader has failed. The successor is elected without an entry that only
+// the leader has. An entry that the followers have is not lost.
+func TestL6ResignationWithAFailedDisk(t *testing.T) {
 	slow := false
 	s := begin(t, leasetest.Options{Node: func(id uint64) leasetest.NodeOptions {
 		return leasetest.NodeOptions{Async: true, DiskDelay: diskDelay(id == 1, &slow)}
@@ -308,7 +307,7 @@ func TestL6ResignationOfWhoseDiskHasFailed(t *testing.T) {
 	s.Node(1).Crash(0)
 	s.Run(250 * ms)
 	s.disjoint()
-	s.wantReign(2, 2)
+	s.wantLeader(2, 2)
 	if got := s.Node(2).Version(7); got != version {
 		t.Errorf("Version(7) of node 2 = %d, want %d", got, version)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// The leader gives its lease up before the word leaves, so the new leader need
-// not wait for it, even if the old one never hears of the election.
+// The leader gives its lease up before the MsgTimeoutNow leaves. So the new leader need not wait
+// for it, even if the old one never learns of the election.
 func TestL6LeaseEndsBeforeTheTransferLeaves(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
@@ -83,8 +83,8 @@ func TestL6NoProbesWhileTransferring(t *testing.T) {
 	}
 }
 
-// aborted is a cluster in which node 1 gave a transfer to node 2 up, holds a
-// lease again, and whose MsgTimeoutNow is still under way.
+// aborted returns a cluster in which node 1 has begun a transfer to node 2. Its MsgTimeoutNow is
+// held, so that the transfer is given up.
 func aborted(t *testing.T) (s *story, late *raftpb.Message) {
 	t.Helper()
 	s = begin(t, leasetest.Options{})
@@ -101,7 +101,7 @@ func aborted(t *testing.T) (s *story, late *raftpb.Message) {
 func TestL6LateTimeoutNowAfterAbort(t *testing.T) {
 	s, late := aborted(t)
 	s.Run(election + 300*ms)
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	s.isolate(1)
 	for range 2 {
 		s.hand(late)
@@ -116,13 +116,13 @@ func TestL6LateTimeoutNowAfterAbort(t *testing.T) {
 	s.usurp(2, 2, 3)
 }
 
-// The transferee itself is free, and campaigns; node 3 has promised to a newer
-// probe than the release names, and keeps its word.
+// The transferee itself is free, and campaigns. Node 3 has promised to a newer probe than the
+// release names, and keeps that promise.
 func TestL6ForcedVoteMeetsANewerPromise(t *testing.T) {
 	s, late := aborted(t)
 	s.Net.Cut(1, 2)
 	s.Run(election + 300*ms)
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	s.isolate(1)
 	if s.Node(2).Bound() {
 		t.Fatal("Bound() of node 2 = true, want false")
@@ -136,8 +136,8 @@ func TestL6ForcedVoteMeetsANewerPromise(t *testing.T) {
 	s.usurp(2, 2, 3)
 }
 
-// A heartbeat from before the transfer arrives after the release. Its probe asks
-// for a promise that nobody would count, and that would hold the transfer up.
+// A heartbeat from before the transfer arrives after the release. A promise to its probe would be
+// useless, and would delay the transfer.
 func TestL6LateProbeDoesNotUndoTheRelease(t *testing.T) {
 	g := core.NewGuard(1, 1, duration, 0)
 	g.Promise(1, 5, core.Probe{Sent: 100, Duration: duration}, core.ProcessID{}, 1000)

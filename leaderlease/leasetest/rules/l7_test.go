@@ -13,12 +13,12 @@ import (
 )
 
 // A forced vote makes the leader step down and vote in one Ready. When the vote
-// leaves, nobody reads under the old lease any more.
+// leaves, no reader passes the old lease any more.
 func TestL7StepDownIsSeenBeforeTheVoteLeaves(t *testing.T) {
 	s, late := aborted(t)
 	s.Net.Cut(1, 2)
 	s.Run(election + 300*ms)
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	s.Net.Join(1, 2)
 	votes := 0
 	s.Net.OnSend = func(m *raftpb.Message) {
@@ -35,9 +35,9 @@ func TestL7StepDownIsSeenBeforeTheVoteLeaves(t *testing.T) {
 	s.disjoint()
 }
 
-// The commit index is published before any message of its Ready leaves. Node 1
-// has a slow disk, so it hands the entry to its own state machine much later
-// than the others, who learn from it that the entry is committed.
+// The commit index is published before any message of its Ready leaves. Node 1 has a slow disk,
+// so its own state machine gets the entry much later than the followers, which learn of the commit
+// from node 1.
 func TestL7CommitIndexIsSeenBeforeTheMessagesLeave(t *testing.T) {
 	slow := false
 	s := begin(t, leasetest.Options{Node: func(id uint64) leasetest.NodeOptions {

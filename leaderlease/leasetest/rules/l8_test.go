@@ -8,10 +8,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// The grants of one reign are gone with it. A new reign begins with nothing,
-// also on the same node a moment later.
-func TestL8NewReignBeginsWithNothing(t *testing.T) {
-	l := reign(1000, &raftpb.ConfState{Voters: ids(1, 2, 3)})
+// Grants end with the leader's term. A new term begins without grants, even on the same node.
+func TestL8ANewTermBeginsWithoutGrants(t *testing.T) {
+	l := leaderOfTerm5(1000, &raftpb.ConfState{Voters: ids(1, 2, 3)})
 	l.Count(2, 5, core.Grant{Sent: 1500, Duration: duration}, 2000)
 	v := l.View(2000)
 	if got := v.Check(2000); got != core.Valid {
@@ -21,7 +20,7 @@ func TestL8NewReignBeginsWithNothing(t *testing.T) {
 	l.OwnTermCommitted()
 	v = l.View(3000)
 	if v.Term != 7 || v.End != 0 {
-		t.Errorf("View() in the new reign = term %d, end %d, want term 7, end 0", v.Term, v.End)
+		t.Errorf("View() in the new term = term %d, end %d, want term 7, end 0", v.Term, v.End)
 	}
 	if l.Count(2, 5, core.Grant{Sent: 2500, Duration: duration}, 4000); l.View(4000).End != 0 {
 		t.Errorf("View().End = %d after a grant of term 5, want 0", l.View(4000).End)
@@ -32,15 +31,15 @@ func TestL8NewReignBeginsWithNothing(t *testing.T) {
 	}
 }
 
-// Node 1 loses its reign with grants at hand and others under way, and wins the
-// next one. Neither revives the lease: the voters owe it nothing in this term.
+// Node 1 loses leadership with some grants counted and others under way, and wins the next election.
+// Neither kind renews the new lease, because they are of the earlier term.
 func TestL8OldGrantsDoNotReviveTheLease(t *testing.T) {
 	s, late := aborted(t)
 	s.Net.Cut(1, 2)
 	s.Run(election + 300*ms)
 	s.Net.Hold = to(1, raftpb.MsgHeartbeatResp)
 	s.Run(150 * ms)
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	s.Net.Join(1, 2)
 	s.hand(late) // node 1 votes for node 2
 	s.Run(20 * ms)

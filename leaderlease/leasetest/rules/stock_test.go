@@ -15,22 +15,22 @@ import (
 // that it leads. The same schedule runs with raft's option and with the library.
 var stockSchedules = []struct {
 	name string
-	// run brings node 1 into power, and takes it away unnoticed.
+	// run elects node 1, and then cuts it off or stops it without its notice.
 	run func(s *story)
-	// usurp gets node 2 elected; it has as long as it takes.
+	// usurp elects node 2.
 	usurp func(s *story) bool
 }{
 	{
 		// Nothing but a partition: followers may elect after one election
 		// timeout, CheckQuorum notices after up to two.
 		name:  "partitioned leader",
-		run:   func(s *story) { s.reigns(); s.isolate(1); s.Run(election + 50*ms) },
+		run:   func(s *story) { s.leadsUntilQuorumCheck(); s.isolate(1); s.Run(election + 50*ms) },
 		usurp: electNode2,
 	},
 	{
-		name: "follower restart forgets who leads",
+		name: "a restarted follower forgets its leader",
 		run: func(s *story) {
-			s.reigns()
+			s.leadsUntilQuorumCheck()
 			s.isolate(1)
 			s.Node(3).Crash(0)
 			s.Node(3).Restart()
@@ -42,7 +42,7 @@ var stockSchedules = []struct {
 		// says the leader is well.
 		name: "tick burst",
 		run: func(s *story) {
-			s.reigns()
+			s.leadsUntilQuorumCheck()
 			s.Node(2).Pause()
 			s.Node(3).Pause()
 			s.Run(850 * ms)
@@ -67,7 +67,7 @@ var stockSchedules = []struct {
 		// The old leader does not hear that the transfer has succeeded.
 		name: "transfer",
 		run: func(s *story) {
-			s.reigns()
+			s.leadsUntilQuorumCheck()
 			s.Node(1).Transfer(2)
 			s.Net.Cut(2, 1)
 			s.Net.Cut(3, 1)
@@ -108,7 +108,7 @@ var stockSchedules = []struct {
 		// is scheduled again and a client's read comes first.
 		name: "paused leader",
 		run: func(s *story) {
-			s.reigns()
+			s.leadsUntilQuorumCheck()
 			s.Node(1).Pause()
 			s.isolate(1)
 			s.Run(election + 60*ms)
@@ -117,15 +117,15 @@ var stockSchedules = []struct {
 	},
 }
 
-// reigns lets node 1 lead, until just after it has checked its quorum.
-func (s *story) reigns() {
+// leadsUntilQuorumCheck lets node 1 lead until just after it has checked its quorum.
+func (s *story) leadsUntilQuorumCheck() {
 	s.t.Helper()
 	s.lead(1)
 	s.Run(2050*ms - s.Now())
 }
 
-// electNode2 lets node 2 campaign until it leads. It asks nobody to forget its
-// leader: raft's own follower lease stands if it stands.
+// electNode2 lets node 2 campaign until it leads. No node is made to forget its leader, so that
+// raft's own follower lease stays in force.
 func electNode2(s *story) bool {
 	return s.campaign(3*time.Second, 2)
 }

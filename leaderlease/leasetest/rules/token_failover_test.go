@@ -35,7 +35,7 @@ func TestTokensRiseOverFailOvers(t *testing.T) {
 	}
 	for round := range 12 {
 		if !lead() {
-			t.Fatalf("round %d: nobody leads under a lease", round)
+			t.Fatalf("round %d: no leader with a lease", round)
 		}
 		take()
 		old := c.Leader()

@@ -11,10 +11,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// grown is a group of nodes 1 to 3 that node 3 leads, to which nodes 4 and 5 are added,
-// one after the other. Node 1 has both changes in its log when it is killed, and
-// restarts with the commit index of before. {1, 2} is a majority of the configuration
-// that the group began with, {3, 4, 5} of the one that it has.
+// grown is a group of nodes 1 to 3 with leader 3, to which nodes 4 and 5 are added, one after the
+// other. Node 1 has both changes in its log when it is killed, and restarts with an older commit
+// index. {1, 2} is a majority of the first configuration, {3, 4, 5} of the last one.
 type grown struct {
 	*story
 	disk, apply time.Duration // of node 1
@@ -111,9 +110,9 @@ func (g *grown) elected() bool {
 	return g.RunUntil(20*time.Second, func() bool { return g.Node(1).Role() == raft.StateLeader })
 }
 
-// Raft counts votes by the applied configuration, and lets a crash take the word
-// that a change is committed. The log of a later change proves it. Without that proof
-// two leaders serve, each by a majority of its own.
+// Raft counts votes by the applied configuration, and a crash may lose the commit index of a change.
+// A later change in the log proves the commit. Without that proof two leaders serve, each with a
+// majority of its own.
 func TestTheLogProvesThatChangesAreCommitted(t *testing.T) {
 	for _, tt := range []struct {
 		how    forgets

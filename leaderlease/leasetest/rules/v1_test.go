@@ -11,8 +11,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// A voter keeps its promise for as long as the leader relies on it, although
-// everyone has forgotten who leads.
+// A voter keeps its promise while the leader relies on it, even after all voters have forgotten
+// their leader.
 func TestV1PromiseOutlastsTheLease(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)

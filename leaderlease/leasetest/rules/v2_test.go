@@ -30,8 +30,7 @@ func (s *story) strip(id uint64) {
 	}
 }
 
-// What was promised to one leader is not granted to another, whose heartbeats
-// have asked for nothing.
+// A promise to one leader is not granted to another leader, which has sent no probe.
 func TestV2NoGrantToAnotherLeader(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)

@@ -10,7 +10,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// withheld returns how often id kept back what w names.
+// withheld returns the count of messages of kind w that id has withheld.
 func (s *story) withheld(id uint64, w leaderlease.Withheld) uint64 {
 	return s.Node(id).Lease().Stats().Withheld[w]
 }
@@ -45,10 +45,10 @@ func TestV3PreVoteIsKeptAway(t *testing.T) {
 	}
 	s.Net.Heal()
 	s.Run(300 * ms)
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 }
 
-// A vote that was asked for while nobody was bound is late: by now node 3 is.
+// A request for a vote was sent while no voter was bound. It is late, and node 3 is bound now.
 func TestV3VoteIsKeptAway(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
@@ -61,7 +61,7 @@ func TestV3VoteIsKeptAway(t *testing.T) {
 	// The leader reaches node 3 again before the votes do.
 	s.Net.Join(1, 3)
 	s.Run(150 * ms)
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	s.Node(3).ForgetLeader()
 	s.Net.Release(to(3, raftpb.MsgVote))
 	s.Run(5 * ms)
@@ -71,7 +71,7 @@ func TestV3VoteIsKeptAway(t *testing.T) {
 	if got := s.Node(3).Term(); got != 1 {
 		t.Errorf("Term() of node 3 = %d, want 1", got)
 	}
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	s.disjoint()
 }
 

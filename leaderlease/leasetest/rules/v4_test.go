@@ -56,15 +56,15 @@ func TestV4BoundVoterDoesNotCampaign(t *testing.T) {
 	s.Net.Split([]uint64{1}, []uint64{3})
 	s.RunUntil(election*2, func() bool { return !s.Node(3).Bound() })
 	s.isolate(1)
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	s.usurp(2, 2, 3)
 	if s.withheld(2, leaderlease.WithheldPreVoteOut) == 0 {
 		t.Error("node 2 withheld no pre-vote of its own, want some")
 	}
 }
 
-// As above, but node 2 began before it was bound: it is a candidate whose vote
-// requests are about to leave when the promise is made.
+// As above, but node 2 began before it was bound: it is a candidate, and its requests for votes are
+// about to leave when the promise is made.
 func TestV4BoundCandidateAsksForNoVote(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)

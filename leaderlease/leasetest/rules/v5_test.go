@@ -17,7 +17,7 @@ import (
 
 // Leader 2 is being removed from {1, 2}. Its state machine is behind, so it has
 // not been handed the change; node 1 has applied it and is a quorum by itself.
-// It needs nobody's vote, and its own must not count while it is bound.
+// It needs no other vote, and its own must not count while it is bound.
 func TestV5OwnVoteDoesNotCountWhileBound(t *testing.T) {
 	s := begin(t, leasetest.Options{
 		Voters: []uint64{1, 2},
@@ -32,7 +32,7 @@ func TestV5OwnVoteDoesNotCountWhileBound(t *testing.T) {
 	n := s.Node(2)
 	n.Campaign()
 	s.RunUntil(5*time.Second, n.Valid)
-	s.wantReign(2, 1)
+	s.wantLeader(2, 1)
 	// Raft hands no more entries out while so many bytes are being applied.
 	if err := n.Raw().Propose(make([]byte, 1<<16)); err != nil {
 		t.Fatalf("Propose() = %v", err)
@@ -43,7 +43,7 @@ func TestV5OwnVoteDoesNotCountWhileBound(t *testing.T) {
 	if !s.RunUntil(100*ms, func() bool { return len(s.Node(1).Conf().GetVoters()) == 1 }) {
 		t.Fatalf("Conf() of node 1 = %v, want voters [1]", s.Node(1).Conf())
 	}
-	s.wantReign(2, 1)
+	s.wantLeader(2, 1)
 	s.isolate(2)
 	s.usurp(1)
 	if s.withheld(1, leaderlease.WithheldVoteRespOut) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// mixed is a group whose node 1 asks for promises of 900 ms, as an older version does,
-// and the others for such of 300 ms. Their disks take delay.
+// mixed returns a group in which node 1 asks for promises of 900 ms, as an older version does, and
+// the others ask for 300 ms. A write to any disk takes delay.
 func mixed(t *testing.T, delay *time.Duration) *story {
 	t.Helper()
 	return begin(t, leasetest.Options{
@@ -56,7 +56,7 @@ func TestV6ALongerPromiseIsSavedFirst(t *testing.T) {
 	}
 }
 
-// A crash while it is being saved: nobody has been promised anything.
+// While a longer promise is being saved, no promise is made, so a crash loses none.
 func TestV6ACrashBeforeALongerPromiseIsSaved(t *testing.T) {
 	disk := time.Duration(0)
 	s := mixed(t, &disk)
@@ -68,7 +68,7 @@ func TestV6ACrashBeforeALongerPromiseIsSaved(t *testing.T) {
 	disk = time.Second
 	s.Run(400 * ms)
 	if s.Node(1).Valid() {
-		t.Error("node 1 has a lease by promises that nobody has saved")
+		t.Error("node 1 has a lease by promises that are not saved")
 	}
 	disk = 0
 	for _, id := range []uint64{2, 3} {
@@ -79,15 +79,15 @@ func TestV6ACrashBeforeALongerPromiseIsSaved(t *testing.T) {
 	}
 }
 
-// What is saved falls with the second restart after the last longer promise: the first one
-// holds for that promise.
+// The saved duration falls with the second restart after the last longer promise. The first
+// restart holds for that promise.
 func TestV6WhatIsSavedFollowsThePromises(t *testing.T) {
 	disk := time.Duration(0)
 	s := mixed(t, &disk)
 	s.lead(1)
 	s.Node(1).Transfer(2)
 	s.Run(100 * ms)
-	s.wantReign(2, 2)
+	s.wantLeader(2, 2)
 	restarted := func(hold time.Duration) {
 		t.Helper()
 		s.Node(3).Crash(0)
@@ -102,7 +102,7 @@ func TestV6WhatIsSavedFollowsThePromises(t *testing.T) {
 	restarted(300 * ms)
 	s.Node(2).Transfer(1)
 	s.Run(400 * ms)
-	s.wantReign(1, 3)
+	s.wantLeader(1, 3)
 	if got := s.Node(3).Lease().Info().Promise.Saved; got != 900*ms {
 		t.Fatalf("%v is saved, want 900ms, which node 1 asks for", got)
 	}

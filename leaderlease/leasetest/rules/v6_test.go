@@ -95,7 +95,7 @@ func TestV6NoReleaseLiftsTheHold(t *testing.T) {
 	late := s.heldOf(to(2, raftpb.MsgTimeoutNow))
 	s.Net.Cut(1, 2)
 	s.Run(election + 300*ms)
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	s.isolate(1)
 	s.Node(3).Crash(0)
 	s.Node(3).Restart()

@@ -9,8 +9,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// suspecting is a group with promises of 300 ms and an election timeout of a second, whose
-// members act upon connections that end.
+// suspecting returns a group with promises of 300 ms and an election timeout of a second. Its
+// members act upon closed connections.
 func suspecting(t *testing.T) *story { return beating(t, 100*ms) }
 
 // beating is the same with heartbeats that often.
@@ -26,8 +26,7 @@ func beating(t *testing.T, tick time.Duration) *story {
 	return s
 }
 
-// A leader that dies is replaced when the promise to it has ended, long before silence
-// would tell.
+// A leader that dies is replaced when the promise to it has ended, long before an election timeout.
 func TestV7AHintNeedsNoElectionTimeout(t *testing.T) {
 	s := suspecting(t)
 	s.Node(1).Crash(0)
@@ -35,15 +34,15 @@ func TestV7AHintNeedsNoElectionTimeout(t *testing.T) {
 	s.Node(2).Gone(1)
 	s.Node(3).Gone(1)
 	if !s.RunUntil(election, func() bool { return s.Leader() != nil }) {
-		t.Fatal("nobody leads within an election timeout")
+		t.Fatal("no leader within an election timeout")
 	}
 	if took := s.Now() - died; took > 320*ms {
 		t.Errorf("node %d leads after %v, want 300ms and a few", s.Leader().ID, took)
 	}
 }
 
-// What raft forgets because of a hint, the guard does not: the leader is alive and cut off,
-// and its lease runs to its end.
+// The guard keeps its promise when a hint makes raft forget the leader. The leader is alive and cut
+// off, and its lease lasts to its end.
 func TestV7AHintEndsNoPromise(t *testing.T) {
 	s := suspecting(t)
 	s.isolate(1)
@@ -51,7 +50,7 @@ func TestV7AHintEndsNoPromise(t *testing.T) {
 	s.Node(3).Gone(1)
 	s.wantStatus(1, core.Valid)
 	if !s.RunUntil(election, func() bool { return s.Leader().ID != 1 }) {
-		t.Fatal("nobody else leads within an election timeout")
+		t.Fatal("no other leader within an election timeout")
 	}
 	s.disjoint()
 	if s.Node(2).Suspicions().Forgets != 1 {
@@ -69,10 +68,10 @@ func TestV7AFalseAlarmChangesNoTerm(t *testing.T) {
 				s.Node(id).Gone(1)
 			}
 			s.Run(30 * ms)
-			s.wantReign(1, 1)
+			s.wantLeader(1, 1)
 		}
 		if got := s.Node(2).Suspicions(); got.FalseAlarms == 0 || got.Forgets != 0 {
-			t.Errorf("Suspicions() = %+v, want false alarms, and nobody forgotten", got)
+			t.Errorf("Suspicions() = %+v, want false alarms, and no leader forgotten", got)
 		}
 	}
 }
@@ -91,27 +90,27 @@ func TestV7AFalseAlarmChangesNoTermWithoutPromises(t *testing.T) {
 		s.Run(30 * ms)
 	}
 	if l, got := s.Leader(), s.Node(2).Suspicions(); l == nil || l.ID != 1 || l.Term() != 1 || got.FalseAlarms == 0 || got.Forgets != 0 {
-		t.Errorf("Suspicions() = %+v, want false alarms, nobody forgotten, and node 1 to lead term 1", got)
+		t.Errorf("Suspicions() = %+v, want false alarms, no leader forgotten, and node 1 to lead term 1", got)
 	}
 }
 
-// One follower hears nothing of the leader any more, which the other does: it forgets its
-// leader, asks for pre-votes, and gets none.
+// Only one follower does not hear the leader any more: it forgets its leader, asks for pre-votes,
+// and gets none.
 func TestV7AloneWithAHintChangesNoTerm(t *testing.T) {
 	s := suspecting(t)
 	s.Net.Split([]uint64{1}, []uint64{2})
 	s.Node(2).Gone(1)
 	for range 20 {
 		s.Run(50 * ms)
-		s.wantReign(1, 1)
+		s.wantLeader(1, 1)
 	}
 	if got := s.Node(2).Suspicions(); got.Forgets != 1 {
 		t.Errorf("Suspicions() = %+v, want the leader forgotten once", got)
 	}
 }
 
-// Both are wrong, and hear nothing of the leader for as long as the promise lasts: it costs
-// one election.
+// Both followers are wrong, and do not hear the leader until the promise has ended. That costs one
+// election.
 func TestV7AFalseAlarmCostsOneElection(t *testing.T) {
 	s := suspecting(t)
 	s.isolate(1)
@@ -134,7 +133,7 @@ func TestV7AMissedHintVetoesNothing(t *testing.T) {
 	died := s.Now()
 	s.Node(2).Gone(1)
 	if !s.RunUntil(election, func() bool { return s.Leader() != nil }) {
-		t.Fatal("nobody leads within an election timeout")
+		t.Fatal("no leader within an election timeout")
 	}
 	if took := s.Now() - died; took > 400*ms {
 		t.Errorf("node %d leads after %v, want 300ms and a turn", s.Leader().ID, took)

@@ -23,7 +23,7 @@ func often(times, few int) int {
 }
 
 // learning is a group with promises of 300 ms, heartbeats each 50 ms and an election timeout of
-// a second, whose members have learnt that leader 1 is never silent.
+// a second. Its members have learnt that leader 1 is never silent.
 func learning(t *testing.T) *story { return learningWith(t, 300*ms) }
 
 func learningWith(t *testing.T, promise time.Duration) *story {
@@ -45,7 +45,7 @@ func (s *story) successor(limit time.Duration) *leasetest.Node {
 	s.t.Helper()
 	other := func() bool { l := s.Leader(); return l != nil && l.ID != 1 }
 	if !s.RunUntil(limit, other) {
-		s.t.Fatalf("nobody but node 1 leads within %v", limit)
+		s.t.Fatalf("no leader other than node 1 within %v", limit)
 	}
 	return s.Leader()
 }
@@ -58,8 +58,8 @@ func (s *story) alarms() (n uint64) {
 	return n
 }
 
-// Nobody hears that a leader is stopped or cut off, and yet it is replaced when the promise to
-// it has ended.
+// A stopped or cut-off leader is replaced when the promise to it has ended, although no connection
+// has closed.
 func TestV7LearntSilenceNeedsNoElectionTimeout(t *testing.T) {
 	for name, die := range map[string]func(s *story){
 		"stopped": func(s *story) { s.Node(1).Pause() },
@@ -75,8 +75,8 @@ func TestV7LearntSilenceNeedsNoElectionTimeout(t *testing.T) {
 	}
 }
 
-// What raft forgets because of silence, the guard does not: the leader lives, and its lease runs
-// to its end, long after an alarm would be raised where there is no promise.
+// The guard keeps its promise when the detector makes raft forget a silent leader. The leader
+// lives, and its lease lasts to its end.
 func TestV7LearntSilenceEndsNoPromise(t *testing.T) {
 	s := learningWith(t, 600*ms)
 	s.isolate(1)
@@ -85,20 +85,20 @@ func TestV7LearntSilenceEndsNoPromise(t *testing.T) {
 	s.successor(election)
 	s.disjoint()
 	if s.alarms() == 0 {
-		t.Error("nobody was suspected because of silence")
+		t.Error("no leader was suspected because of silence")
 	}
 }
 
-// One follower hears nothing of the leader any more, which the other does: no term changes.
+// Only one follower does not hear the leader any more: no term changes.
 func TestV7AloneInSilenceChangesNoTerm(t *testing.T) {
 	s := learning(t)
 	for range often(20, 5) {
 		s.Net.Split([]uint64{1}, []uint64{2})
 		s.Run(600 * ms)
-		s.wantReign(1, 1)
+		s.wantLeader(1, 1)
 		s.Net.Heal()
 		s.Run(time.Minute)
-		s.wantReign(1, 1)
+		s.wantLeader(1, 1)
 	}
 	// The first alarm is false, and what was learnt by it keeps the follower from more.
 	if got := s.Node(2).Suspicions(); got.Hints[detector.LearntSilence] != 1 || got.FalseAlarms != 1 {
@@ -116,15 +116,15 @@ func TestV7OwnPausesAreNoLearntSilence(t *testing.T) {
 		s.Run(time.Duration(r.IntN(900)) * ms)
 		n.Resume(r.IntN(2) == 0)
 		s.Run(time.Duration(r.IntN(300)) * ms)
-		s.wantReign(1, 1)
+		s.wantLeader(1, 1)
 	}
 	if n := s.alarms(); n != 0 {
 		t.Errorf("%d alarms about a leader that was never silent", n)
 	}
 }
 
-// Whoever leads stalls every five seconds, for longer than the promise: that costs an election
-// for each member that has to learn of it, and nothing from then on.
+// The leader pauses every five seconds for longer than the promise. That costs one election for
+// each member that has to learn it, and none later.
 func TestV7StallsAreLearnt(t *testing.T) {
 	s := learning(t)
 	for range often(200, 40) {
@@ -140,9 +140,9 @@ func TestV7StallsAreLearnt(t *testing.T) {
 	s.disjoint()
 }
 
-// A member that has been restarted knows nothing of the stalls of its leader, and suspects it at
-// the next one. The other member that hears nothing knows them: no term changes.
-func TestV7WhoKnowsStallsOutvotesWhoDoesNot(t *testing.T) {
+// A restarted member does not know the pauses of its leader, and suspects it at the next one. The
+// other member knows them, so no term changes.
+func TestV7AMemberThatKnowsPausesVotesAgainst(t *testing.T) {
 	s := learning(t)
 	stall := func() {
 		l := s.Leader()
@@ -164,15 +164,15 @@ func TestV7WhoKnowsStallsOutvotesWhoDoesNot(t *testing.T) {
 		stall()
 		alarms += novice.Suspicions().Hints[detector.LearntSilence]
 	}
-	s.wantReign(l.ID, term)
+	s.wantLeader(l.ID, term)
 	if alarms != 10 {
 		t.Errorf("%d alarms of a member that was restarted ten times, want ten", alarms)
 	}
 }
 
-// All members wait for a processor, mostly for a little, and sometimes for long; messages take
-// as they like.
-func TestV7StarvedMembersElectNobody(t *testing.T) {
+// All members are paused again and again, sometimes for long, and messages have random delays. No
+// member is elected.
+func TestV7StarvedMembersCauseNoElection(t *testing.T) {
 	s := learning(t)
 	r := rand.New(rand.NewPCG(7, 7))
 	s.Net.Plan = func(*raftpb.Message) []time.Duration {
@@ -194,13 +194,13 @@ func TestV7StarvedMembersElectNobody(t *testing.T) {
 }
 
 // With a leader that lives on a healthy network there is no alarm, however long it leads.
-func TestV7NobodyIsSuspectedWithoutSilence(t *testing.T) {
+func TestV7NoSuspicionWithoutSilence(t *testing.T) {
 	s := learning(t)
 	for i := range often(60, 10) {
 		s.write(1, uint64(i%3+1))
 		s.Run(time.Minute)
 	}
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	if n := s.alarms(); n != 0 {
 		t.Errorf("%d alarms without a fault, want none", n)
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// The first in the order of turns lacks the leader's last entry, and nobody votes for it:
-// it must not keep the other one from standing for as long as the hint is believed.
-func TestV7ACandidateThatCannotWinHoldsNobodyUp(t *testing.T) {
+// The member with the first turn lacks the leader's last entry, so it cannot win. It must not keep
+// the other member from campaigning while the leader is suspected.
+func TestV7ACandidateThatCannotWinDelaysNoElection(t *testing.T) {
 	s := suspecting(t)
 	s.Net.Hold = to(2, raftpb.MsgApp)
 	s.write(1, 7)
@@ -23,15 +23,15 @@ func TestV7ACandidateThatCannotWinHoldsNobodyUp(t *testing.T) {
 	s.Node(2).Gone(1)
 	s.Node(3).Gone(1)
 	if !s.RunUntil(3*election, func() bool { return s.Leader() != nil }) {
-		t.Fatal("nobody leads within three election timeouts")
+		t.Fatal("no leader within three election timeouts")
 	}
 	if took := s.Now() - died; took > 600*ms {
 		t.Errorf("node %d leads after %v, want 300ms and six turns at most", s.Leader().ID, took)
 	}
 }
 
-// A message takes longer from member to member than a turn lasts: the two that outlive the
-// leader must not split the vote, and wait for silence then.
+// A message takes longer than a turn lasts. The two remaining members must not split the vote and
+// then wait for an election timeout.
 func TestV7TurnsOverALongWay(t *testing.T) {
 	for i, way := range []time.Duration{15 * ms, 30 * ms, 45 * ms, 15 * ms, 30 * ms, 45 * ms, 60 * ms} {
 		s, most := suspecting(t), 300*ms+10*way
@@ -44,7 +44,7 @@ func TestV7TurnsOverALongWay(t *testing.T) {
 		died := s.Now()
 		s.After(way, func() { s.Node(2).Gone(1); s.Node(3).Gone(1) })
 		if !s.RunUntil(3*election, func() bool { return s.Leader() != nil }) {
-			t.Fatal("nobody leads within three election timeouts")
+			t.Fatal("no leader within three election timeouts")
 		}
 		took := s.Now() - died
 		if took >= most {
@@ -53,9 +53,8 @@ func TestV7TurnsOverALongWay(t *testing.T) {
 	}
 }
 
-// Turns after a hint are half a heartbeat, and members are further apart: the vote is split, and
-// the first whose turn is as long as an election stands anew. The other votes for it, and leaves
-// it the time.
+// Turns after a hint last half a heartbeat, less than a message takes, so the vote is split. Then the
+// first member with a turn as long as an election campaigns again, and the other votes for it.
 func TestV7ATurnIsShorterThanTheWay(t *testing.T) {
 	for _, way := range []time.Duration{30 * ms, 60 * ms, 100 * ms, 120 * ms} {
 		s := begin(t, leasetest.Options{
@@ -70,7 +69,7 @@ func TestV7ATurnIsShorterThanTheWay(t *testing.T) {
 		died := s.Now()
 		s.After(way, func() { s.Node(2).Gone(1); s.Node(3).Gone(1) })
 		if !s.RunUntil(5*election, func() bool { return s.Leader() != nil }) {
-			t.Fatal("nobody leads within five election timeouts")
+			t.Fatal("no leader within five election timeouts")
 		}
 		if took := s.Now() - died; took > 1400*ms {
 			t.Errorf("one way %v: node %d leads after %v, want 1.4s at most", way, s.Leader().ID, took)
@@ -78,8 +77,8 @@ func TestV7ATurnIsShorterThanTheWay(t *testing.T) {
 	}
 }
 
-// Without a hint, and with disks that are slow: who stands is given time to be elected before
-// it campaigns once more, however short ticks are.
+// Without a hint and with slow disks, a candidate has time to be elected before it campaigns again,
+// even with short ticks.
 func TestTurnsAfterSilenceAreLongEnoughForDisks(t *testing.T) {
 	for _, tick := range []time.Duration{25 * ms, 50 * ms, 100 * ms} {
 		slowest := time.Duration(0)
@@ -97,19 +96,18 @@ func TestTurnsAfterSilenceAreLongEnoughForDisks(t *testing.T) {
 			s.Node(1).Crash(0)
 			died := s.Now()
 			if !s.RunUntil(5*election, func() bool { return s.Leader() != nil }) {
-				t.Fatal("nobody leads within five election timeouts")
+				t.Fatal("no leader within five election timeouts")
 			}
 			slowest = max(slowest, s.Now()-died)
 		}
 		if slowest > election+500*ms {
-			t.Errorf("a tick of %v: somebody leads after %v, want an election timeout and less than two turns", tick, slowest)
+			t.Errorf("a tick of %v: a leader is elected after %v, want an election timeout and less than two turns", tick, slowest)
 		}
 	}
 }
 
-// Raft's own timeout sends the one at the moment at which the other's turn comes, and each
-// votes for itself. The first of them stands again in its next turn, and does not wait for
-// another timeout of raft's.
+// One member campaigns by raft's own timeout when the other's turn comes, and each votes for itself.
+// The first of them campaigns again in its next turn, without another timeout of raft.
 func TestASplitVoteIsOverInTheNextTurn(t *testing.T) {
 	for _, tick := range []time.Duration{25 * ms, 50 * ms, 100 * ms} {
 		s := begin(t, leasetest.Options{
@@ -125,10 +123,10 @@ func TestASplitVoteIsOverInTheNextTurn(t *testing.T) {
 		s.RunUntil(tick, func() bool { return s.Node(2).Role() == raft.StateCandidate && s.Node(3).Role() == raft.StateCandidate })
 		split := s.Now()
 		if !s.RunUntil(3*election, func() bool { return s.Leader() != nil }) {
-			t.Fatal("nobody leads within three election timeouts")
+			t.Fatal("no leader within three election timeouts")
 		}
 		if took := s.Now() - split; took > 700*ms || took < 100*ms {
-			t.Errorf("a tick of %v: somebody leads %v after the vote was split, want two turns of 300ms", tick, took)
+			t.Errorf("a tick of %v: a leader is elected %v after the vote was split, want two turns of 300ms", tick, took)
 		}
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// mourning is a group of members that take turns, or do not, in which node 1 leads.
-func mourning(t *testing.T, voters int, suspects, async bool) *story {
+// ledByNode1 returns a group in which node 1 leads. With suspects, its members take turns to
+// campaign.
+func ledByNode1(t *testing.T, voters int, suspects, async bool) *story {
 	t.Helper()
 	opts := leasetest.Options{Node: func(uint64) leasetest.NodeOptions {
 		return leasetest.NodeOptions{Async: async, Suspects: suspects}
@@ -27,12 +28,12 @@ func mourning(t *testing.T, voters int, suspects, async bool) *story {
 	return s
 }
 
-// The leader is replaced within a few messages of the word that it is dead, and not when the
-// promises have ended, also if only one member hears of it.
-func TestV8AnObituaryVoidsThePromise(t *testing.T) {
+// The leader is replaced within a few messages after its death notice, before the promises end,
+// even if only one member receives the notice.
+func TestV8ADeathNoticeVoidsThePromise(t *testing.T) {
 	for i := range 8 {
 		suspects, async, all := i&1 != 0, i&2 != 0, i&4 != 0
-		s := mourning(t, 3, suspects, async)
+		s := ledByNode1(t, 3, suspects, async)
 		dead := s.Node(1).ProcessID()
 		s.Node(1).Crash(0)
 		if !s.Node(2).Bound() || !s.Node(3).Bound() {
@@ -51,10 +52,10 @@ func TestV8AnObituaryVoidsThePromise(t *testing.T) {
 	}
 }
 
-// Who has the next turn stands where the first is dead, too, or bound by its restart.
+// The member with the next turn campaigns if the first one is dead, too, or bound by its restart.
 func TestV8TheNextTurn(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
-		s := mourning(t, 5, true, true)
+		s := ledByNode1(t, 5, true, true)
 		dead := s.Node(1).ProcessID()
 		s.Node(1).Crash(0)
 		s.Node(2).Crash(0)
@@ -72,11 +73,11 @@ func TestV8TheNextTurn(t *testing.T) {
 	}
 }
 
-// The word that a former process is dead is true, and comes late: the member has started again,
-// leads again, and its lease is valid. Taken for the death of who leads now, it would elect
-// another beside that lease, and what that one commits would be missing from what is read.
-func TestV8ALateObituaryOfAFormerProcess(t *testing.T) {
-	s := mourning(t, 3, false, true)
+// The death notice of an earlier process is true, but late: the member has restarted, leads again,
+// and its lease is valid. If the notice voided promises to the new process, another leader would be
+// elected beside that lease, and reads under the lease would miss its writes.
+func TestV8ALateDeathNoticeOfAnEarlierProcess(t *testing.T) {
+	s := ledByNode1(t, 3, false, true)
 	former := s.Node(1).ProcessID()
 	s.Node(1).Crash(0)
 	s.Run(2 * election)
@@ -90,21 +91,21 @@ func TestV8ALateObituaryOfAFormerProcess(t *testing.T) {
 	s.isolate(1)
 	s.Node(2).ProcessDied(1, former)
 	s.Run(50 * ms)
-	s.wantReign(1, term)
+	s.wantLeader(1, term)
 	newest := old
 	if s.Node(2).Role() == raft.StateLeader {
 		newest = s.write(2, 7)
 	}
 	if got, status := s.Node(1).TryRead(7); status == core.Valid && got < newest {
-		t.Errorf("node 1 serves version %d of a key whose version is %d", got, newest)
+		t.Errorf("node 1 serves version %d of a key, and its newest version is %d", got, newest)
 	}
 	s.disjoint()
 }
 
-// A voter that has just started does not know whom it has promised something: no obituary frees
-// it before the longest promise has ended.
+// A restarted voter does not know to which leader it has promised: no death notice frees it before
+// the longest promise has ended.
 func TestV8TheRestartHoldStays(t *testing.T) {
-	s := mourning(t, 3, false, true)
+	s := ledByNode1(t, 3, false, true)
 	s.Node(2).Crash(0)
 	s.Node(2).Restart()
 	s.Run(200 * ms) // it promises once more
@@ -117,14 +118,14 @@ func TestV8TheRestartHoldStays(t *testing.T) {
 		t.Errorf("node %v leads 700 ms after the restart of node 2, or that is free, want neither", n)
 	}
 	if !s.RunUntil(2*election, func() bool { return s.Leader() != nil }) {
-		t.Error("nobody leads after two election timeouts")
+		t.Error("no leader after two election timeouts")
 	}
 	s.disjoint()
 }
 
-// Heartbeats of the dead are read after the obituary, by one that had not heard of the
-// reign: they bind nobody.
-func TestV8WhatTheDeadHaveSent(t *testing.T) {
+// Heartbeats of a dead process arrive after its death notice, at a member that did not know its
+// term. They bind no member.
+func TestV8LateHeartbeatsOfADeadProcess(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(3)
 	s.Node(3).Transfer(1)
@@ -139,7 +140,7 @@ func TestV8WhatTheDeadHaveSent(t *testing.T) {
 	}
 	s.Run(5 * ms)
 	if s.Node(2).Bound() {
-		t.Error("Bound() of node 2 = true, want false: it was promised to the dead")
+		t.Error("Bound() of node 2 = true, want false: the promise was to a dead process")
 	}
 	s.Net.DropHeld(nil)
 	s.Node(3).ProcessDied(1, dead)
@@ -150,7 +151,7 @@ func TestV8WhatTheDeadHaveSent(t *testing.T) {
 	}
 }
 
-// A heartbeat of nobody knows whom has contributed to the promise: it ends by itself.
+// A heartbeat of an unknown process has extended the promise, so the promise ends only by itself.
 func TestV8APromiseToTwoProcesses(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
@@ -167,40 +168,40 @@ func TestV8APromiseToTwoProcesses(t *testing.T) {
 		t.Error("Bound() of node 2 = false, want true")
 	}
 	if s.Node(3).ProcessDied(1, dead); s.Node(3).Bound() {
-		t.Error("Bound() of node 3 = true, want false: all it has heard came from the dead")
+		t.Error("Bound() of node 3 = true, want false: all heartbeats came from the dead process")
 	}
 	s.Run(20 * ms)
 	s.disjoint()
 }
 
-// Node 2 has voted for the next leader, and not heard its heartbeats yet: what it knows of
-// promises is to the one before, which dies then. Nobody else's promise is touched.
-func TestV8AnObituaryNamesThePromisesTerm(t *testing.T) {
-	s := mourning(t, 5, false, true)
+// Node 2 has voted for the next leader, and has not received its heartbeats yet. It knows only its
+// promise to the leader before, which dies then. The promises of other members stay.
+func TestV8ADeathNoticeNamesThePromisesTerm(t *testing.T) {
+	s := ledByNode1(t, 5, false, true)
 	dead := s.Node(1).ProcessID()
 	s.Net.Hold = to(2, raftpb.MsgHeartbeat)
 	s.Node(1).Transfer(3)
 	s.Run(250 * ms)
-	s.wantReign(3, 2)
+	s.wantLeader(3, 2)
 	s.Node(1).Crash(0)
 	if n := s.Node(2); n.Term() != 2 || n.Bound() {
 		t.Fatalf("node 2 is in term %d, bound: %v, want term 2 and free", n.Term(), n.Bound())
 	}
 	s.Node(2).ProcessDied(1, dead)
 	s.Run(20 * ms)
-	s.wantReign(3, 2)
+	s.wantLeader(3, 2)
 	s.disjoint()
 }
 
-// Late, twice, to whom leads, or in a later term: an obituary changes nothing.
-func TestV8LateObituaries(t *testing.T) {
-	s := mourning(t, 3, true, true)
+// A death notice changes nothing if it is late, repeated, sent to the leader, or of an earlier term.
+func TestV8LateDeathNotices(t *testing.T) {
+	s := ledByNode1(t, 3, true, true)
 	dead := s.Node(1).ProcessID()
 	s.Node(1).Crash(0)
 	s.Node(2).ProcessDied(1, dead)
 	s.Run(250 * ms)
 	term := s.Node(2).Term()
-	s.wantReign(2, term)
+	s.wantLeader(2, term)
 	for range 2 {
 		s.Node(2).ProcessDied(1, dead)
 		s.Node(3).ProcessDied(1, dead)
@@ -210,14 +211,14 @@ func TestV8LateObituaries(t *testing.T) {
 	s.Run(3 * time.Second)
 	s.Node(3).ProcessDied(1, dead)
 	s.Run(100 * ms)
-	s.wantReign(2, term)
+	s.wantLeader(2, term)
 	s.disjoint()
 }
 
-// What the dead had sent is stepped after their obituary, and raft takes them for the leader once
-// more. The next turn is taken all the same.
-func TestV8WhatTheDeadHaveSentEndsNoTurn(t *testing.T) {
-	s := mourning(t, 5, true, true)
+// Raft steps heartbeats of a dead process after its death notice, and follows it again. The member
+// with the next turn campaigns all the same.
+func TestV8LateHeartbeatsEndNoTurn(t *testing.T) {
+	s := ledByNode1(t, 5, true, true)
 	dead := s.Node(1).ProcessID()
 	s.Net.Hold = from(1, raftpb.MsgHeartbeat)
 	s.Run(100 * ms)
@@ -237,8 +238,8 @@ func TestV8WhatTheDeadHaveSentEndsNoTurn(t *testing.T) {
 	}
 }
 
-// The others have just started again, let no request for votes in, and lack an entry: who stands by
-// an obituary, without pre-votes, stands anew. Raft would make its request no more before its own timeout.
+// The other voters have just restarted, admit no requests for votes, and lack an entry. The candidate
+// campaigns by a death notice, without pre-votes, and campaigns again before raft's own timeout.
 func TestV8VotersThatHoldMissTheRequest(t *testing.T) {
 	for _, voters := range []uint64{3, 5} {
 		opts := leasetest.Options{
@@ -268,7 +269,7 @@ func TestV8VotersThatHoldMissTheRequest(t *testing.T) {
 			s.Node(id).ProcessDied(1, dead)
 		}
 		if !s.RunUntil(3*election, func() bool { return s.Leader() != nil }) {
-			t.Fatal("nobody leads within three election timeouts")
+			t.Fatal("no leader within three election timeouts")
 		}
 		s.disjoint()
 		if took := s.Now() - died; took > 750*ms {
@@ -277,8 +278,8 @@ func TestV8VotersThatHoldMissTheRequest(t *testing.T) {
 	}
 }
 
-// Each disk takes 20 ms before a request for votes leaves, and the way to the others 10: the second does not stand
-// beside the first, which would split the vote.
+// Each disk takes 20 ms before a request for votes leaves, and a message takes 10 ms. The second
+// member must not campaign beside the first, which would split the vote.
 func TestV8TheNextTurnWaitsForTheFirstOnesDisk(t *testing.T) {
 	s := begin(t, leasetest.Options{
 		TickInterval: 50 * ms, ElectionTick: 20,

@@ -12,8 +12,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// forgetful is a cluster with AsyncStorageWrites in which node 3, whose disk
-// takes disk for each write, has been handed the leadership.
+// forgetful is a cluster with AsyncStorageWrites. Leadership was transferred to node 3, and each
+// write of its disk takes disk.
 type forgetful struct {
 	*story
 	disk time.Duration
@@ -33,15 +33,15 @@ func beginForgetful(t *testing.T, seed uint64) *forgetful {
 	f.lead(1)
 	f.Run(2 * time.Second)
 	f.disk = 20 * time.Second
-	// What it replicates is lost, or its former process would be remembered.
+	// Its appends are held, or other nodes would remember its term.
 	f.Net.Hold = from(3, raftpb.MsgApp)
 	f.Node(1).Transfer(3)
 	f.Run(250 * ms)
 	return f
 }
 
-// restart kills node 3 before anything of its reign is on its disk, and lets it
-// campaign as soon as nobody is bound.
+// restart kills node 3 before its term is on its disk, and lets it campaign as soon as no node is
+// bound.
 func (f *forgetful) restart() {
 	f.t.Helper()
 	three := f.Node(3)
@@ -57,9 +57,9 @@ func (f *forgetful) restart() {
 	f.RunUntil(100*ms, func() bool { return three.Role() == raft.StateLeader })
 }
 
-// A member leads by the votes of the others while its own disk lags, crashes,
-// and has forgotten the term. It must not lead that term again: what its first
-// process sent in it would be taken for words of the second.
+// A member leads by the votes of the others while its own disk is slow, crashes, and has forgotten
+// the term. It must not lead that term again: messages of the first process would be taken for
+// messages of the second.
 func TestV9NoTermIsLedTwice(t *testing.T) {
 	for seed := uint64(1); seed <= 40; seed++ {
 		f := beginForgetful(t, seed)
@@ -78,12 +78,12 @@ func TestV9NoTermIsLedTwice(t *testing.T) {
 	}
 }
 
-// The request leaves as soon as the disk has answered, not later: a transfer to
-// a member whose disk works takes a write, not an election timeout.
+// The request leaves as soon as the disk has answered: a transfer to a member with a working disk
+// takes one write, not an election timeout.
 func TestV9TheVoteLeavesWhenItsTermIsDurable(t *testing.T) {
 	f := beginForgetful(t, 1)
 	if r := f.Node(3).Role(); r != raft.StateCandidate {
-		t.Fatalf("Role() of node 3, whose disk has not answered, = %v, want StateCandidate", r)
+		t.Fatalf("Role() of node 3 = %v before its disk has answered, want StateCandidate", r)
 	}
 	f.restart()
 	f.disk = 30 * ms
@@ -121,8 +121,8 @@ func TestV9TheVoteRidesWithItsTerm(t *testing.T) {
 	}
 }
 
-// A vote whose term is in no write of its Ready asks nobody: raft makes no such
-// Ready, and the rule does not rest on that.
+// A MsgVote with a term that no write of its Ready contains stays. Raft makes no such Ready, but
+// the rule does not depend on that.
 func TestV9AVoteWithoutItsTermStays(t *testing.T) {
 	s := begin(t, leasetest.Options{Node: func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Async: true} }})
 	vote := func() *raftpb.Message {
