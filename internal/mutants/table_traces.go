@@ -11,43 +11,43 @@ const (
 var judges = []Mutant{
 	{
 		Rule: "judge", Name: "the judge goes on behind a gap", Pkg: tracePkg, Test: "^TestAGapEndsAJudgement$",
-		File: "leaderlease/leasetrace/process.go",
+		File: "leaderlease/leasetrace/trace.go",
 		Old:  "if want, got := uint64(i+1), p.Events[i].Seq; got != want {", New: "if want, got := uint64(i+1), p.Events[i].Seq; got < want {",
 	},
 	{
 		Rule: "judge", Name: "a gap passes", Pkg: tracePkg, Test: "^TestAGapEndsAJudgement$",
-		File: "leaderlease/leasetrace/verdict.go",
+		File: "leaderlease/leasetrace/judge.go",
 		Old:  "		if p.Gap {\n", New: "		if false {\n",
 	},
 	{
 		Rule: "judge", Name: "a line that cannot be read is left out", Pkg: tracePkg, Test: "^TestWhatCannotBeRead$",
-		File: "leaderlease/leasetrace/read.go",
+		File: "leaderlease/leasetrace/file.go",
 		Old:  "		p.cut(p.torn)\n", New: "		p.torn = \"\"\n",
 	},
 	{
 		Rule: "judge", Name: "the mark of a gap is left out", Pkg: tracePkg, Test: "^TestARecorderMarksWhatItHasLost$",
 		File: "leaderlease/leasetrace/record.go",
 		Old:  "lost > 0 {", New: "lost > 1<<40 {",
-		More: []Edit{{"leaderlease/leasetrace/process.go", "got != want {", "got < want {"}},
+		More: []Edit{{"leaderlease/leasetrace/trace.go", "got != want {", "got < want {"}},
 	},
 	{
 		Rule: "judge", Name: "what a recorder has lost has an end", Pkg: tracePkg, Test: "^TestWhatCannotBeRead$",
-		File: "leaderlease/leasetrace/read.go",
+		File: "leaderlease/leasetrace/file.go",
 		Old:  "	case l.End == p.last():\n", New: "	case l.End != 0:\n",
 	},
 	{
 		Rule: "judge", Name: "grants are not looked for", Pkg: tracePkg, Test: falseTest,
-		File: "leaderlease/leasetrace/message.go",
+		File: "leaderlease/leasetrace/judge.go",
 		Old:  "return carried(KindGrant, e.Peer, id, e), true", New: "return carried(KindGrant, e.Peer, id, e), false",
 	},
 	{
 		Rule: "judge", Name: "votes are not looked for", Pkg: tracePkg, Test: falseTest,
-		File: "leaderlease/leasetrace/message.go",
+		File: "leaderlease/leasetrace/judge.go",
 		Old:  "return carried(KindVoteOut, e.Peer, id, e), true", New: "return carried(KindVoteOut, e.Peer, id, e), false",
 	},
 	{
 		Rule: "judge", Name: "what was kept back counts as sent", Pkg: tracePkg, Test: falseTest + "/kept_back$",
-		File: "leaderlease/leasetrace/decide.go",
+		File: "leaderlease/leasetrace/replay.go",
 		Old:  "return differ(\"the vote may leave\", e.OK, others || !r.guard.Bound(e.At))", New: "return differ(\"the vote may leave\", e.OK, e.OK || others)",
 	},
 	{
@@ -62,12 +62,12 @@ var judges = []Mutant{
 	},
 	{
 		Rule: "judge", Name: "a trace from a restart on excuses what is missing in it", Pkg: tracePkg, Test: "^TestAMemberWithoutATraceBefore$",
-		File: "leaderlease/leasetrace/message.go",
+		File: "leaderlease/leasetrace/judge.go",
 		Old:  "		return at < first.At\n", New: "		return true\n",
 	},
 	{
 		Rule: "judge", Name: "any term will do for a probe", Pkg: tracePkg, Test: falseTest + "/a_probe_of_another_term$",
-		File: "leaderlease/leasetrace/decide.go",
+		File: "leaderlease/leasetrace/replay.go",
 		Old:  "if e.Term == 0 || e.Term != r.lease.Term() {", New: "if e.Term == 0 {",
 	},
 	{
@@ -112,22 +112,22 @@ var judges = []Mutant{
 	},
 	{
 		Rule: "judge", Name: "a restart holds for as long as it ever did", Pkg: tracePkg, Test: savedTest,
-		File: "leaderlease/leasetrace/process.go",
+		File: "leaderlease/leasetrace/trace.go",
 		Old:  "			least = min(least, e.Duration) // even", New: "			// even",
 	},
 	{
 		Rule: "judge", Name: "a restart holds for what was saved at the start before", Pkg: tracePkg, Test: savedTest,
-		File: "leaderlease/leasetrace/process.go",
+		File: "leaderlease/leasetrace/trace.go",
 		Old:  "			least = max(least, e.Duration)\n", New: "			least = max(least, 0)\n",
 	},
 	{
 		Rule: "judge", Name: "what was recorded over cannot have been a save", Pkg: tracePkg, Test: "^TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent$",
-		File: "leaderlease/leasetrace/process.go",
+		File: "leaderlease/leasetrace/trace.go",
 		Old:  "if e.Seq != last+1 &&", New: "if last > 0 && e.Seq != last+1 &&",
 	},
 	{
 		Rule: "judge", Name: "what is missing cannot have been a save", Pkg: tracePkg, Test: savedTest,
-		File: "leaderlease/leasetrace/process.go",
+		File: "leaderlease/leasetrace/trace.go",
 		Old:  "(!p.Ended || p.Cut != \"\") && s.Saved > 0", New: "p.Cut != \"\" && s.Saved > 0",
 	},
 	{
@@ -137,22 +137,22 @@ var judges = []Mutant{
 	},
 	{
 		Rule: "judge", Name: "a save may be of anything", Pkg: tracePkg, Test: "^TestSavesThatWereNotSoAreRefused$/another_one",
-		File: "leaderlease/leasetrace/decide.go",
+		File: "leaderlease/leasetrace/replay.go",
 		Old:  "	return differ(\"the longest promise that is saved\", e.Duration, d)", New: "	return nil",
 	},
 	{
 		Rule: "judge", Name: "a save may come at any time", Pkg: tracePkg, Test: "^TestSavesThatWereNotSoAreRefused$/early$",
-		File: "leaderlease/leasetrace/decide.go",
+		File: "leaderlease/leasetrace/replay.go",
 		Old:  "if !ok || r.saving != 0 {", New: "if d = e.Duration; !ok && r.saving != 0 {",
 	},
 	{
 		Rule: "judge", Name: "a change may be over whose voters are not told", Pkg: tracePkg, Test: "^TestAChangeIsOverWhenItsVotersCount$",
-		File: "leaderlease/leasetrace/decide.go",
+		File: "leaderlease/leasetrace/replay.go",
 		Old:  "if !e.OK && !r.configured {", New: "if false {",
 	},
 	{
 		Rule: "judge", Name: "flags may be told twice", Pkg: simPkg, Test: "^TestTracesTellOfEverything$",
-		File: "leaderlease/leasetrace/decide.go",
+		File: "leaderlease/leasetrace/replay.go",
 		Old:  "if r.flags[e.Kind] == e.OK {", New: "if false {",
 	},
 	{

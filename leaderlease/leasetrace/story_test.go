@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/goleak"
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
@@ -167,3 +168,5 @@ func drop(p *leasetrace.Process, e *leasetrace.Event) {
 		p.Events[i].Seq = uint64(i + 1)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
