@@ -1,6 +1,9 @@
 package raftsim
 
 import (
+	"encoding/binary"
+	"fmt"
+	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -172,4 +175,218 @@ func (j *judge) word(n *node, m *raftpb.Message) {
 		return
 	}
 	j.answered[n.id] = max(j.answered[n.id], term)
+}
+
+// commits judges the entries that n knows to be committed from now on.
+func (j *judge) commits(n *node, from, to uint64) {
+	log := &n.p.log
+	if to > log.last() {
+		j.s.violate("diverged", "member %s has committed %d, and its log ends at %d", n.name(), to, log.last())
+		return
+	}
+	if log.base > from {
+		j.snapshot(n, log.base, log.baseTerm)
+		from = log.base
+	}
+	for index := from + 1; index <= to; index++ {
+		j.commit(n, index, log.at(index))
+	}
+}
+
+func (j *judge) commit(n *node, index uint64, e logEntry) {
+	if index > j.committedTo()+1 {
+		j.s.violate("diverged", "member %s has committed %d, and no member %d", n.name(), index, index-1)
+		return
+	}
+	if index == j.committedTo()+1 {
+		chain := trace{hash: j.committed[index-2].chain}
+		chain.mix(index, e.print)
+		j.committed = append(j.committed, fact{e, chain.hash, n.p.hard.term})
+		j.s.res.Count.Commits++
+		return
+	}
+	if f := j.committed[index-1]; f.logEntry != e && index > 1 {
+		j.s.violate("diverged", "member %s has committed an entry of term %d at %d, where one of term %d was committed", n.name(), e.term, index, f.term)
+	}
+}
+
+// recovered judges that what a log proves to be committed is.
+func (j *judge) recovered(n *node, commit uint64) {
+	if commit > j.committedTo() {
+		j.s.violate("diverged", "member %s takes %d for committed, and only %d is", n.name(), commit, j.committedTo())
+		return
+	}
+	j.commits(n, n.p.hard.commit, commit)
+}
+
+// snapshot judges that what raft accepts from a leader is what was committed.
+func (j *judge) snapshot(n *node, index, term uint64) {
+	if index > j.committedTo() {
+		j.s.violate("diverged", "member %s accepts a snapshot at %d, and only %d is committed", n.name(), index, j.committedTo())
+	} else if f := j.committed[index-1]; f.term != term {
+		j.s.violate("diverged", "member %s accepts a snapshot of term %d at %d, where term %d was committed", n.name(), term, index, f.term)
+	}
+}
+
+// applied judges the state of a machine.
+func (j *judge) applied(n *node) {
+	m := &n.p.machine
+	if m.applied > j.committedTo() || m.applied > 0 && j.committed[m.applied-1].chain != m.chain {
+		j.s.violate("diverged", "the state of member %s at %d is not what was committed", n.name(), m.applied)
+	}
+}
+
+// appliedEntry follows configurations, and the proposals that show recovery.
+func (j *judge) appliedEntry(n *node, e *raftpb.Entry) {
+	if e.GetType() != raftpb.EntryNormal {
+		if e.GetIndex() > n.p.restored {
+			j.addConf(e.GetIndex(), n.p.machine.conf)
+		}
+		return
+	}
+	if data := e.GetData(); j.s.healed && j.probed == 0 && len(data) == 8 && binary.LittleEndian.Uint64(data) >= j.s.load.probe {
+		j.probed = e.GetIndex()
+	}
+}
+
+// addConf records the configuration after a change, which must be the same on all members.
+func (j *judge) addConf(index uint64, conf *raftpb.ConfState) {
+	for i := len(j.confs) - 1; i >= 0 && j.confs[i].index >= index; i-- {
+		if j.confs[i].index > index {
+			continue
+		}
+		if err := j.confs[i].conf.Equivalent(conf); err != nil {
+			j.s.violate("diverged", "two configurations at %d: %v", index, err)
+		}
+		return
+	}
+	if len(j.confs) > 0 {
+		j.s.res.Count.Changes++
+	}
+	// A slow member may apply an older change that no living member has applied. The newest
+	// configuration stays last.
+	j.confs = append(j.confs, confFact{index, conf})
+	for i := len(j.confs) - 1; i > 0 && j.confs[i-1].index > index; i-- {
+		j.confs[i-1], j.confs[i] = j.confs[i], j.confs[i-1]
+	}
+	for _, ids := range [][]uint64{conf.GetVoters(), conf.GetLearners(), conf.GetLearnersNext(), conf.GetVotersOutgoing()} {
+		for _, id := range ids {
+			j.members[id] = true
+		}
+	}
+}
+
+func (j *judge) newestConf() (uint64, *raftpb.ConfState) {
+	c := j.confs[len(j.confs)-1]
+	return c.index, c.conf
+}
+
+// acknowledge records an acknowledgement to a client.
+func (j *judge) acknowledge(n *node, index uint64) {
+	j.acked = max(j.acked, index)
+	j.s.res.Count.Acked++
+	j.s.note(n, "acknowledges %d", index)
+}
+
+// recovered reports whether something that was proposed after healing is applied
+// by every member of the newest configuration.
+func (s *sim) recovered() bool {
+	if s.judge.probed == 0 {
+		return false
+	}
+	_, conf := s.judge.newestConf()
+	for _, n := range s.nodes {
+		if isMember(conf, n.id) && (n.p == nil || n.p.machine.applied < s.judge.probed) {
+			return false
+		}
+	}
+	return true
+}
+
+// judgeEnd judges that the cluster has recovered, and that no acknowledged entry is missing.
+func (s *sim) judgeEnd() {
+	if !s.recovered() {
+		s.violate("no leader", "nothing was committed and applied everywhere within %v of healing: %s", recovery, s.state())
+		return
+	}
+	s.res.Count.Healing = s.now - s.judge.healedAt
+	if s.judge.acked > s.judge.committedTo() {
+		s.violate("lost", "%d was acknowledged, %d is committed", s.judge.acked, s.judge.committedTo())
+	}
+}
+
+// state describes the state of every node, for people.
+func (s *sim) state() string {
+	index, conf := s.judge.newestConf()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s by %d;", describeConf(conf), index)
+	for _, n := range s.nodes {
+		switch {
+		case n.off:
+			fmt.Fprintf(&b, " %d is off;", n.id)
+		case n.p == nil:
+			fmt.Fprintf(&b, " %d is down;", n.id)
+		default:
+			st := n.p.raw.Status()
+			fmt.Fprintf(&b, " %s %v of %v, term %d, commit %d, applied %d, last %d/%d;", n.name(), n.p.soft.RaftState,
+				st.Config, st.GetTerm(), st.GetCommit(), n.p.machine.applied, n.p.log.last(), n.p.log.term(n.p.log.last()))
+		}
+	}
+	return b.String()
+}
+
+// forgettable says which data in a message its sender would lose in a crash now.
+type forgettable struct{ term, entry, commit bool }
+
+func (f forgettable) any() bool { return f.term || f.entry || f.commit }
+
+// forgettable compares a message that leaves with the durable state of its sender.
+func (n *node) forgettable(m *raftpb.Message) forgettable {
+	var f forgettable
+	d := n.disk
+	switch m.GetType() {
+	case raftpb.MsgPreVote, raftpb.MsgPreVoteResp:
+		// Their term is one to come, or the one asked about.
+	default:
+		f.term = m.GetTerm() > d.hard.term
+	}
+	switch m.GetType() {
+	case raftpb.MsgVote, raftpb.MsgPreVote:
+		// Later, entries of that term may have replaced them rightly.
+		f.entry = d.hard.term < m.GetTerm() && !d.has(m.GetIndex(), m.GetLogTerm())
+	case raftpb.MsgApp:
+		f.entry = !d.has(m.GetIndex(), m.GetLogTerm())
+		for _, e := range m.GetEntries() {
+			f.entry = f.entry || !d.has(e.GetIndex(), e.GetTerm())
+		}
+		f.commit = m.GetCommit() > d.hard.commit
+	case raftpb.MsgAppResp:
+		f.entry = !m.GetReject() && m.GetIndex() > d.last()
+	case raftpb.MsgHeartbeat:
+		f.commit = m.GetCommit() > d.hard.commit
+	case raftpb.MsgReadIndexResp:
+		f.commit = m.GetIndex() > d.hard.commit
+	case raftpb.MsgSnap:
+		f.commit = m.GetSnapshot().GetMetadata().GetIndex() > d.hard.commit
+	default:
+	}
+	return f
+}
+
+// leaves counts a message that leaves, and judges raft's word.
+func (j *judge) leaves(n *node, m *raftpb.Message) {
+	f := n.forgettable(m)
+	c := &j.s.res.Said[m.GetType()]
+	c.Sent++
+	c.Term += bit(f.term)
+	c.Entry += bit(f.entry)
+	c.Commit += bit(f.commit)
+	j.word(n, m)
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/goleak"
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
@@ -315,3 +316,5 @@ func TestDrawWithoutTheTraceOfAVoter(t *testing.T) {
 		t.Errorf("there are %d lanes, proved %v, want an empty one for the voter 4, and nothing proved", len(p.Lanes), p.Proved)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
@@ -192,4 +194,123 @@ func TestL6WhatAReleaseCovers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A forced vote makes the leader step down and vote in one Ready. When the vote
+// leaves, no reader passes the old lease any more.
+func TestL7StepDownIsSeenBeforeTheVoteLeaves(t *testing.T) {
+	s, late := aborted(t)
+	s.Net.Cut(1, 2)
+	s.Run(election + 300*ms)
+	s.wantLeader(1, 1)
+	s.Net.Join(1, 2)
+	votes := 0
+	s.Net.OnSend = func(m *raftpb.Message) {
+		if m.GetType() == raftpb.MsgVoteResp && m.GetFrom() == 1 && !m.GetReject() {
+			votes++
+			s.wantStatus(1, core.NotLeader)
+		}
+	}
+	s.hand(late)
+	s.Run(5 * ms)
+	if votes == 0 {
+		t.Fatal("node 1 granted no vote")
+	}
+	s.disjoint()
+}
+
+// The commit index is published before any message of its Ready leaves. Node 1 has a slow disk,
+// so its own state machine gets the entry much later than the followers, which learn of the commit
+// from node 1.
+func TestL7CommitIndexIsSeenBeforeTheMessagesLeave(t *testing.T) {
+	slow := false
+	s := begin(t, leasetest.Options{Node: func(id uint64) leasetest.NodeOptions {
+		return leasetest.NodeOptions{Async: true, DiskDelay: diskDelay(id == 1, &slow)}
+	}})
+	s.lead(1)
+	s.Run(500 * ms)
+	slow = true
+	s.Node(1).Write(7, 1, func(uint64) {})
+	if !s.RunUntil(500*ms, func() bool { return s.Node(2).Version(7) != 0 }) {
+		t.Fatal("node 2 has not applied the write")
+	}
+	written := s.Node(2).Version(7)
+	if s.Node(1).Version(7) != 0 {
+		t.Fatal("node 1 has applied the write already")
+	}
+	index, st := s.Node(1).Lease().TryRead()
+	if st != core.Valid || index < written {
+		t.Errorf("TryRead() = %d, %v, want at least %d, valid", index, st, written)
+	}
+	a := s.read(1, 7)
+	s.Run(2 * election)
+	if !a.served() || a.version != written {
+		t.Errorf("Read(7) = %+v, want version %d", *a, written)
+	}
+}
+
+// What the embedder gives up on purpose is gone when the call returns.
+func TestL7CloseAndInvalidateTakeEffectAtOnce(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	n := s.lead(1)
+	hook.Invalidate(n.Lease())
+	s.wantStatus(1, core.Expired)
+	s.Run(200 * ms)
+	s.wantStatus(1, core.Valid)
+	n.Lease().Close()
+	s.wantStatus(1, core.Closed)
+	s.Run(200 * ms)
+	s.wantStatus(1, core.Closed)
+	var err error
+	n.Lease().StartRead(context.Background(), leaderlease.ReadModeLease, func(_ leaderlease.ReadResult, e error) { err = e })
+	if err == nil {
+		t.Error("StartRead() after Close = nil, want an error")
+	}
+}
+
+// Grants end with the leader's term. A new term begins without grants, even on the same node.
+func TestL8ANewTermBeginsWithoutGrants(t *testing.T) {
+	l := leaderOfTerm5(1000, &raftpb.ConfState{Voters: ids(1, 2, 3)})
+	l.Count(2, 5, core.Grant{Sent: 1500, Duration: duration}, 2000)
+	v := l.View(2000)
+	if got := v.Check(2000); got != core.Valid {
+		t.Fatalf("Check() = %v, want valid", got)
+	}
+	l.Lead(7, 3000)
+	l.OwnTermCommitted()
+	v = l.View(3000)
+	if v.Term != 7 || v.End != 0 {
+		t.Errorf("View() in the new term = term %d, end %d, want term 7, end 0", v.Term, v.End)
+	}
+	if l.Count(2, 5, core.Grant{Sent: 2500, Duration: duration}, 4000); l.View(4000).End != 0 {
+		t.Errorf("View().End = %d after a grant of term 5, want 0", l.View(4000).End)
+	}
+	l.StepDown()
+	if l.Count(2, 7, core.Grant{Sent: 3500, Duration: duration}, 4000); l.View(4000).End != 0 {
+		t.Errorf("View().End = %d after the step-down, want 0", l.View(4000).End)
+	}
+}
+
+// Node 1 loses leadership with some grants counted and others under way, and wins the next election.
+// Neither kind renews the new lease, because they are of the earlier term.
+func TestL8OldGrantsDoNotReviveTheLease(t *testing.T) {
+	s, late := aborted(t)
+	s.Net.Cut(1, 2)
+	s.Run(election + 300*ms)
+	s.Net.Hold = to(1, raftpb.MsgHeartbeatResp)
+	s.Run(150 * ms)
+	s.wantLeader(1, 1)
+	s.Net.Join(1, 2)
+	s.hand(late) // node 1 votes for node 2
+	s.Run(20 * ms)
+	s.Node(2).Transfer(1)
+	s.Run(20 * ms)
+	n := s.Node(1)
+	if lead := s.Leader(); lead != n || n.Term() != 3 {
+		t.Fatalf("Leader() = %+v, want node 1 in term 3", lead)
+	}
+	s.wantStatus(1, core.Expired)
+	s.Net.Release(nil)
+	s.Run(5 * ms)
+	s.wantStatus(1, core.Expired)
 }
