@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Rules are what an embedder of raft does beyond what raft's documentation asks
-// of it. The zero value is raft as it is.
+// Rules are steps that an embedder of raft takes beyond raft's documentation. The zero value is
+// raft as it is.
 type Rules struct {
 	// HoldVotes (rule V9) moves a MsgVote from the messages of a Ready to the
 	// responses of that Ready's MsgStorageAppend: it leaves when the candidate's
@@ -48,11 +48,9 @@ func AllRules() Rules {
 // Config chooses a simulation. Only Seed is required.
 type Config struct {
 	// Seed decides everything that happens.
-	Seed uint64
-	// Rules are what the embedder does besides.
+	Seed  uint64
 	Rules Rules
-	// Tolerate is a kind of violation that does not end the run, to see what
-	// comes of it.
+	// Tolerate is a kind of violation that does not end the run, to see its consequences.
 	Tolerate string
 	// Duration is how much time passes with faults before everything is healed;
 	// default 10 s.
@@ -71,8 +69,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Virtual time has a scale of its own: nothing depends on it but how long a run
-// takes.
+// The scale of virtual time affects only how long a run takes.
 const (
 	tick         = 10 * time.Millisecond
 	electionTick = 10
@@ -116,7 +113,7 @@ type swarm struct {
 // diskKind draws the kind of a member's disk.
 func (w *swarm) diskKind(r *rand.Rand) diskKind { return pick(r, w.disks...) }
 
-// drawTorn draws what the disks of a run do.
+// drawTorn draws the kinds of disks and the chances of torn writes.
 func (w *swarm) drawTorn(r *rand.Rand) {
 	w.disks = pick(r, []diskKind{atomicBatches}, []diskKind{oneLog}, []diskKind{separateFiles},
 		[]diskKind{separateFiles, oneLog}, []diskKind{separateFiles, oneLog, atomicBatches})

@@ -13,7 +13,7 @@ func (s *sim) fault() {
 	if s.healed {
 		return
 	}
-	n := s.someone(nil)
+	n := s.randomNode(nil)
 	if n == nil {
 		return
 	}
@@ -90,7 +90,7 @@ func (s *sim) pause(n *node) {
 
 // transfer transfers leadership, sometimes to a member with a slow disk.
 func (s *sim) transfer(n *node) {
-	leader := s.someone((*node).leads)
+	leader := s.randomNode((*node).leads)
 	if leader == nil || leader == n {
 		return
 	}
@@ -210,7 +210,7 @@ func isCandidate(st *raft.SoftState) bool {
 	return st != nil && st.RaftState == raft.StateCandidate
 }
 
-// planTearing plans the next time at which a member is to forget changes.
+// planTearing schedules the next fault in which a member forgets changes.
 func (s *sim) planTearing() {
 	if s.w.tornEvery == 0 {
 		return

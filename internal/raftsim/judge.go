@@ -68,7 +68,7 @@ func (j *judge) bootstrap(conf *raftpb.ConfState) {
 
 func (j *judge) committedTo() uint64 { return uint64(len(j.committed)) }
 
-// ready judges a Ready, whose entries are in n's view of the log already.
+// ready checks a Ready. Its entries are in n's view of the log already.
 func (j *judge) ready(n *node, rd raft.Ready) {
 	for _, e := range rd.Entries {
 		j.entry(n, e)
@@ -103,7 +103,7 @@ func (j *judge) hardState(n *node, h *raftpb.HardState) {
 	old := n.p.hard
 	now := hardState{h.GetTerm(), h.GetVote(), h.GetCommit()}
 	if now.term < old.term || now.commit < old.commit || now.term == old.term && old.vote != raft.None && now.vote != old.vote {
-		j.s.violate("broken word", "member %s goes back from %+v to %+v", n.name(), old, now)
+		j.s.violate("not durable", "member %s goes back from %+v to %+v", n.name(), old, now)
 	}
 	n.p.hard = now
 	if now.commit > old.commit {
@@ -118,13 +118,13 @@ func (j *judge) hardState(n *node, h *raftpb.HardState) {
 func (j *judge) started(n *node) {
 	h := n.disk.hard
 	if h.term < j.answered[n.id] {
-		j.s.violate("broken word", "member %s starts in term %d, and has voted or acknowledged in %d", n.name(), h.term, j.answered[n.id])
+		j.s.violate("not durable", "member %s starts in term %d, and has voted or acknowledged in %d", n.name(), h.term, j.answered[n.id])
 	}
 	if voted, ok := j.votes[[2]uint64{n.id, h.term}]; ok && voted != h.vote {
-		j.s.violate("broken word", "member %s starts with a vote for %d in term %d, and has voted for %d", n.name(), h.vote, h.term, voted)
+		j.s.violate("not durable", "member %s starts with a vote for %d in term %d, and has voted for %d", n.name(), h.vote, h.term, voted)
 	}
 	if h.commit > n.disk.last() || h.commit < n.p.machine.applied {
-		j.s.violate("broken word", "member %s starts with commit index %d, last entry %d, applied %d", n.name(), h.commit, n.disk.last(), n.p.machine.applied)
+		j.s.violate("not durable", "member %s starts with commit index %d, last entry %d, applied %d", n.name(), h.commit, n.disk.last(), n.p.machine.applied)
 	}
 }
 
@@ -150,9 +150,8 @@ func (j *judge) elected(n *node) {
 	}
 }
 
-// word judges that a granted vote and an acknowledged append are durable when
-// they leave.
-func (j *judge) word(n *node, m *raftpb.Message) {
+// durable checks that a granted vote and an acknowledged append are durable when they leave.
+func (j *judge) durable(n *node, m *raftpb.Message) {
 	h := n.disk.hard
 	term := m.GetTerm()
 	switch {
@@ -161,15 +160,15 @@ func (j *judge) word(n *node, m *raftpb.Message) {
 	case m.GetType() == raftpb.MsgVoteResp:
 		key := [2]uint64{n.id, term}
 		if voted, ok := j.votes[key]; ok && voted != m.GetTo() {
-			j.s.violate("broken word", "member %s votes for %d in term %d, and has voted for %d", n.name(), m.GetTo(), term, voted)
+			j.s.violate("not durable", "member %s votes for %d in term %d, and has voted for %d", n.name(), m.GetTo(), term, voted)
 		}
 		j.votes[key] = m.GetTo()
 		if h.term < term || h.term == term && h.vote != m.GetTo() {
-			j.s.violate("broken word", "the vote of member %s for %d in term %d leaves before it is durable", n.name(), m.GetTo(), term)
+			j.s.violate("not durable", "the vote of member %s for %d in term %d leaves before it is durable", n.name(), m.GetTo(), term)
 		}
 	case m.GetType() == raftpb.MsgAppResp:
 		if h.term < term || h.term == term && n.disk.last() < m.GetIndex() {
-			j.s.violate("broken word", "member %s acknowledges %d in term %d before it is durable", n.name(), m.GetIndex(), term)
+			j.s.violate("not durable", "member %s acknowledges %d in term %d before it is durable", n.name(), m.GetIndex(), term)
 		}
 	default:
 		return
@@ -373,7 +372,7 @@ func (n *node) forgettable(m *raftpb.Message) forgettable {
 	return f
 }
 
-// leaves counts a message that leaves, and judges raft's word.
+// leaves counts a message that leaves, and checks that its answers are durable.
 func (j *judge) leaves(n *node, m *raftpb.Message) {
 	f := n.forgettable(m)
 	c := &j.s.res.Said[m.GetType()]
@@ -381,7 +380,7 @@ func (j *judge) leaves(n *node, m *raftpb.Message) {
 	c.Term += bit(f.term)
 	c.Entry += bit(f.entry)
 	c.Commit += bit(f.commit)
-	j.word(n, m)
+	j.durable(n, m)
 }
 
 func bit(b bool) int {

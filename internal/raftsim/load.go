@@ -23,9 +23,9 @@ func (s *sim) startLoad() {
 
 // propose asks some member, mostly one that leads.
 func (s *sim) propose() {
-	n := s.someone(nil)
+	n := s.randomNode(nil)
 	if chance(s.rng, 0.5) {
-		if l := s.someone((*node).leads); l != nil {
+		if l := s.randomNode((*node).leads); l != nil {
 			n = l
 		}
 	}
@@ -80,7 +80,7 @@ func (n *node) leaves() bool {
 // readIndex asks some member for a read index. The answer must cover every entry that any member
 // knows to be committed now.
 func (s *sim) readIndex() {
-	if n := s.someone(nil); n != nil {
+	if n := s.randomNode(nil); n != nil {
 		s.readAt(n)
 	}
 }
@@ -131,7 +131,7 @@ const maxMembers, maxVoters = 14, 5
 // change proposes a change at some leader.
 func (o *operator) change() {
 	s := o.s
-	n := s.someone((*node).leads)
+	n := s.randomNode((*node).leads)
 	if n == nil {
 		return
 	}

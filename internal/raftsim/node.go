@@ -281,7 +281,7 @@ func (n *node) respond(msgs []*raftpb.Message) {
 func (n *node) judgeOwn(m *raftpb.Message) {
 	switch m.GetType() {
 	case raftpb.MsgVoteResp, raftpb.MsgAppResp:
-		n.s.judge.word(n, m)
+		n.s.judge.durable(n, m)
 	case raftpb.MsgStorageAppendResp:
 		if snap := m.GetSnapshot(); !raft.IsEmptySnap(snap) {
 			n.p.told = max(n.p.told, snap.GetMetadata().GetIndex())

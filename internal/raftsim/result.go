@@ -21,19 +21,19 @@ func (v *Violation) String() string {
 	return fmt.Sprintf("%s at %v: %s", v.Kind, v.At, v.Text)
 }
 
-// Result is what became of a simulation.
+// Result is the result of a simulation.
 type Result struct {
 	Seed      uint64
 	Violation *Violation
 	// Hash is over everything that happened, and equal for equal runs.
 	Hash  uint64
 	Count Count
-	// Said counts messages by what their senders could still forget.
+	// Said counts messages by the data in them that was not durable yet.
 	Said  Said
 	trace []string
 }
 
-// Count is how much happened.
+// Count counts the events of a simulation.
 type Count struct {
 	Virtual, Healing                            time.Duration
 	Leaders, Crashes, Restarts, Snapshots       int
@@ -81,7 +81,7 @@ func (c *Count) fields() []counted {
 		{"proposals dropped (QuietExit)", &c.QuietProposals},
 		{"MsgApps held (HoldAppends)", &c.HeldAppends},
 		{"unfinished writes that survived", &c.UnsyncedKept},
-		{"crashes after a word not yet durable", &c.TemptedByMessage},
+		{"crashes after a message with data not yet durable", &c.TemptedByMessage},
 		{"writes torn between entries and hard state", &c.Torn},
 		{"commit indexes that a log proved (RecoverCommit)", &c.Recovered},
 		{"members killed while they learn of several changes", &c.TornChanges},
@@ -97,7 +97,7 @@ func (c *Count) String() string {
 	return b.String()
 }
 
-// Uncovered names what never happened: what a run cannot have judged.
+// Uncovered returns the names of the events that never happened.
 func (c *Count) Uncovered() []string {
 	var names []string
 	for _, f := range c.fields() {
@@ -116,8 +116,8 @@ func (r *Result) Report() string {
 	return fmt.Sprintf("VIOLATION seed %d: %s\n%s", r.Seed, r.Violation, strings.Join(r.trace, "\n"))
 }
 
-// Said counts, for each type of message, how many left, and how many of them
-// spoke of something that their sender could still forget.
+// Said counts, for each type of message, how many left, and how many of them contained a term,
+// an entry or a commit index that was not durable at their sender.
 type Said [numTypes]struct{ Sent, Term, Entry, Commit int }
 
 const numTypes = int(raftpb.MsgForgetLeader) + 1

@@ -16,7 +16,7 @@ type sim struct {
 	cfg    Config
 	w      swarm
 	rng    *rand.Rand
-	torn   *rand.Rand // of torn writes and forgotten commit indexes alone
+	torn   *rand.Rand // for torn writes and forgotten commit indexes only
 	now    time.Duration
 	agenda agenda
 	trace  trace
@@ -88,7 +88,7 @@ func (s *sim) violate(kind, format string, args ...any) {
 	s.note(nil, "VIOLATION %s: %s", kind, s.res.Violation.Text)
 }
 
-// after plans f.
+// after schedules f in d.
 func (s *sim) after(d time.Duration, f func()) { s.agenda.add(s.now+max(d, 0), f) }
 
 // every runs f again and again, at intervals around mean.
@@ -145,8 +145,8 @@ func (s *sim) node(id uint64) *node {
 	return s.nodes[id-1]
 }
 
-// someone draws one of the nodes that run, nil if there is none.
-func (s *sim) someone(want func(*node) bool) *node {
+// randomNode draws a running node that matches want, nil if there is none.
+func (s *sim) randomNode(want func(*node) bool) *node {
 	var found []*node
 	for _, n := range s.nodes {
 		if n.p != nil && (want == nil || want(n)) {

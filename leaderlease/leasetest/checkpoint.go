@@ -58,7 +58,7 @@ func (n *Node) forLog(snap *raftpb.Snapshot) *raftpb.Snapshot {
 	return &raftpb.Snapshot{Metadata: snap.GetMetadata()}
 }
 
-// flusher is a Disk that puts off commit indices which come alone.
+// flusher is a Disk that does not sync a write with only a commit index.
 type flusher interface{ Flush() error }
 
 // committed returns nil if the durable commit index has reached index. It then allows the
@@ -81,8 +81,8 @@ func (n *Node) committed(index uint64) error {
 	return nil
 }
 
-// install has a durable machine restore the snapshot of a write, before the log
-// begins with it: it could not go back to an older state any more.
+// install restores a durable machine from the snapshot of a write, before the log begins with
+// that snapshot. After that, the machine could not replay the log from an older state.
 func (n *Node) install(snap *raftpb.Snapshot) error {
 	index := snap.GetMetadata().GetIndex()
 	if !n.machine.Durable() || raft.IsEmptySnap(snap) || index <= n.Applied() {
@@ -92,11 +92,10 @@ func (n *Node) install(snap *raftpb.Snapshot) error {
 	return n.machine.Restore(snap)
 }
 
-// applyFrom returns the index after which raft hands entries out to a process
-// that starts. Its machine may hold more than the log knows to be committed, if
-// the last one died before the log was told of a snapshot; and every second
-// process is given the whole log, so that the machine often has to skip what it
-// has applied.
+// applyFrom returns raft's Applied for a process that starts. The machine may be ahead of the
+// commit index of the log, if the last process died between the snapshot of the machine and that
+// of the log. Every second process applies the whole log again, so that the machine often has to
+// skip applied entries.
 func (n *Node) applyFrom() uint64 {
 	applied := n.Applied()
 	if !n.machine.Durable() {
@@ -118,8 +117,8 @@ func (n *Node) applyFrom() uint64 {
 	return min(applied, hard.GetCommit())
 }
 
-// recoverCommit returns s with the commit index that the log proves. A node that keeps
-// changes for good writes it, so that it can be flushed like one of raft's.
+// recoverCommit returns s with the commit index that the log proves. Unless the node
+// ForgetsChanges, it writes that commit index to the disk.
 func (n *Node) recoverCommit(s raft.Storage) raft.Storage {
 	n.losses.recovered = 0
 	if n.Options.HardStateAlone {

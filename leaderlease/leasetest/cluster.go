@@ -227,11 +227,11 @@ type NodeOptions struct {
 	// EarlyAdvance, without Async, calls Advance before the entries of the Ready are
 	// applied, as etcd's leader does: ApplyConfState comes after it.
 	EarlyAdvance bool
-	// QueueWhileBusy keeps messages back while a write is under way without
-	// AsyncStorageWrites; otherwise raft steps them meanwhile, as raft.Node does.
+	// QueueWhileBusy, without Async, queues messages while a write is under way. Otherwise raft
+	// steps them meanwhile, as raft.Node does.
 	QueueWhileBusy bool
-	// FilterOnArrival asks Incoming when a message arrives, before it queues,
-	// as a transport goroutine does, and not when raft is about to step it.
+	// FilterOnArrival calls Incoming when a message arrives, before it queues, as a transport
+	// goroutine does. Otherwise the node calls it just before raft's Step.
 	FilterOnArrival bool
 	// Suspects runs package detector on a node of Kind Library: the node acts upon Gone, and
 	// takes turns with others to campaign.
@@ -242,14 +242,14 @@ type NodeOptions struct {
 	// ForgetsChanges applies changes of membership before their commit index is durable.
 	// NoCommitHints leaves the commit index out of vote answers. Both are negative controls.
 	ForgetsChanges, NoCommitHints bool
-	// HardStateAlone starts with the commit index of the hard state, whatever changes of
-	// membership the log holds: a negative control.
+	// HardStateAlone starts with the commit index of the hard state, even if the log proves a
+	// higher one: a negative control.
 	HardStateAlone bool
 	// Mistake returns how the given process of the node, counted from 1, embeds
 	// its Lease wrongly: a negative control. Nil means none.
 	Mistake func(process int) Mistake
-	// StepDelay returns how long after Incoming was asked raft steps a message,
-	// with FilterOnArrival. Messages of several connections overtake each other
+	// StepDelay, with FilterOnArrival, returns the time between Incoming and raft's Step of a
+	// message. Messages of several connections overtake each other
 	// there, as they do on a transport's goroutines. Nil means no time.
 	StepDelay func(m *raftpb.Message) time.Duration
 }

@@ -34,7 +34,7 @@ type Node struct {
 	role   raft.StateType
 	term   uint64
 	lead   uint64
-	// detector is nil without Options.Suspects. polling: it is about to be asked.
+	// detector is nil without Options.Suspects. polling is set while a Poll is scheduled.
 	detector *detector.Detector
 	polling  bool
 	// notice is the message of the newest death notice. It waits until the detector lets the
@@ -220,7 +220,7 @@ func (n *Node) stepRaw(m *raftpb.Message) {
 		n.elect(n.detector.Heard(m, n.term, n.wall()))
 		n.pollSoon()
 	}
-	// Raft answers what it cannot use with an error, and goes on.
+	// Raft returns an error for a message that it ignores.
 	_ = n.raw.Step(m)
 	n.refused(m)
 }
@@ -261,8 +261,8 @@ func (n *Node) drain() {
 		f := n.inbox[0]
 		n.inbox = slices.Delete(n.inbox, 0, 1)
 		f()
-		// A loop that queues takes all there is before it asks raft for a Ready,
-		// or it would fall behind for good.
+		// A loop with a queue drains it before it asks raft for a Ready, or it would
+		// fall behind.
 		if len(n.inbox) == 0 || !n.Options.QueueWhileBusy {
 			n.pump()
 		}
@@ -402,10 +402,9 @@ func (n *Node) CrashTorn(survive, entries int) { n.crash(survive, max(entries, 0
 
 const notTorn = -1
 
-// TearNext makes the next write that has entries and a hard state, and for which
-// match returns true, tear: the process dies between the two. Then crashed runs. It
-// lasts until the process ends, or until match is nil; on a disk that cannot be torn
-// nothing of the write is left.
+// TearNext tears the next write with entries and a hard state for which match returns true:
+// the process dies between the two, and crashed runs. TearNext applies until the process ends;
+// a nil match cancels it. A disk that cannot be torn loses the whole write.
 func (n *Node) TearNext(match func([]*raftpb.Entry) bool, crashed func()) {
 	n.losses.tears = tear{match, crashed}
 }
@@ -438,9 +437,9 @@ func (n *Node) Restart() {
 	}
 }
 
-// land makes the oldest survive writes reach the disk, and a part of the next one: its
-// first torn entries but not its hard state, or, if torn is notTorn, sometimes its
-// snapshot the machine but not the log.
+// land writes the oldest survive writes to the disk, and a part of the next one. If torn is not
+// notTorn, that part is its first torn entries without the hard state. Otherwise it is sometimes
+// its snapshot, which reaches the machine but not the log.
 func (n *Node) land(survive, torn int) {
 	for i := range survive {
 		if n.save(n.unsynced[i]) != nil {

@@ -15,10 +15,9 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// RunScript plays a scenario: a datadriven file whose directives act on a
-// Cluster, and whose expected output is what the scenario claims. With -rewrite
-// the output is written anew. Raft's election jitter is pinned, so a scenario
-// plays the same way each time.
+// RunScript plays a scenario: a datadriven file with directives for a Cluster and their
+// expected output. With -rewrite it writes the output anew. Raft's election jitter is pinned,
+// so a scenario plays the same way each time.
 //
 // Nodes are named by ID, lists are in parentheses, times are durations:
 //

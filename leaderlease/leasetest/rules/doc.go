@@ -1,4 +1,4 @@
-// Package rules has the directed tests of the protocol. Each file has the tests of one rule of
-// docs/design.md. The package exports nothing. It is separate from leaderlease because leasetest
+// Package rules has the directed tests of the protocol. The name of a test begins with its rule
+// of docs/design.md. The package exports nothing. It is separate from leaderlease because leasetest
 // needs modules that an embedder of the library does not need.
 package rules

@@ -167,7 +167,7 @@ func TestReadAnswerOfAnEarlierStart(t *testing.T) {
 	s.Node(3).Crash(0)
 	written := s.write(1, 7)
 	s.Node(3).Restart()
-	s.Run(150 * ms) // a heartbeat tells it who leads
+	s.Run(150 * ms) // it learns its leader from a heartbeat
 	a := s.read(3, 7)
 	s.Run(5 * ms)
 	s.hand(late)

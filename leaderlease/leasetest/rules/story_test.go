@@ -15,9 +15,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// The directed tests, one family a file, are named after the rule of
-// docs/design.md that they defend. internal/mutants/table_rules.go names, for
-// each, a change of the source that takes the rule out and makes it fail.
+// The name of a directed test begins with its rule of docs/design.md. internal/mutants has, for
+// each rule, changes of the source that remove it and make a test fail.
 
 const ms = time.Millisecond
 
