@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
@@ -39,9 +40,9 @@ type applier struct {
 	calls        *calls
 	proposals    *proposals.Pending
 	replay       *replay
-	received     *received
-	checkpoints  *checkpoints
-	disk         *disk
+	received     *checkpoint.Received
+	checkpoints  *checkpoint.Checkpointer
+	disk         *checkpoint.Disk
 	routes       *routes
 	times        *applyTimes
 	invalid      *invalidEntries
@@ -112,7 +113,7 @@ func (a *applier) runJob(j applyJob) bool {
 	a.lease.Applied(a.store.Applied())
 	a.replay.entriesApplied()
 	a.local.Push(j.responses...)
-	a.checkpoints.due(bytes)
+	a.checkpoints.Applied(bytes)
 	return true
 }
 
@@ -159,7 +160,7 @@ func (a *applier) reachTerm(term uint64) {
 // stays, as the change would undo it. This member does not learn the result of the change then, and the
 // client gets ErrTimeout.
 func (a *applier) applyConf(e *raftpb.Entry) bool {
-	if !a.disk.saveCommit(e.GetIndex()) {
+	if !a.disk.SaveCommit(e.GetIndex(), func() { a.progress.note(time.Now()) }) {
 		return false
 	}
 	// The plan depends on the registry after the previous entry, so all members refuse, or carry out, the same
@@ -227,12 +228,12 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 	alarms := a.store.Alarms()
 	// Restore consumes the file. If the member crashes before the end of Restore, the file is still there;
 	// if it crashes later, the store is at the index. The next start completes either (reconcile).
-	if err := a.store.Restore(a.received.path(index)); err != nil {
+	if err := a.store.Restore(a.received.Path(index)); err != nil {
 		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}
 	logAlarms(a.log, a.book, alarms, a.store.Alarms())
 	a.log.Info("restored a snapshot", "index", index, "revision", a.store.Revision())
-	a.received.drop(index)
+	a.received.Remove(index)
 	a.reachTerm(snap.GetMetadata().GetTerm())
 	// Reads that wait for an index in the snapshot go on: no entry with that index will be applied.
 	a.lease.Applied(a.store.Applied())

@@ -16,8 +16,7 @@ func (c *Config) owner() *memberdir.Owner {
 	return &memberdir.Owner{Name: c.Name, Token: c.Token, Cluster: c.Cluster}
 }
 
-// openIdentity reads the identity of the data directory, which is locked, or makes
-// one.
+// openIdentity reads the identity of the locked data directory, or creates one.
 func openIdentity(cfg *Config) (id memberdir.Identity, fresh bool, err error) {
 	id, err = readIdentity(cfg)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -30,8 +29,7 @@ func openIdentity(cfg *Config) (id memberdir.Identity, fresh bool, err error) {
 	return id, false, err
 }
 
-// readIdentity returns the identity of the data directory, fs.ErrNotExist if it
-// has none.
+// readIdentity returns the identity of the data directory, or fs.ErrNotExist if it has none.
 func readIdentity(cfg *Config) (memberdir.Identity, error) {
 	id, err := cfg.dir().Read()
 	if err == nil {
@@ -60,8 +58,7 @@ func makeIdentity(cfg *Config) (id memberdir.Identity, err error) {
 	return id, err
 }
 
-// note makes a change of the identity durable, or the node fails and it returns
-// false.
+// note makes a change of the identity durable. If that fails, it ends the node and returns false.
 func (p *parts) note(change func(*memberdir.Identity)) bool {
 	p.noting.Lock()
 	defer p.noting.Unlock()
@@ -80,14 +77,14 @@ func (p *parts) waiting() bool {
 	return p.id.Waits()
 }
 
-// CheckDataDir reports why Start would refuse the data directory, or the name of a
-// member that is to have it. The directory is another member's or another
-// cluster's, holds what is nobody's, has lost its log, or is in use. It changes
-// nothing, asks no peer, and reads no log.
+// CheckDataDir returns the error with which Start would refuse DataDir, or Name if DataDir does not exist
+// yet. Start refuses a directory of another member or cluster, one with files of another program, one
+// that has lost its log, and one that is in use. CheckDataDir changes nothing, connects to no peer, and
+// does not read the log.
 func (c Config) CheckDataDir() error {
 	c = c.WithDefaults()
 	if _, err := os.Stat(c.DataDir); errors.Is(err, fs.ErrNotExist) {
-		return transport.CheckName(c.Name) // it will be made
+		return transport.CheckName(c.Name)
 	}
 	id, err := readIdentity(&c)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,10 +96,10 @@ func (c Config) CheckDataDir() error {
 	return errors.Join(err, c.dir().CheckUnused())
 }
 
-// warnOfWriters warns of others who may write to the data directory.
+// warnOfWriters logs a warning if other users may write to the data directory.
 func (c *Config) warnOfWriters() {
 	if path, who, mode := c.dir().Writers(); who != "" {
-		c.Logger.With("component", "kvnode").Warn("others may write to the data directory, and so to what this member has voted and promised",
+		c.Logger.With("component", "kvnode").Warn("other users may write to the data directory, and so change this member's votes and promises",
 			"path", path, "who", who, "mode", mode.String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
 	}
 }

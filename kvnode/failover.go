@@ -178,7 +178,7 @@ func (l *raftLoop) failProposals(lead uint64) {
 	l.proposedTo = now
 	switch {
 	case old.leader == raft.None:
-	case now.term == old.term, l.writer.disk.unusable(): // without a disk this member will not apply that entry
+	case now.term == old.term, l.writer.disk.IsUnusable(): // without a disk this member will not apply that entry
 		l.proposals.FailProposed()
 	default:
 		l.proposals.FailUnfenced()

@@ -159,7 +159,7 @@ func TestRestoredMembersBeginWithTheSameState(t *testing.T) {
 		var want []byte
 		for _, name := range []string{"m1", "m2", "m3"} {
 			n := newNode(c.cfgs[name].WithDefaults())
-			if _, err := n.openFiles(); err != nil {
+			if err := n.openFiles(); err != nil {
 				t.Fatal(err)
 			}
 			got, err := json.Marshal(sortedMembers(n.store.Members()))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
@@ -32,7 +33,7 @@ type raftLoop struct {
 	proposals *proposals.Pending
 	writer    *logWriter
 	jobs      *lifecycle.Mailbox[applyJob] // to the applier
-	snapshots *snapshots
+	snapshots *checkpoint.Sender
 	transfers *transfers
 	invalid   *invalidEntries
 
@@ -50,7 +51,6 @@ type raftLoop struct {
 	commit       uint64
 	restored     uint64 // index of the newest snapshot that raft has restored; it contains all earlier changes
 	firstEntries uint64 // number of the entries of the initial cluster that begin the log; 0 on a restart
-	laggards     laggards
 	// Slices that each turn reuses.
 	outbox, responses []*raftpb.Message
 	called            []func(*raftLoop)
@@ -188,7 +188,7 @@ func (l *raftLoop) tick() {
 	l.pollSoon(now)
 	l.publishSuspicions()
 	// Without its disk this member applies nothing that the others commit, and answers no read.
-	if l.writer.disk.check() {
+	if l.writer.disk.Tick() {
 		l.transfers.stepAside()
 	}
 	l.queue.Tick()
@@ -264,6 +264,17 @@ type calls struct {
 func (c *calls) do(f func(*raftLoop)) bool {
 	_, err := ask(context.Background(), c, func(l *raftLoop) struct{} { f(l); return struct{}{} })
 	return err == nil
+}
+
+// checkpointLoop implements checkpoint.Loop.
+type checkpointLoop struct{ calls *calls }
+
+func (l checkpointLoop) Do(f func(checkpoint.Raft)) bool {
+	return l.calls.do(func(l *raftLoop) { f(l.raw) })
+}
+
+func (l checkpointLoop) Push(f func(checkpoint.Raft)) {
+	l.calls.Push(func(l *raftLoop) { f(l.raw) })
 }
 
 // ask runs f on the loop and returns its result. It returns an error if ctx ends or the node stops first.

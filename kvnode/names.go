@@ -79,6 +79,5 @@ func (b *book) names() map[uint64]string {
 // logLimits limit the log lines about each peer, one limit for each condition that may persist.
 type logLimits struct {
 	dropped, moved, parameters, disk, refused loglimit.PerPeer
-	sent, received, undelivered               loglimit.PerPeer // snapshots
 	died                                      loglimit.PerPeer // death notices that void no promise
 }

@@ -127,26 +127,12 @@ func (p peers) Receive(m *raftpb.Message, process transport.ProcessID) {
 }
 
 // ReceiveSnapshot implements transport.Handler.
-func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) (err error) {
-	if !p.node.received.busy.CompareAndSwap(false, true) {
-		return errors.New("another snapshot is being received")
+func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) error {
+	if err := p.node.received.Receive(m, size, state); err != nil {
+		return err
 	}
-	defer p.node.received.busy.Store(false)
-	index := m.GetSnapshot().GetMetadata().GetIndex()
-	if p.node.logLimits.received.Allow(m.GetFrom()) {
-		p.node.log.Info("receives a snapshot", "from", p.node.book.called(m.GetFrom()), "index", index, "bytes", size)
-	}
-	if index <= p.node.store.Applied() {
-		// Its acknowledgement was lost. Raft does not take it, and says how far it is.
-		_, err = io.Copy(io.Discard, state)
-	} else {
-		p.node.proposals.SnapshotArriving()
-		err = p.node.received.receive(m, state)
-	}
-	if err == nil {
-		p.Receive(m, transport.ProcessID{})
-	}
-	return err
+	p.Receive(m, transport.ProcessID{})
+	return nil
 }
 
 // Unreachable implements transport.Handler.
@@ -155,4 +141,4 @@ func (p peers) Unreachable(peer uint64) {
 }
 
 // SnapshotSent implements transport.Handler.
-func (p peers) SnapshotSent(peer uint64, err error) { p.node.snapshots.report(peer, err) }
+func (p peers) SnapshotSent(peer uint64, err error) { p.node.snapshots.Report(peer, err) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -179,31 +178,5 @@ func TestChangesAreCheckedWhenTheyAreApplied(t *testing.T) {
 			t.Fatalf("raft counts %d voters, want 1", voters)
 		}
 		c.put(n, "k", "v")
-	})
-}
-
-// A snapshot whose state is not the one that its message speaks of is refused
-// before raft hears of it.
-func TestASnapshotIsWhatItSays(t *testing.T) {
-	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		if err := n.Checkpoint(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		file := t.TempDir() + "/state"
-		writeState(t, n, file)
-		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		says := n.Store().Durable().Snapshot()
-		says.Metadata.Index = new(says.GetMetadata().GetIndex() + 1)
-		if err := n.received.receive(&raftpb.Message{Snapshot: says}, f); err == nil {
-			t.Errorf("receive() of index %d with the state of another = nil, want an error", says.GetMetadata().GetIndex())
-		}
-		if left, err := os.ReadDir(n.received.dir); err != nil || len(left) != 0 {
-			t.Errorf("%v, %v is left in %s, want nothing", left, err, n.received.dir)
-		}
 	})
 }

@@ -33,7 +33,7 @@ func (n *Node) shutdown() {
 	n.life.Wait()
 	n.watch.Close()
 	if n.Err() == nil {
-		if err := n.checkpoints.take(); err != nil {
+		if err := n.checkpoints.Make(); err != nil {
 			n.log.Warn("no last checkpoint", "error", err)
 		}
 	}

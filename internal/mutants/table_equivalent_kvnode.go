@@ -2,7 +2,7 @@ package main
 
 var equivalentKvnode = []kept{
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "stale copy",
+		file: "kvnode/internal/ttl/leadership.go", operator: "stale copy",
 		before: "if !ok { return nil, store.TTLLease{} } e := r.mu.leases[id]",
 		after:  "e := r.mu.leases[id] if !ok { return nil, store.TTLLease{} }",
 		why:    "Both are read under mu, and what is read early is not returned.",
@@ -20,15 +20,15 @@ var equivalentKvnode = []kept{
 		why:    "A ticker that nothing refers to is collected; stopping it is tidiness.",
 	},
 	{
-		file: "kvnode/internal/ttl/checkpoint.go", operator: "stale copy",
-		before: "e.saved = saved e.save = r.mu.now + served(r.cfg.Checkpoint)",
-		after:  "e.save = r.mu.now + served(r.cfg.Checkpoint) e.saved = saved",
+		file: "kvnode/internal/ttl/propose.go", operator: "stale copy",
+		before: "e.checkpointed = saved e.checkpointAt = r.mu.now + servedTime(r.cfg.Checkpoint)",
+		after:  "e.checkpointAt = r.mu.now + servedTime(r.cfg.Checkpoint) e.checkpointed = saved",
 		why:    "Both are written under mu, and neither reads what the other writes.",
 	},
 	{
-		file: "kvnode/internal/ttl/checkpoint.go", operator: "negate",
-		before: "if err := r.remember(batch); err != nil && r.ctx.Err() == nil {",
-		after:  "if err := r.remember(batch); err == nil && r.ctx.Err() == nil {",
+		file: "kvnode/internal/ttl/propose.go", operator: "negate",
+		before: "if err := r.proposeCheckpoint(batch); err != nil && r.ctx.Err() == nil {",
+		after:  "if err := r.proposeCheckpoint(batch); err == nil && r.ctx.Err() == nil {",
 		why:    "It decides about a log line only.",
 	},
 	{
@@ -45,46 +45,46 @@ var equivalentKvnode = []kept{
 	},
 	{
 		file: "kvnode/internal/ttl/engine.go", operator: "drop call",
-		above:  "if !r.caughtUp() {",
+		above:  "if !r.waitApplied() {",
 		before: "r.workers.Wait()",
 		after:  "",
-		why:    "The only worker by then is the one that ends ctx as its last act, and caughtUp has seen it ended.",
+		why:    "The only worker by then is the one that ends ctx as its last act, and waitApplied has seen it ended.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "drop condition",
+		file: "kvnode/internal/ttl/leadership.go", operator: "drop condition",
 		before: "if r.mu.last == 0 || now == 0 {",
 		after:  "if r.mu.last == 0 {",
 		why:    "A reading of 0 lies before the last tick, which gives 0 as well.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "one unit",
+		file: "kvnode/internal/ttl/leadership.go", operator: "one unit",
 		before: "if r.mu.last == 0 || now == 0 {",
 		after:  "if r.mu.last == 0 || now == 1 {",
 		why:    "A reading of 0 lies before the last tick, which gives 0 as well, as does one of 1.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "one unit",
+		file: "kvnode/internal/ttl/leadership.go", operator: "one unit",
 		before: "if r.mu.last == 0 || now == 0 {",
 		after:  "if r.mu.last == 0 || now == -1 {",
 		why:    "A reading of 0 lies before the last tick, which gives 0 as well.",
 	},
 	{
-		file: "kvnode/internal/ttl/revoke.go", operator: "wrong result",
+		file: "kvnode/internal/ttl/propose.go", operator: "wrong result",
 		above:  "case r.ctx.Err() != nil:",
 		before: "return true",
 		after:  "return false",
 		why:    "The caller looks at ctx next, and returns.",
 	},
 	{
-		file: "kvnode/internal/ttl/revoke.go", operator: "drop early exit",
+		file: "kvnode/internal/ttl/propose.go", operator: "drop early exit",
 		before: "case r.ctx.Err() != nil:",
 		after:  "case false && (r.ctx.Err() != nil):",
 		why:    "The caller looks at ctx next, and returns; before that it decides about a log line and a counter.",
 	},
 	{
-		file: "kvnode/internal/ttl/checkpoint.go", operator: "boundary",
-		before: "if e.saving != nil || e.revoking != nil || r.mu.now < e.save || seconds(e.TTL) <= every || left <= 0 {",
-		after:  "if e.saving != nil || e.revoking != nil || r.mu.now < e.save || seconds(e.TTL) < every || left <= 0 {",
+		file: "kvnode/internal/ttl/propose.go", operator: "boundary",
+		before: "if e.checkpointing != nil || e.revoking != nil || r.mu.now < e.checkpointAt || seconds(e.TTL) <= every || left <= 0 {",
+		after:  "if e.checkpointing != nil || e.revoking != nil || r.mu.now < e.checkpointAt || seconds(e.TTL) < every || left <= 0 {",
 		why:    "What is granted for as long as the interval has no time left when its checkpoint is due.",
 	},
 	{
@@ -100,7 +100,7 @@ var equivalentKvnode = []kept{
 		why:    "A transaction that is not there has no operations.",
 	},
 	{
-		file: "kvnode/internal/store/ttl_record.go", operator: "stale copy",
+		file: "kvnode/internal/store/ttl.go", operator: "stale copy",
 		before: "m.Records++ m.Sum += uint64(binary.BigEndian.Uint32(value))",
 		after:  "m.Sum += uint64(binary.BigEndian.Uint32(value)) m.Records++",
 		why:    "Neither reads what the other writes.",
@@ -119,8 +119,8 @@ var equivalentKvnode = []kept{
 	},
 	{
 		file: "kvnode/internal/store/meta.go", operator: "stale copy",
-		before: "st.cutIndex, st.cutRevision = m.Index, m.Revision members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}",
-		after:  "members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}} st.cutIndex, st.cutRevision = m.Index, m.Revision",
+		before: "st.sealedIndex, st.sealedRevision = m.Index, m.Revision members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}",
+		after:  "members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}} st.sealedIndex, st.sealedRevision = m.Index, m.Revision",
 		why:    "The state is nobody else's yet, and neither reads what the other writes.",
 	},
 	{
@@ -130,7 +130,7 @@ var equivalentKvnode = []kept{
 		why:    "With an error the number says nothing.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "boundary",
+		file: "kvnode/internal/ttl/leadership.go", operator: "boundary",
 		before: "case holds && r.held && !first && now != 0 && gap >= 0 && gap <= r.cfg.MaxGap:",
 		after:  "case holds && r.held && !first && now != 0 && gap > 0 && gap <= r.cfg.MaxGap:",
 		why:    "A gap of nothing adds nothing.",
@@ -148,7 +148,7 @@ var equivalentKvnode = []kept{
 		why:    "It decides when memory is given back, by one element.",
 	},
 	{
-		file: "kvnode/internal/store/count.go", operator: "one unit",
+		file: "kvnode/internal/store/range.go", operator: "one unit",
 		before: "steps := 0",
 		after:  "steps := -1",
 		why:    "It decides when a context is looked at.",
