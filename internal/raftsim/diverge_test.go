@@ -213,7 +213,7 @@ func (c *trio) start(id uint64) {
 	m.raw = raw
 }
 
-// restart loses what is not durable.
+// restart restarts a member without its writes under way.
 func (c *trio) restart(id uint64) {
 	m := c.members[id]
 	m.writes, m.stuck, m.torn = nil, false, false

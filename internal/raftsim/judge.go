@@ -17,7 +17,7 @@ type judge struct {
 	leaders map[uint64]leader
 	// entries has the fingerprint of the entry at an index and a term.
 	entries map[[2]uint64]uint64
-	// committed[i-1] is what is known to be committed at index i.
+	// committed[i-1] is the entry that is known to be committed at index i.
 	committed []fact
 	// confs are the configurations by the index that led to them, oldest first;
 	// members are all that ever were in one.
@@ -176,7 +176,7 @@ func (j *judge) durable(n *node, m *raftpb.Message) {
 	j.answered[n.id] = max(j.answered[n.id], term)
 }
 
-// commits judges the entries that n knows to be committed from now on.
+// commits checks the entries that n newly knows to be committed.
 func (j *judge) commits(n *node, from, to uint64) {
 	log := &n.p.log
 	if to > log.last() {
@@ -209,7 +209,7 @@ func (j *judge) commit(n *node, index uint64, e logEntry) {
 	}
 }
 
-// recovered judges that what a log proves to be committed is.
+// recovered checks that a commit index that a log proves is right.
 func (j *judge) recovered(n *node, commit uint64) {
 	if commit > j.committedTo() {
 		j.s.violate("diverged", "member %s takes %d for committed, and only %d is", n.name(), commit, j.committedTo())
@@ -218,7 +218,7 @@ func (j *judge) recovered(n *node, commit uint64) {
 	j.commits(n, n.p.hard.commit, commit)
 }
 
-// snapshot judges that what raft accepts from a leader is what was committed.
+// snapshot checks that a snapshot from a leader matches the committed log.
 func (j *judge) snapshot(n *node, index, term uint64) {
 	if index > j.committedTo() {
 		j.s.violate("diverged", "member %s accepts a snapshot at %d, and only %d is committed", n.name(), index, j.committedTo())
@@ -345,7 +345,7 @@ func (n *node) forgettable(m *raftpb.Message) forgettable {
 	d := n.disk
 	switch m.GetType() {
 	case raftpb.MsgPreVote, raftpb.MsgPreVoteResp:
-		// Their term is one to come, or the one asked about.
+		// Their term is the next one, or that of the request.
 	default:
 		f.term = m.GetTerm() > d.hard.term
 	}

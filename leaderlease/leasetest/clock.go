@@ -35,9 +35,9 @@ func NewClock(truth func() time.Duration, offset time.Duration) *Clock {
 	return &Clock{truth: truth, first: leaderlease.Instant(offset), base: leaderlease.Instant(offset), since: truth(), rate: 1}
 }
 
-// Restart makes the clock show its offset again, as clock.System does in each
-// process: instants of two processes of one node overlap and mean nothing to
-// each other. A node restarts its clock with its process.
+// Restart makes the clock show its offset again, as clock.System does in each process. Instants of
+// two processes of one node overlap and are not comparable. A node restarts its clock with its
+// process.
 func (c *Clock) Restart() { c.base, c.since = c.first, c.truth() }
 
 // Now implements clock.Clock.

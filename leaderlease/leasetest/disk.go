@@ -43,9 +43,9 @@ type promises struct {
 // Run implements hook.Saver.
 func (p promises) Run(save hook.Save) { p.n.later(delay(p.n.Options.DiskDelay), save) }
 
-// tornDisk is a Disk on which a crash can come between the entries and the hard
-// state of one Ready: raft asks to write them in that order. SaveTorn writes
-// what such a crash leaves, and reports whether it can happen on this disk.
+// tornDisk is a Disk on which a crash can come between the entries and the hard state of one
+// Ready, which are written in that order. SaveTorn writes the remains of such a crash, and reports
+// whether it can happen on this disk.
 type tornDisk interface {
 	SaveTorn(entries []*raftpb.Entry, snap *raftpb.Snapshot) bool
 }

@@ -282,7 +282,7 @@ var deathMenus = []menu{
 		goals: []goal{goalFormer, goalBound},
 	},
 	{
-		// Node 2 has voted for node 3, which leads now, and knows of no promise but the one to node 1.
+		// Node 2 has voted for node 3, which leads now, and has made only its promise to node 1.
 		name: "between-two", depth: 3,
 		begin: []string{
 			"new voters=(1,2,3,4,5) election=4 async", "elect 1", "run 100ms", "hold type=MsgHeartbeat to=2", "transfer 1 to=3", "run 110ms", "crash 1",

@@ -233,8 +233,8 @@ type play struct {
 	missed uint64
 }
 
-// pinned is the randomness of every play: the one that RunScript pins, so that what a
-// search finds plays the same way as a file.
+// pinned is the randomness of every play. RunScript pins the same, so that a found script plays
+// the same way from a file.
 type pinned struct{ *mathrand.ChaCha8 }
 
 func (p pinned) rewind() { p.Seed([32]byte{1}) }

@@ -31,7 +31,7 @@ const (
 	TellsOldConf
 	// TellsConfAhead takes a change for the newest that raft has handed out.
 	TellsConfAhead
-	// TellsConfAgain tells the change before once more when one is handed out.
+	// TellsConfAgain calls ApplyConfState for the previous change when a change is handed out.
 	TellsConfAgain
 	// ClaimsConf claims that Storage has all changes of the log, which is false.
 	ClaimsConf

@@ -12,7 +12,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// Network carries messages between nodes, as unreliably as it is told to.
+// Network carries messages between nodes, and loses, delays and holds them as configured.
 type Network struct {
 	world *world
 	// deliver hands a message to its receiver.

@@ -59,7 +59,7 @@ func hardState(term uint64) *raftpb.HardState {
 	return &raftpb.HardState{Term: new(term), Commit: new(uint64(1))}
 }
 
-// becomes shows a Ready in which raft has a new role, and what it has committed since.
+// becomes passes a Ready with a new role of raft and newly committed entries.
 func (m *member) becomes(role raft.StateType, term, leader uint64, committed ...*raftpb.Entry) {
 	m.term = term
 	for _, e := range committed {

@@ -50,15 +50,15 @@ func (t *Trace) TraceEvent(e Event) {
 	t.next++
 }
 
-// Start returns what the Lease began with, and whether there is one yet.
+// Start returns the initial state of the Lease, and whether the Lease has started.
 func (t *Trace) Start() (start Start, begun bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.start, t.start.ID != 0
 }
 
-// Since copies the events after the one numbered seq to events, oldest first, and
-// returns how many. If they do not begin with the next number, those between are lost.
+// Since copies the events after number seq to events, oldest first, and returns how many. If
+// they do not begin with seq+1, the events between are lost.
 func (t *Trace) Since(seq uint64, events []Event) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -63,8 +63,8 @@ func TestL5VotersFollowASnapshot(t *testing.T) {
 	s.usurp(3, 3, 4, 5)
 }
 
-// From the Ready that hands a change out until the lease is told of its result
-// there is no lease: others may have applied it long ago.
+// There is no lease between the Ready with a change and ApplyConfState: other members may have
+// applied the change long ago.
 func TestL5PendingChangeRefuses(t *testing.T) {
 	s := begin(t, leasetest.Options{Spares: ids(4), Node: func(uint64) leasetest.NodeOptions {
 		return leasetest.NodeOptions{Async: true, ApplyDelay: func() time.Duration { return 300 * ms }}
@@ -147,8 +147,8 @@ func TestL5TheSecondLateChangeWaits(t *testing.T) {
 	}
 }
 
-// The leases of a leader stay off that has let two changes in, also when it has applied
-// both. Those of the next leader are on.
+// A leader that has let two changes in has no lease, even after it has applied both. The next
+// leader has one.
 func TestL5TwoLateChangesAreAMisuse(t *testing.T) {
 	s := shrink(t, 500*ms)
 	s.wantMisuse(1, "before the one at")
@@ -193,8 +193,8 @@ func TestL5OneLateChangeIsNamed(t *testing.T) {
 	}
 }
 
-// An embedding that goes on without ApplyConfState has no lease until it has told
-// of the change, and is told why.
+// An embedder that does not call ApplyConfState has no lease until it calls it. Info names the
+// misuse.
 func TestL5ForgottenApplyConfStateLeavesLeasesOff(t *testing.T) {
 	s := begin(t, leasetest.Options{Voters: ids(1), Spares: ids(2)})
 	n := s.lead(1)

@@ -159,8 +159,8 @@ func TestV7AFalseAlarmCostsOneElection(t *testing.T) {
 	s.disjoint()
 }
 
-// A follower that has missed the hint does not veto for an election timeout: it believes
-// the other's request for a pre-vote, since its own promise has ended.
+// A follower that has missed the hint does not block the election for an election timeout: its own
+// promise has ended, so it answers the other's pre-vote.
 func TestV7AMissedHintVetoesNothing(t *testing.T) {
 	s := suspecting(t)
 	s.Node(1).Crash(0)

@@ -163,7 +163,7 @@ func TestL2LeaseRunsFromTheSendTime(t *testing.T) {
 	s.usurp(2, 2, 3)
 }
 
-// A grant that arrives once more, or after a newer one, changes nothing.
+// A grant that arrives again, or after a newer one, changes nothing.
 func TestL2LateAndDuplicateGrants(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)

@@ -25,7 +25,7 @@ func TestV1PromiseOutlastsTheLease(t *testing.T) {
 	}
 }
 
-// A second probe that asks for less does not shorten what was promised.
+// A second probe that asks for less does not shorten the promise.
 func TestV1ShorterProbeDoesNotShortenThePromise(t *testing.T) {
 	g := core.NewGuard(1, 1, time.Second, 0)
 	g.Promise(1, 2, core.Probe{Sent: 10, Duration: time.Second}, core.ProcessID{}, 100)
@@ -54,8 +54,8 @@ func TestV1ProbeBeyondMaxPromiseGetsNone(t *testing.T) {
 	}
 }
 
-// A deposed leader's heartbeat that arrives late makes no promise, and does not
-// change what the present leader is told.
+// A late heartbeat of a deposed leader makes no promise, and does not change the grants to the
+// present leader.
 func TestV1ProbeOfDeposedLeaderMakesNoPromise(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
@@ -116,7 +116,7 @@ func TestV2NoGrantToAnotherLeader(t *testing.T) {
 	}
 }
 
-// What was promised to a leader in one term is not granted to it in another.
+// A promise to a leader in one term is not granted to it in another term.
 func TestV2NoGrantInAnotherTerm(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
@@ -135,8 +135,7 @@ func TestV2NoGrantInAnotherTerm(t *testing.T) {
 	}
 }
 
-// A voter that refused the probe answers the heartbeat all the same. Its answer
-// is no grant.
+// A voter that refuses the probe still answers the heartbeat. Its answer is no grant.
 func TestV2AnAnswerIsNoGrant(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.strip(1)
@@ -191,8 +190,8 @@ func TestV6HeldVotersGrant(t *testing.T) {
 	}
 }
 
-// The voters come back with a MaxPromise that is a third of what they promised
-// before. What was saved counts.
+// The voters restart with a third of their earlier MaxPromise. The restart hold covers the saved
+// promise.
 func TestV6HoldCoversThePromisesOfEarlierRuns(t *testing.T) {
 	restarted := false
 	s := begin(t, leasetest.Options{Configure: func(id uint64, cfg *leaderlease.Config) {

@@ -201,10 +201,9 @@ func TestReadFailsFastWhenLeadershipMoves(t *testing.T) {
 	}
 }
 
-// The clock of leader 1 stands still, so its lease never ends, while a majority
-// elects another. Node 2 follows node 1 still, and an ordinary read there is
-// stale: that is what assumption A2 is for. A ReadIndex read is not answered,
-// since no round of node 1 comes back any more.
+// The clock of leader 1 stands still, so its lease never ends, while a majority elects another
+// leader. Node 2 still follows node 1, and a lease read there is stale, because assumption A2 does
+// not hold. A ReadIndex read is not answered, since no round of node 1 reaches a majority.
 func TestReadIndexOnAFollowerTrustsNoClock(t *testing.T) {
 	s := begin(t, leasetest.Options{Voters: ids(1, 2, 3, 4, 5)})
 	s.lead(1)

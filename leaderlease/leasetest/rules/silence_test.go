@@ -50,7 +50,7 @@ func (s *story) successor(limit time.Duration) *leasetest.Node {
 	return s.Leader()
 }
 
-// alarms counts what all nodes have suspected because of learnt silence.
+// alarms counts the suspicions of all nodes because of unusual silence.
 func (s *story) alarms() (n uint64) {
 	for _, node := range s.Nodes() {
 		n += node.Suspicions().Hints[detector.LearntSilence]
@@ -100,7 +100,7 @@ func TestV7AloneInSilenceChangesNoTerm(t *testing.T) {
 		s.Run(time.Minute)
 		s.wantLeader(1, 1)
 	}
-	// The first alarm is false, and what was learnt by it keeps the follower from more.
+	// The first alarm is false. The follower learns from it, and raises no other.
 	if got := s.Node(2).Suspicions(); got.Hints[detector.LearntSilence] != 1 || got.FalseAlarms != 1 {
 		t.Errorf("Suspicions() = %+v, want one false alarm", got)
 	}

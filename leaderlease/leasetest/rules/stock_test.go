@@ -10,9 +10,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// The ways in which raft's own ReadOnlyLeaseBased serves stale reads. Each
-// schedule leads nodes 2 and 3 to elect without node 1, which goes on believing
-// that it leads. The same schedule runs with raft's option and with the library.
+// stockSchedules are the ways in which raft's own ReadOnlyLeaseBased serves stale reads. In each
+// schedule nodes 2 and 3 elect a leader without node 1, which still believes that it leads. The
+// same schedule runs with raft's option and with the library.
 var stockSchedules = []struct {
 	name string
 	// run elects node 1, and then cuts it off or stops it without its notice.
@@ -104,8 +104,8 @@ var stockSchedules = []struct {
 		usurp: electNode2,
 	},
 	{
-		// What the others have sent meanwhile is still on its way when the process
-		// is scheduled again and a client's read comes first.
+		// A client's read comes first when the process is scheduled again. The messages of
+		// the others are still under way.
 		name: "paused leader",
 		run: func(s *story) {
 			s.leadsUntilQuorumCheck()

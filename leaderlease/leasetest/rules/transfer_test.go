@@ -98,8 +98,8 @@ func aborted(t *testing.T) (s *story, late *raftpb.Message) {
 	return s, late
 }
 
-// Delivered at last, or once more, the MsgTimeoutNow finds its receiver bound
-// by a newer probe than it releases.
+// The MsgTimeoutNow arrives late, and again. Its receiver is bound by a newer probe than the release
+// covers.
 func TestL6LateTimeoutNowAfterAbort(t *testing.T) {
 	s, late := aborted(t)
 	s.Run(election + 300*ms)
@@ -249,7 +249,7 @@ func TestL7CommitIndexIsSeenBeforeTheMessagesLeave(t *testing.T) {
 	}
 }
 
-// What the embedder gives up on purpose is gone when the call returns.
+// A lease that the embedder gives up is gone when the call returns.
 func TestL7CloseAndInvalidateTakeEffectAtOnce(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	n := s.lead(1)

@@ -67,7 +67,7 @@ func holdType(f *fault) {
 	f.lines.add(x, f.For)
 }
 
-// oneWay cuts what a node sends, or what it receives.
+// oneWay cuts the outgoing or the incoming lines of a node.
 func oneWay(f *fault) {
 	n := f.leaderOr()
 	if n == nil {

@@ -24,8 +24,8 @@ var processFaults = []faultKind{
 	{"echo", 2, 1, 4, echoFault},
 }
 
-// pauseFor stops the process. Before it goes on, a reader that is scheduled
-// first asks it.
+// pauseFor pauses the process. Before the process resumes, it serves a reader that is
+// scheduled first.
 func (f *fault) pauseFor(n *leasetest.Node, d time.Duration) {
 	if n == nil || !n.Up() {
 		return
@@ -220,9 +220,8 @@ func stepBack(f *fault) {
 	n.Lease().Info()
 }
 
-// jumpAhead sets a clock ahead and changes its disruption marker, as when a
-// machine is moved or restored and its clock set right. What the node owed a
-// moment ago it still owes.
+// jumpAhead sets a clock ahead and changes its disruption marker, as after a machine was moved or
+// restored and its clock corrected. The node must still keep its promises.
 func (f *fault) jumpAhead(n *leasetest.Node) {
 	ahead := pick(f.r, f.w.D/2, 500*time.Millisecond, 900*time.Millisecond, time.Hour)
 	f.note(n, "its clock jumps ahead")

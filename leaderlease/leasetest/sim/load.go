@@ -127,8 +127,8 @@ func (s *sim) readAt(n *leasetest.Node, key uint64) {
 	})
 }
 
-// probeAll asks every node for a lease read of key, also those that should have
-// noticed that they lead no more. A paused one cannot answer.
+// probeAll asks every node for a lease read of key, including former leaders. A paused node
+// cannot answer.
 func (s *sim) probeAll(key uint64) {
 	for _, n := range s.c.Nodes() {
 		s.probe(n, key)
@@ -149,8 +149,8 @@ func (s *sim) probe(n *leasetest.Node, key uint64) {
 	}
 }
 
-// tryRead makes a lease read of key at n, even if n is paused: at the instant at
-// which it goes on, a reader may be scheduled first.
+// tryRead makes a lease read of key at n, even if n is paused: when the process resumes, a
+// reader may be scheduled first.
 func (s *sim) tryRead(n *leasetest.Node, key uint64) {
 	if s.cfg.IndexReads || !n.Up() || n.Lease() == nil {
 		return

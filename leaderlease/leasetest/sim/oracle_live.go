@@ -41,7 +41,7 @@ func (s *sim) finish() {
 	}
 	switch {
 	case l == nil && s.w.BeyondPPM > 0:
-		// Leaders do not trust such clocks, and rightly so.
+		// Leaders rightly distrust such clocks.
 		s.summarise()
 		return
 	case l == nil:
@@ -130,7 +130,7 @@ func (s *sim) needsRestart(n *leasetest.Node) bool {
 	return odd
 }
 
-// serving returns the leader once it does what it should, nil until then.
+// serving returns the leader once it serves lease reads if it can, nil until then.
 func (s *sim) serving() *leasetest.Node {
 	l := s.c.Leader()
 	if l == nil || !s.newestConf(l) {

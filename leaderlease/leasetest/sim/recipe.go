@@ -161,8 +161,8 @@ func lateGrants(f *fault) {
 	})
 }
 
-// lateProbes makes heartbeats late, then cuts the leader off: what the voters
-// have promised last, they have promised to an old probe.
+// lateProbes makes heartbeats late, and then cuts the leader off, so that the last promises of
+// the voters answer old probes.
 func lateProbes(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		f.note(l, "has late heartbeats")

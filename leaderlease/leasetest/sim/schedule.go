@@ -24,8 +24,8 @@ type Schedule struct {
 }
 
 // Fault is one thing that goes wrong, or is done to the cluster on purpose.
-// What it leaves open is drawn from the stream of its number, so a fault does
-// the same whatever other faults there are.
+// Its other parameters are drawn from the stream of its number, so a fault does the same with or
+// without other faults.
 type Fault struct {
 	N    int
 	At   time.Duration
@@ -209,9 +209,8 @@ func (f field) parse(text string) (err error) {
 	return err
 }
 
-// Swarm holds what is fixed for one run and drawn anew for each seed. Fixed
-// parameters hide bugs: with one promise length and one network, raft's own
-// timeouts mask a missing guard.
+// Swarm has the parameters of one run, which are drawn for each seed. Parameters that never change
+// hide bugs: with one promise length and one network, raft's own timeouts mask a missing guard.
 type Swarm struct {
 	// The group. Nodes are numbered from 1: voters, then learners, then spares.
 	Voters, Learners, Spares int

@@ -150,7 +150,7 @@ func leasesOf(p *leasepage.Picture) (all []drawnLease) {
 	return all
 }
 
-// Where the traces of one member are missing, nothing is proved of how leases follow.
+// Without the traces of one member, the picture does not prove that leases follow one another.
 func TestNothingIsProvedWithoutAMember(t *testing.T) {
 	r := Run(t, Config{Seed: 1, Trace: true, Amend: func(s *Schedule) { s.Swarm.Plain = 0 }})
 	missing := r.Traces[0].Start.ID
