@@ -3,8 +3,8 @@ package main
 const (
 	tracePkg  = "./leaderlease/leasetrace"
 	judgeFile = "leaderlease/leasetrace/judge.go"
-	falseTest = "^TestWhatWasNotSoIsRefused$"
-	savedTest = "^TestAProcessHoldsForWhatTheOneBeforeHasSaved$"
+	falseTest = "^TestChangedEventsAreRefused$"
+	savedTest = "^TestAProcessHoldsForSavedPromises$"
 )
 
 // judges are bugs of the judge of traces, which would let others pass.
@@ -20,18 +20,18 @@ var judges = []Mutant{
 		Old:  "		if p.Gap {\n", New: "		if false {\n",
 	},
 	{
-		Rule: "judge", Name: "a line that cannot be read is left out", Pkg: tracePkg, Test: "^TestWhatCannotBeRead$",
+		Rule: "judge", Name: "a line that cannot be read is left out", Pkg: tracePkg, Test: "^TestIncompleteTraces$",
 		File: "leaderlease/leasetrace/file.go",
 		Old:  "		p.cut(p.torn)\n", New: "		p.torn = \"\"\n",
 	},
 	{
-		Rule: "judge", Name: "the mark of a gap is left out", Pkg: tracePkg, Test: "^TestARecorderMarksWhatItHasLost$",
+		Rule: "judge", Name: "the mark of a gap is left out", Pkg: tracePkg, Test: "^TestARecorderMarksLostEvents$",
 		File: "leaderlease/leasetrace/record.go",
 		Old:  "lost > 0 {", New: "lost > 1<<40 {",
 		More: []Edit{{"leaderlease/leasetrace/trace.go", "got != want {", "got < want {"}},
 	},
 	{
-		Rule: "judge", Name: "what a recorder has lost has an end", Pkg: tracePkg, Test: "^TestWhatCannotBeRead$",
+		Rule: "judge", Name: "what a recorder has lost has an end", Pkg: tracePkg, Test: "^TestIncompleteTraces$",
 		File: "leaderlease/leasetrace/file.go",
 		Old:  "	case l.End == p.last():\n", New: "	case l.End != 0:\n",
 	},
@@ -56,7 +56,7 @@ var judges = []Mutant{
 		Old:  "		if r.p.Ended && r.gap == \"\" {\n			return false\n		}\n", New: "",
 	},
 	{
-		Rule: "judge", Name: "a missing end excuses all that was before it", Pkg: tracePkg, Test: "^TestAMissingEndExcusesWhatMayHaveBeenInIt$",
+		Rule: "judge", Name: "a missing end excuses all that was before it", Pkg: tracePkg, Test: "^TestAMissingEndMayHideSends$",
 		File: judgeFile,
 		Old:  "return at == 0 || r.whole == 0 || at >= r.p.Events[r.whole-1].At", New: "return at >= 0",
 	},
@@ -86,27 +86,27 @@ var judges = []Mutant{
 		Old:  "e.At < r.last && !stepped", New: "e.At < 0 && !stepped",
 	},
 	{
-		Rule: "judge", Name: "the claim is not looked at", Pkg: tracePkg, Test: "^TestTheClaimIsLookedAt$",
+		Rule: "judge", Name: "the claim is not looked at", Pkg: tracePkg, Test: "^TestTheClaimIsChecked$",
 		File: judgeFile,
 		Old:  "v.Term < r.won && v.Check", New: "v.Term < 0 && v.Check",
 	},
 	{
-		Rule: "judge", Name: "what is received may be sent later", Pkg: tracePkg, Test: "^TestNothingArrivesBeforeItIsSent$|^TestTheClaimIsLookedAt$",
+		Rule: "judge", Name: "what is received may be sent later", Pkg: tracePkg, Test: "^TestNothingArrivesBeforeItIsSent$|^TestTheClaimIsChecked$",
 		File: judgeFile,
 		Old:  "return !known || from.r.at > from.at || from.r.at == from.r.whole", New: "return !known || from != nil",
 	},
 	{
-		Rule: "judge", Name: "who was sent a message learns nothing of earlier elections", Pkg: tracePkg, Test: "^TestTheClaimIsLookedAt$",
+		Rule: "judge", Name: "who was sent a message learns nothing of earlier elections", Pkg: tracePkg, Test: "^TestTheClaimIsChecked$",
 		File: judgeFile,
 		Old:  "		r.won = max(r.won, from.won)\n", New: "		_ = from.won\n",
 	},
 	{
-		Rule: "judge", Name: "a restart need not hold", Pkg: tracePkg, Test: "^TestAProcessHoldsForWhatTheOneBeforeHasGranted$",
+		Rule: "judge", Name: "a restart need not hold", Pkg: tracePkg, Test: "^TestAProcessHoldsForEarlierGrants$",
 		File: judgeFile,
 		Old:  "	case s.Hold < r.owed:\n", New: "	case s.Hold < 0:\n",
 	},
 	{
-		Rule: "judge", Name: "a restart holds for what was written down only", Pkg: tracePkg, Test: "^TestARestartHoldsWhateverIsMissing$",
+		Rule: "judge", Name: "a restart holds for what was written down only", Pkg: tracePkg, Test: "^TestARestartHoldsWithoutEarlierTraces$",
 		File: judgeFile,
 		Old:  "case s.Term > 0 && s.Hold < longest:", New: "case s.Term > 0 && s.Hold < 0:",
 	},
@@ -121,7 +121,7 @@ var judges = []Mutant{
 		Old:  "			least = max(least, e.Duration)\n", New: "			least = max(least, 0)\n",
 	},
 	{
-		Rule: "judge", Name: "what was recorded over cannot have been a save", Pkg: tracePkg, Test: "^TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent$",
+		Rule: "judge", Name: "what was recorded over cannot have been a save", Pkg: tracePkg, Test: "^TestTheSavedPromiseMayFallBeforeTheFirstEvent$",
 		File: "leaderlease/leasetrace/trace.go",
 		Old:  "if e.Seq != last+1 &&", New: "if last > 0 && e.Seq != last+1 &&",
 	},
@@ -131,17 +131,17 @@ var judges = []Mutant{
 		Old:  "(!p.Ended || p.Cut != \"\") && s.Saved > 0", New: "p.Cut != \"\" && s.Saved > 0",
 	},
 	{
-		Rule: "judge", Name: "a process that holds for nothing forgets what it has saved", Pkg: tracePkg, Test: "^TestARestartHoldsForWhatWasSaved$",
+		Rule: "judge", Name: "a process that holds for nothing forgets what it has saved", Pkg: tracePkg, Test: "^TestARestartHoldsForTheSavedPromise$",
 		File: judgeFile,
 		Old:  "longest := cmp.Or(s.Saved, s.MaxPromise)", New: "longest := min(cmp.Or(s.Saved, s.MaxPromise), s.Duration)",
 	},
 	{
-		Rule: "judge", Name: "a save may be of anything", Pkg: tracePkg, Test: "^TestSavesThatWereNotSoAreRefused$/another_one",
+		Rule: "judge", Name: "a save may be of anything", Pkg: tracePkg, Test: "^TestChangedSavesAreRefused$/another_one",
 		File: "leaderlease/leasetrace/replay.go",
 		Old:  "	return differ(\"the longest promise that is saved\", e.Duration, d)", New: "	return nil",
 	},
 	{
-		Rule: "judge", Name: "a save may come at any time", Pkg: tracePkg, Test: "^TestSavesThatWereNotSoAreRefused$/early$",
+		Rule: "judge", Name: "a save may come at any time", Pkg: tracePkg, Test: "^TestChangedSavesAreRefused$/early$",
 		File: "leaderlease/leasetrace/replay.go",
 		Old:  "if !ok || r.saving != 0 {", New: "if d = e.Duration; !ok && r.saving != 0 {",
 	},
@@ -151,7 +151,7 @@ var judges = []Mutant{
 		Old:  "if !e.OK && !r.configured {", New: "if false {",
 	},
 	{
-		Rule: "judge", Name: "flags may be told twice", Pkg: simPkg, Test: "^TestTracesTellOfEverything$",
+		Rule: "judge", Name: "flags may be told twice", Pkg: simPkg, Test: "^TestTracesHaveEveryKind$",
 		File: "leaderlease/leasetrace/replay.go",
 		Old:  "if r.flags[e.Kind] == e.OK {", New: "if false {",
 	},

@@ -103,7 +103,7 @@ func lateVotes(t *testing.T, holdVotes bool) *trio {
 // A leader of two members removes itself, with a longer log than the remaining voter, which does
 // not know yet that it is alone. No member crashes, two messages are lost, and no member can be
 // elected any more.
-func TestALeaderThatLeavesCanTakeTheVoteAlong(t *testing.T) {
+func TestARemovedLeaderWithALongerLogBlocksElections(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		c := newTrio(t, 1, 2)
 		c.elect(1)

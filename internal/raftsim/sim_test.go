@@ -185,7 +185,7 @@ func TestLedTwiceDiverges(t *testing.T) {
 
 // By design, raft sends some data before it is durable: see the table in
 // docs/raft-durability.md. The test counts it, and fails if a new version of raft changes it.
-func TestWhatLeavesBeforeItIsDurable(t *testing.T) {
+func TestMessagesWithVolatileData(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes under the race detector, which finds nothing in one goroutine")
 	}

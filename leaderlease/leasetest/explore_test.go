@@ -360,7 +360,7 @@ var controls = []menu{
 	},
 }
 
-func TestExploreFindsWhatBreaksTheClaim(t *testing.T) {
+func TestExploreFindsBrokenAssumptions(t *testing.T) {
 	for i := range controls {
 		t.Run(controls[i].name, func(t *testing.T) {
 			w := newWalk(t, &controls[i])

@@ -66,7 +66,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-func TestWhatCannotBeRead(t *testing.T) {
+func TestIncompleteTraces(t *testing.T) {
 	text := written(t, story(t)[:1])
 	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
 	end := len(lines) - 1
@@ -108,7 +108,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTrace(t *testing.T) {
+func TestFilesThatAreNoTraces(t *testing.T) {
 	text := written(t, story(t)[:1])
 	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
 	torn, err := leasetrace.Read(strings.NewReader(lines[0][:20] + "\n" + text))
@@ -184,7 +184,7 @@ func TestARecorderAppends(t *testing.T) {
 }
 
 // A full file is renamed and replaces the older one, so the beginning of the trace is lost.
-func TestARecorderTakesSoMuchRoom(t *testing.T) {
+func TestARecorderBoundsItsFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	const limit = 10_000
 	var at []uint64
@@ -223,7 +223,7 @@ func TestARecorderTakesSoMuchRoom(t *testing.T) {
 }
 
 // A recorder must not rename a device such as /dev/stdout.
-func TestARecorderRenamesFilesAlone(t *testing.T) {
+func TestARecorderDoesNotRenameDevices(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	if err := os.Symlink("/dev/null", name); err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestARecorderThatFailsEnds(t *testing.T) {
 	}
 }
 
-func TestARecorderMarksWhatItHasLost(t *testing.T) {
+func TestARecorderMarksLostEvents(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	synctest.Test(t, func(t *testing.T) {
 		trace, event := sole(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-func TestAStoryIsAllowed(t *testing.T) {
+func TestAFailOverIsAllowed(t *testing.T) {
 	v := leasetrace.Judge(story(t))
 	if err := v.Err(); err != nil {
 		t.Fatalf("%v\n%v", err, v)
@@ -24,7 +24,7 @@ func TestAStoryIsAllowed(t *testing.T) {
 }
 
 // Judge refuses traces with a changed or a missing event.
-func TestWhatWasNotSoIsRefused(t *testing.T) {
+func TestChangedEventsAreRefused(t *testing.T) {
 	const leader, voter, next = 0, 1, 2
 	event := func(p int, k leasetrace.Kind, nth int, change func(*leasetrace.Event)) func(*testing.T, []leasetrace.Process) {
 		return func(t *testing.T, all []leasetrace.Process) { change(find(t, &all[p], k, nth)) }
@@ -107,7 +107,7 @@ func TestAGapEndsAJudgement(t *testing.T) {
 }
 
 // If the end of a trace is missing, so may be the sends in it, but no earlier ones.
-func TestAMissingEndExcusesWhatMayHaveBeenInIt(t *testing.T) {
+func TestAMissingEndMayHideSends(t *testing.T) {
 	all := story(t)
 	at := slices.IndexFunc(all[1].Events, func(e leasetrace.Event) bool { return e.Kind == leasetrace.KindVoteOut })
 	all[1].Events, all[1].Ended = all[1].Events[:at], false
@@ -146,7 +146,7 @@ func alone(id, term uint64, more ...leasetrace.Event) leasetrace.Process {
 
 // Each process alone may follow the rules while the claim does not hold: here two members
 // each believe to be the sole voter.
-func TestTheClaimIsLookedAt(t *testing.T) {
+func TestTheClaimIsChecked(t *testing.T) {
 	first := alone(1, 1, leasetrace.Event{Kind: leasetrace.KindPromise, At: 30, Peer: 2, Term: 2, Instant: 40, Duration: 100, OK: true})
 	second := alone(2, 2, leasetrace.Event{Kind: leasetrace.KindProbe, At: 40, Peer: 1, Term: 2, Instant: 40, Duration: 100, OK: true})
 	for _, all := range [][]leasetrace.Process{{first, second}, {second, first}} {
@@ -176,7 +176,7 @@ func TestNothingArrivesBeforeItIsSent(t *testing.T) {
 	}
 }
 
-func TestAProcessHoldsForWhatTheOneBeforeHasGranted(t *testing.T) {
+func TestAProcessHoldsForEarlierGrants(t *testing.T) {
 	all := story(t)
 	next := leasetrace.Process{Start: all[1].Start, Ended: true}
 	next.Start.Incarnation++
@@ -234,7 +234,7 @@ func TestAClockThatFailsInATransfer(t *testing.T) {
 
 // A process that starts with a term in storage has restarted. It must hold even if the
 // trace of its predecessor is missing.
-func TestARestartHoldsWhateverIsMissing(t *testing.T) {
+func TestARestartHoldsWithoutEarlierTraces(t *testing.T) {
 	p := alone(1, 9)
 	p.Start.Term = 8
 	if v := leasetrace.Judge([]leasetrace.Process{p}); v.Refused == nil || !strings.Contains(v.Refused.Error(), "after a restart in term 8") {
@@ -244,7 +244,7 @@ func TestARestartHoldsWhateverIsMissing(t *testing.T) {
 
 // Each later process of a member knows that a term was won, even after a process that was
 // killed before it recorded an event.
-func TestWhatWasWonOutlivesProcesses(t *testing.T) {
+func TestWonTermsSurviveRestarts(t *testing.T) {
 	hears := leasetrace.Event{Kind: leasetrace.KindPromise, At: 30, Peer: 2, Term: 2, Instant: 40, Duration: 100, OK: true}
 	probes := leasetrace.Event{Kind: leasetrace.KindProbe, At: 40, Peer: 1, Term: 2, Instant: 40, Duration: 100, OK: true}
 	first, killed, again := alone(1, 1), alone(1, 1), alone(1, 1)

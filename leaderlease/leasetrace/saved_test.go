@@ -88,7 +88,7 @@ func upgraded(t *testing.T, disk *memory, steps int) []leasetrace.Process {
 	return traces(members...)
 }
 
-func TestAProcessHoldsForWhatTheOneBeforeHasSaved(t *testing.T) {
+func TestAProcessHoldsForSavedPromises(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		steps       int
@@ -133,7 +133,7 @@ func TestAProcessHoldsForWhatTheOneBeforeHasSaved(t *testing.T) {
 
 // A recorder keeps only the newest events of a long-running process. The saved promise may
 // have fallen in the lost events.
-func TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent(t *testing.T) {
+func TestTheSavedPromiseMayFallBeforeTheFirstEvent(t *testing.T) {
 	disk := &memory{longest: 900 * ms}
 	leader, voter := remembering(t, 1, &memory{}, 0, time.Hour), remembering(t, 2, disk, 2, 2*time.Hour)
 	leader.becomes(raft.StateLeader, 2, 1)
@@ -154,7 +154,7 @@ func TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent(t *testing.T) {
 	}
 }
 
-func TestARestartHoldsForWhatWasSaved(t *testing.T) {
+func TestARestartHoldsForTheSavedPromise(t *testing.T) {
 	next := traces(remembering(t, 2, &memory{longest: 900 * ms}, 2, time.Hour))
 	next[0].Start.Hold = 250 * ms
 	if v := leasetrace.Judge(next); v.Refused == nil || !strings.Contains(v.Refused.Error(), "it holds for 250ms after a restart in term 2, and may have granted 900ms") {
@@ -162,7 +162,7 @@ func TestARestartHoldsForWhatWasSaved(t *testing.T) {
 	}
 }
 
-func TestSavesThatWereNotSoAreRefused(t *testing.T) {
+func TestChangedSavesAreRefused(t *testing.T) {
 	const first, second = 1, 2
 	at := func(process int, k leasetrace.Kind, change func(p *leasetrace.Process, e *leasetrace.Event)) func(*testing.T, []leasetrace.Process) {
 		return func(t *testing.T, all []leasetrace.Process) { change(&all[process], find(t, &all[process], k, 1)) }

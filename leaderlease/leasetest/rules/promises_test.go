@@ -345,7 +345,7 @@ func TestV6ACrashBeforeALongerPromiseIsSaved(t *testing.T) {
 
 // The saved duration falls with the second restart after the last longer promise. The first
 // restart holds for that promise.
-func TestV6WhatIsSavedFollowsThePromises(t *testing.T) {
+func TestV6TheSavedPromiseFollowsThePromises(t *testing.T) {
 	disk := time.Duration(0)
 	s := mixed(t, &disk)
 	s.lead(1)

@@ -16,7 +16,7 @@ import (
 )
 
 // Every kind of event occurs, and every received message has a matching send.
-func TestTracesTellOfEverything(t *testing.T) {
+func TestTracesHaveEveryKind(t *testing.T) {
 	seeds := uint64(8)
 	if testing.Short() {
 		seeds = 4
