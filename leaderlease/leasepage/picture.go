@@ -54,7 +54,7 @@ type Lane struct {
 	Flags []Flag  `json:"flags"`
 }
 
-// Heard is a time for which the events of one process tell what it did.
+// Heard is an interval that the events of one process cover.
 type Heard struct {
 	From ms `json:"from"`
 	To   ms `json:"to"`
@@ -295,8 +295,8 @@ func (t *timeline) flagStart() {
 	t.mark("start", text)
 }
 
-// handOverTime is how soon after its hand-over a leader that resigns ends without another word.
-// A leader that ends later was killed.
+// handOverTime is the time after its hand-over in which a resigning leader ends. A leader that ends
+// later was killed.
 const handOverTime = time.Second
 
 // flagEnd flags the end of the process, if it is known.
@@ -313,7 +313,7 @@ func (t *timeline) flagEnd() {
 	}
 }
 
-// addFlag flags what an event tells, if that is worth a flag.
+// addFlag adds a flag for an event, if the event is worth one.
 func (t *timeline) addFlag(e *leasetrace.Event) {
 	peer := nameOf(e.Peer, t.names)
 	switch e.Kind {

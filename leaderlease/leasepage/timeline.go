@@ -231,7 +231,7 @@ type history struct {
 	reading, from leaderlease.Instant
 }
 
-// note is what a member says besides its trace: what it has counted since the note before, by
+// note has the data of a member besides its trace: the counts since the note before, by
 // an instant of its own clock. Members exchange notes as JSON.
 type note struct {
 	At leaderlease.Instant `json:"at"`

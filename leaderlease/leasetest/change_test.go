@@ -181,7 +181,7 @@ func changeBehindASnapshot(t *testing.T, async bool) {
 		Changes:    []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(4))}},
 	})
 	c.Run(time.Second)
-	// Node 3 has the entry that leaves, and hears nothing of what follows.
+	// Node 3 has the entry that leaves the joint configuration, and receives nothing later.
 	last := leader.Applied() + 1
 	c.Net.Hold = func(m *raftpb.Message) bool { return m.GetTo() == 3 && m.GetCommit() >= last }
 	leader.Change(&raftpb.ConfChangeV2{})
@@ -189,7 +189,7 @@ func changeBehindASnapshot(t *testing.T, async bool) {
 	leader.Write(1, 1, func(uint64) {})
 	c.Run(10 * time.Millisecond)
 	leader.Compact()
-	// It is found to need a snapshot, hears that the entry is committed, and then
+	// The leader finds that it needs a snapshot. It learns that the entry is committed, and then
 	// gets the snapshot.
 	c.Net.DropHeld(nil)
 	c.Net.Hold = func(m *raftpb.Message) bool { return m.GetTo() == 3 && m.GetType() != raftpb.MsgApp }

@@ -353,7 +353,7 @@ var readMenus = []menu{
 		steps: []string{"run 100ms", "run 300ms", "usurp 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 4 key=7 wait=10ms quorum", "read 1 key=7 quorum"},
 	},
 	{
-		// Node 2 hears late, by a clock that stands still, that it leads; by then node 3 does.
+		// Node 2 is elected late, with a clock that stands still; by then node 3 leads.
 		name: "renewed", depth: 3, doubtful: true,
 		begin: []string{
 			"new election=4 learners=(4)", "elect 1", "hold type=(MsgAppResp,MsgHeartbeatResp) to=2", "transfer 1 to=2", "run 110ms", "clock 2 stop",

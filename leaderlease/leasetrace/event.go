@@ -35,7 +35,7 @@ const (
 	// joint configuration, 3 for both.
 	KindVoters
 	KindVoter
-	// KindRaft is what raft says of itself, when it changes: Term, Peer is the leader,
+	// KindRaft is a change of the state of raft: Term, Peer is the leader,
 	// Role, and OK that the leader has committed an entry of its own term.
 	KindRaft
 	// KindDurable means that storage holds a term. The node may grant from here on.

@@ -29,14 +29,14 @@ type replay struct {
 	// change before that call returns (L7). revoked is set if the clock revoked the lease.
 	due            core.Instant
 	owing, revoked bool
-	// voters is a configuration of which missing voters have not been told.
+	// voters is a configuration that still lacks missing KindVoter events.
 	voters  quorum.JointConfig
 	missing uint64
 	// saving is the longest promise that is being saved, 0 if none is.
 	saving time.Duration
 	// died has, by term, the leader for which a death notice has voided a promise.
 	died map[uint64]uint64
-	// configured: a configuration was told since a change is open.
+	// configured is set if a configuration has followed since a change is open.
 	configured bool
 }
 

@@ -21,9 +21,9 @@ func (s *story) withheld(id uint64, w leaderlease.Withheld) uint64 {
 	return s.Node(id).Lease().Stats().Withheld[w]
 }
 
-// lonely is a cluster in which node 2 has not heard of the leader for so long
-// that it is free, while node 3 is bound and has just forgotten its leader.
-func lonely(t *testing.T) *story {
+// oneFreeVoter returns a cluster in which node 2 is cut off and no longer bound, while node 3 is
+// bound and has just forgotten its leader.
+func oneFreeVoter(t *testing.T) *story {
 	t.Helper()
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
@@ -40,7 +40,7 @@ func lonely(t *testing.T) *story {
 // A bound voter does not even answer a pre-vote: node 2 would raise its term on
 // the strength of it and depose a leader that a quorum has promised to.
 func TestV3PreVoteIsKeptAway(t *testing.T) {
-	s := lonely(t)
+	s := oneFreeVoter(t)
 	s.Node(2).Campaign()
 	s.Run(5 * ms)
 	if s.withheld(3, leaderlease.WithheldPreVoteIn) == 0 {
@@ -98,7 +98,7 @@ func TestV3TimeoutNowIsKeptAway(t *testing.T) {
 // Votes go through once the promise has ended, and the withheld ones left
 // nothing behind: fail-over works.
 func TestV3FreeVoterVotes(t *testing.T) {
-	s := lonely(t)
+	s := oneFreeVoter(t)
 	s.isolate(1)
 	s.usurp(2, 3)
 }

@@ -111,7 +111,7 @@ func (f *fault) drawParting(l *leasetest.Node) (p parting, ok bool) {
 		f.r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 		p.to = configuration{voters: append([]uint64{l.ID}, ids[:f.r.IntN(len(ids)+1)]...)}
 		if !slices.Contains(p.to.voters, p.x.ID) {
-			p.to.learners = []uint64{p.x.ID} // it must be told of the log
+			p.to.learners = []uint64{p.x.ID} // it must receive the log
 		}
 		p.side = f.sideOf(p.x.ID, l.ID, old, p.to)
 		rest := slices.DeleteFunc(slices.Clone(p.to.voters), func(id uint64) bool { return slices.Contains(p.side, id) })

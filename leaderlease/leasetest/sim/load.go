@@ -29,7 +29,7 @@ func (s *sim) startLoad() {
 	}
 }
 
-// compactSomewhere has a node compact its log without being told to.
+// compactSomewhere makes a random node compact its log.
 func (s *sim) compactSomewhere() {
 	if n := s.anyNode(s.load.compacts); n.Up() && !n.Paused() {
 		n.Compact()

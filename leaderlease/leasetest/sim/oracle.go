@@ -19,7 +19,7 @@ const leaderRole = raft.StateLeader
 // has shown. A read that begins later and shows less is stale.
 type versionOracle struct {
 	floors map[uint64]uint64
-	// newest is the same of all keys together, where the machine tells it.
+	// newest is the newest version of all keys, if the machine reports it.
 	newest uint64
 }
 
@@ -157,7 +157,7 @@ func (s *sim) helps(n *leasetest.Node, m *raftpb.Message) bool {
 
 func (s *sim) onDeliver(n *leasetest.Node, m *raftpb.Message) {
 	s.res.Messages++
-	s.takeTrace(n) // one that is held back has no Ready, and hears of candidates all the same
+	s.takeTrace(n) // a node that is held back has no Ready, but traces requests
 	s.trace.message(s.c.Now(), "gets ", n.ID, m)
 }
 

@@ -300,7 +300,7 @@ func (t *trace) mix(values ...uint64) {
 	t.hash = h
 }
 
-// note adds an event to the hash and to the time line. names says what args are.
+// note adds an event to the hash and to the time line. names has the names of args.
 func (t *trace) note(at time.Duration, node uint64, what, names string, args ...uint64) {
 	t.mix(uint64(at), node, uint64(len(what)))
 	t.mix(args...)
