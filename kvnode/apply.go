@@ -13,6 +13,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/leaderlease"
@@ -36,14 +37,14 @@ type applier struct {
 	newestFormat int64 // that this version knows
 	store        *store.Store
 	lease        *leaderlease.Lease
-	book         *book
+	members      *membership.List
 	calls        *calls
 	proposals    *proposals.Pending
 	replay       *replay
 	received     *checkpoint.Received
 	checkpoints  *checkpoint.Checkpointer
 	disk         *checkpoint.Disk
-	routes       *routes
+	routes       *membership.Routes
 	times        *applyTimes
 	invalid      *invalidEntries
 	local        *lifecycle.Mailbox[*raftpb.Message] // to raft
@@ -135,7 +136,7 @@ func (a *applier) applyEntry(e *raftpb.Entry) bool {
 			a.invalid.report(r.Err, "index", e.GetIndex())
 		}
 		a.proposals.Finish(r)
-		logAlarms(a.log, a.book, alarms, a.store.Alarms())
+		logAlarms(a.log, a.members, alarms, a.store.Alarms())
 		return true
 	}
 }
@@ -191,7 +192,7 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 	a.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, plan.Registry)
 	// Connections precede the outcome: when a client learns that a member was removed, there is no
 	// connection to it.
-	a.routes.connect()
+	a.routes.RegistryChanged()
 	answer(store.Result{ID: plan.Proposal, Err: plan.Refusal}, nil)
 	// A removed member does not end at once: the others may need its vote to learn of the removal.
 	if plan.Removes(a.self) {
@@ -231,26 +232,26 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 	if err := a.store.Restore(a.received.Path(index)); err != nil {
 		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}
-	logAlarms(a.log, a.book, alarms, a.store.Alarms())
+	logAlarms(a.log, a.members, alarms, a.store.Alarms())
 	a.log.Info("restored a snapshot", "index", index, "revision", a.store.Revision())
 	a.received.Remove(index)
 	a.reachTerm(snap.GetMetadata().GetTerm())
 	// Reads that wait for an index in the snapshot go on: no entry with that index will be applied.
 	a.lease.Applied(a.store.Applied())
-	a.routes.connect() // the registry of the snapshot may have other members
+	a.routes.RegistryChanged() // the registry of the snapshot may have other members
 	return nil
 }
 
 // logAlarms logs which alarms were raised and disarmed. Alarms are replicated, so each member logs them.
-func logAlarms(log *slog.Logger, names *book, before, now []*pb.AlarmMember) {
+func logAlarms(log *slog.Logger, names *membership.List, before, now []*pb.AlarmMember) {
 	for _, m := range now {
 		if !hasAlarm(before, m) {
-			log.Error("alarm raised", "type", m.GetAlarm().String(), "by", names.called(m.GetMemberID()))
+			log.Error("alarm raised", "type", m.GetAlarm().String(), "by", names.Label(m.GetMemberID()))
 		}
 	}
 	for _, m := range before {
 		if !hasAlarm(now, m) {
-			log.Info("alarm disarmed", "type", m.GetAlarm().String(), "of", names.called(m.GetMemberID()))
+			log.Info("alarm disarmed", "type", m.GetAlarm().String(), "of", names.Label(m.GetMemberID()))
 		}
 	}
 }

@@ -24,7 +24,7 @@ func openIdentity(cfg *Config) (id memberdir.Identity, fresh bool, err error) {
 		return id, true, err
 	}
 	if err == nil && cfg.Existing && id.Waits() {
-		err = cfg.stillThere(&id)
+		err = cfg.checkJoins(&id)
 	}
 	return id, false, err
 }
@@ -43,7 +43,7 @@ func makeIdentity(cfg *Config) (id memberdir.Identity, err error) {
 		return id, err
 	}
 	if cfg.Existing {
-		if id, err = cfg.join(); err != nil {
+		if id, err = cfg.joiner().Join(); err != nil {
 			return id, err
 		}
 		id.Joined = true
@@ -58,23 +58,16 @@ func makeIdentity(cfg *Config) (id memberdir.Identity, err error) {
 	return id, err
 }
 
-// note makes a change of the identity durable. If that fails, it ends the node and returns false.
-func (p *parts) note(change func(*memberdir.Identity)) bool {
-	p.noting.Lock()
-	defer p.noting.Unlock()
-	change(&p.id)
-	if err := p.cfg.dir().Write(&p.id); err != nil {
-		p.life.Fail(err)
+// saveIdentity makes a change of the identity durable. If that fails, it ends the node and returns false.
+func saveIdentity(n *Node, change func(*memberdir.Identity)) bool {
+	n.idMu.Lock()
+	defer n.idMu.Unlock()
+	change(&n.id)
+	if err := n.cfg.dir().Write(&n.id); err != nil {
+		n.life.Fail(err)
 		return false
 	}
 	return true
-}
-
-// waiting reports whether the others have yet to let this member in.
-func (p *parts) waiting() bool {
-	p.noting.Lock()
-	defer p.noting.Unlock()
-	return p.id.Waits()
 }
 
 // CheckDataDir returns the error with which Start would refuse DataDir, or Name if DataDir does not exist

@@ -30,7 +30,7 @@ func TestOneOfTwoFirstStartsGetsTheDirectory(t *testing.T) {
 		var nodes [4]*Node
 		errs := race(len(nodes), func(i int) error {
 			nodes[i] = newNode(cfg)
-			err := nodes[i].openFiles()
+			err := openFiles(nodes[i])
 			return err
 		})
 		on, err := readIdentity(&cfg)
@@ -53,7 +53,7 @@ func TestOneOfTwoFirstStartsGetsTheDirectory(t *testing.T) {
 			t.Errorf("%d of %d first starts on one directory went on, want 1: %v", winners, len(nodes), errs)
 		}
 		for _, n := range nodes {
-			if err := n.closeFiles(); err != nil {
+			if err := closeFiles(n); err != nil {
 				t.Error(err)
 			}
 		}
@@ -72,7 +72,7 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 		starting := newNode(cfg)
 		errs := race(3, func(i int) error {
 			if i == 0 {
-				err := starting.openFiles()
+				err := openFiles(starting)
 				return err
 			}
 			_, err := restore.Snapshot(from)
@@ -88,14 +88,14 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 		if won == 0 || won == 2 && errs[0] != nil || won > 2 {
 			t.Errorf("of one start and two restores, %d succeeded: %v", won, errs)
 		}
-		if err := starting.closeFiles(); err != nil {
+		if err := closeFiles(starting); err != nil {
 			t.Error(err)
 		}
 		again := newNode(cfg)
-		if err := again.openFiles(); err != nil {
+		if err := openFiles(again); err != nil {
 			t.Errorf("openFiles() of the directory afterwards = %v; the race ended in %v", err, errs)
 		}
-		if err := again.closeFiles(); err != nil {
+		if err := closeFiles(again); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
@@ -112,7 +112,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, check := range map[string]func() error{
-		"openFiles":    func() error { return newNode(cfg).openFiles() },
+		"openFiles":    func() error { return openFiles(newNode(cfg)) },
 		"CheckDataDir": cfg.CheckDataDir,
 		"restore.Snapshot": func() error {
 			_, err := restore.Snapshot(restore.Config{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster})

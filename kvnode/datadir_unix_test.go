@@ -25,8 +25,8 @@ func TestADirectoryOfOthersIsWarnedOf(t *testing.T) {
 		for range 2 { // the first makes the directory
 			said.Reset()
 			n := newNode(cfg)
-			err := n.openFiles()
-			if err := errors.Join(err, n.closeFiles(), change(cfg.DataDir)); err != nil {
+			err := openFiles(n)
+			if err := errors.Join(err, closeFiles(n), change(cfg.DataDir)); err != nil {
 				t.Fatal(err)
 			}
 		}

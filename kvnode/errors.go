@@ -7,6 +7,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 )
 
@@ -37,7 +38,7 @@ var (
 	ErrLost = memberdir.ErrLost
 	// ErrForeignCluster means that this member, which has not taken part in any cluster yet, was made for
 	// another cluster than that of the other members.
-	ErrForeignCluster = errors.New("kvnode: the other members are of another cluster")
+	ErrForeignCluster = membership.ErrForeignCluster
 )
 
 // The functions below return advice for the operator, for errors and log lines. It names the fields of

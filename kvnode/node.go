@@ -27,6 +27,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/watch"
@@ -40,15 +41,37 @@ import (
 
 // Node is one member of a cluster. Its methods are safe for concurrent use.
 //
-// Node is composed of the types below. Start wires them.
+// Node is composed of the types below, and Start wires them. Its methods are declared beside the types that
+// they call.
 type Node struct {
-	// Immutable after the start, apart from parts.id.
-	parts
-	fresh  bool                 // the log was empty at the start
-	ttl    *ttl.Engine          // set before an entry is applied
-	trace  *leasetrace.Trace    // nil without Config.KeepTrace and LeaseTrace
-	tracer *leasetrace.Recorder // nil without Config.LeaseTrace
-	begun  chan struct{}        // closed when peers may connect
+	// Immutable after the start.
+	cfg     Config
+	fresh   bool                 // the log was empty at the start
+	atStart transport.LogEnd     // the end of the log at the start
+	lock    io.Closer            // of the data directory
+	trace   *leasetrace.Trace    // nil without Config.KeepTrace and LeaseTrace
+	tracer  *leasetrace.Recorder // nil without Config.LeaseTrace
+	begun   chan struct{}        // closed when peers may connect
+
+	idMu sync.Mutex
+	id   memberdir.Identity // idMu guards Started, Admitted and Lost; the rest is immutable
+
+	// Set by the loop, and read by any goroutine.
+	leadership  *leadership
+	last        atomic.Uint64 // the last index of the log, durable or not
+	raftApplied atomic.Uint64 // the highest index that raft knows to be applied; the store may have applied more
+
+	// Used by the components.
+	wal       *raftwal.Log
+	store     *store.Store
+	watch     *watch.Hub
+	lease     *leaderlease.Lease
+	links     *transport.Transport
+	members   *membership.List
+	log       *slog.Logger
+	life      *lifecycle.Lifecycle
+	calls     calls // into the loop
+	logLimits logLimits
 
 	// The components. Each guards its own state.
 	loop        *raftLoop
@@ -61,54 +84,24 @@ type Node struct {
 	applyTimes  *applyTimes
 	invalid     *invalidEntries
 	formats     *formatUpgrade
-	membership
 	checkpoints *checkpoint.Checkpointer
 	disk        *checkpoint.Disk
 	received    *checkpoint.Received
 	snapshots   *checkpoint.Sender
-	routes      routes
-	farewells   farewells
-}
-
-// parts is the state that membership, the peers and the raft loop share.
-type parts struct {
-	// Immutable after the start.
-	cfg     Config
-	atStart transport.LogEnd // the end of the log at the start
-	lock    io.Closer        // of the data directory
-
-	// Safe for concurrent use.
-	wal       *raftwal.Log
-	store     *store.Store
-	watch     *watch.Hub
-	lease     *leaderlease.Lease
-	links     *transport.Transport
-	book      book
-	log       *slog.Logger
-	life      *lifecycle.Lifecycle
-	calls     calls // into the loop
-	logLimits logLimits
-	noting    sync.Mutex
-	id        memberdir.Identity // noting guards Started, Admitted and Lost; the rest is immutable
-
-	// Set by the loop, and read by any goroutine.
-	leadership *leadership
-	marks
-}
-
-// marks are indexes of the log.
-type marks struct {
-	// last is the last index of the log, durable or not.
-	last atomic.Uint64
-	// told is the highest index that raft knows to be applied. The store may have applied more.
-	told atomic.Uint64
+	changer     *membership.Changer
+	removals    *membership.RemovalAcks
+	routes      *membership.Routes
+	stale       *membership.StaleDetector
+	dataLoss    *membership.DataLoss
+	gate        *membership.Gate
+	ttl         *ttl.Engine
 }
 
 // ID returns this member's ID.
-func (p *parts) ID() uint64 { return p.id.MemberID }
+func (n *Node) ID() uint64 { return n.id.MemberID }
 
 // ClusterID returns the cluster's ID.
-func (p *parts) ClusterID() uint64 { return p.id.ClusterID }
+func (n *Node) ClusterID() uint64 { return n.id.ClusterID }
 
 // Name returns this member's name.
 func (n *Node) Name() string { return n.cfg.Name }
@@ -164,13 +157,4 @@ func (n *Node) Checkpoint(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrDiskFull, err)
 	}
 	return err
-}
-
-// connected returns, by ID, whether this member is connected to a peer.
-func (n *Node) connected() map[uint64]bool {
-	connected := make(map[uint64]bool)
-	for _, p := range n.links.Peers() {
-		connected[p.ID] = p.Connected
-	}
-	return connected
 }

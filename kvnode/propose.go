@@ -47,7 +47,7 @@ func (q queueRaft) State() proposals.State {
 	l := q.loop
 	return proposals.State{
 		Leads: l.role == raft.StateLeader, Leader: l.leadership.Leader(), Term: l.leadership.Term(),
-		Last: l.last.Load(), Commit: l.commit, Applied: l.told.Load(),
+		Last: l.last.Load(), Commit: l.commit, Applied: l.raftApplied.Load(),
 	}
 }
 

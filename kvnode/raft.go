@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/internal/confchange"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/transport"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
@@ -19,7 +20,7 @@ import (
 )
 
 // openRaft creates the RawNode and its lease. firstEntries is the number of entries that begin a new log.
-func (n *Node) openRaft() (raw *raft.RawNode, firstEntries uint64, err error) {
+func openRaft(n *Node) (raw *raft.RawNode, firstEntries uint64, err error) {
 	ticks, durable := n.cfg.electionTicks(), n.store.Durable()
 	rc := &raft.Config{
 		ID: n.ID(), ElectionTick: ticks, HeartbeatTick: 1,
@@ -56,11 +57,11 @@ func (n *Node) openRaft() (raw *raft.RawNode, firstEntries uint64, err error) {
 	n.last.Store(last)
 	// A Ready has the hard state only when it changes.
 	n.leadership.term.Store(hard.GetTerm())
-	n.told.Store(rc.Applied)
+	n.raftApplied.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
 	n.atStart = transport.LogEnd{Process: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
 	if n.fresh && !n.id.Joined {
-		peers, err := n.initialPeers()
+		peers, err := initialPeers(&n.id)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -70,8 +71,8 @@ func (n *Node) openRaft() (raw *raft.RawNode, firstEntries uint64, err error) {
 }
 
 // initialPeers returns the initial cluster, with which each member begins its log.
-func (n *Node) initialPeers() (peers []raft.Peer, err error) {
-	for _, m := range n.id.Founders() {
+func initialPeers(id *memberdir.Identity) (peers []raft.Peer, err error) {
+	for _, m := range id.Founders() {
 		data, err := json.Marshal(confchange.Context{Member: m})
 		if err != nil {
 			return nil, err

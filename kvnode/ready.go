@@ -105,7 +105,7 @@ func (l *raftLoop) publish(rd *raft.Ready) {
 
 // setLeader publishes another leader, or the same one in a later term, or none.
 func (l *raftLoop) setLeader(lead uint64) {
-	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(l.leadership.Leader()), "term", l.leadership.Term(), "role", l.role.String())
+	l.log.Info("leader", "leader", l.members.Label(lead), "was", l.members.Label(l.leadership.Leader()), "term", l.leadership.Term(), "role", l.role.String())
 	l.detector.LeaderIs(lead, time.Now())
 	l.publishSuspicions() // before set: a client that sees the leader sees how it was elected
 	l.leadership.set(lead)

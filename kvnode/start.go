@@ -14,6 +14,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
@@ -34,24 +35,24 @@ func Start(cfg Config) (n *Node, err error) {
 	n = newNode(cfg)
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("kvnode: start member %q: %w", cfg.Name, err), n.closeFiles(), closeIf(cfg.Listener))
+			err = errors.Join(fmt.Errorf("kvnode: start member %q: %w", cfg.Name, err), closeFiles(n), closeIf(cfg.Listener))
 			n = nil
 		}
 	}()
-	if err := n.openFiles(); err != nil {
+	if err := openFiles(n); err != nil {
 		return n, err
 	}
-	n.newComponents()
+	newComponents(n)
 	if !n.fresh {
 		if err := n.checkpoints.Reconcile(); err != nil {
 			return n, err
 		}
 	}
-	raw, firstEntries, err := n.openRaft()
+	raw, firstEntries, err := openRaft(n)
 	if err != nil {
 		return n, err
 	}
-	err = n.begin(raw, firstEntries)
+	err = connectAndRun(n, raw, firstEntries)
 	return n, err
 }
 
@@ -72,7 +73,7 @@ func newNode(cfg Config) *Node {
 }
 
 // newComponents makes the components that use the files, and neither the lease nor the transport until they run.
-func (n *Node) newComponents() {
+func newComponents(n *Node) {
 	n.calls.stopping, n.calls.Wakeup = n.life.Stopping(), lifecycle.NewWakeup()
 	n.disk = checkpoint.NewDisk(checkpoint.DiskConfig{
 		Dir: n.cfg.DataDir, SegmentSize: n.cfg.SegmentSize, Log: n.wal, StallTicks: n.cfg.electionTicks(),
@@ -84,23 +85,21 @@ func (n *Node) newComponents() {
 		Lifecycle: n.life, Wakeup: n.calls.Wakeup, Logger: n.log,
 	})
 	n.received = checkpoint.NewReceived(checkpoint.ReceivedConfig{
-		Dir: n.cfg.dir().Snaps(), Store: n.store, OnReceive: n.proposals.SnapshotArriving, PeerName: n.book.called, Logger: n.log,
+		Dir: n.cfg.dir().Snaps(), Store: n.store, OnReceive: n.proposals.SnapshotArriving, PeerName: n.members.Label, Logger: n.log,
 	})
 	n.checkpoints = checkpoint.New(checkpoint.Config{
 		Self: n.ID(), Log: n.wal, Store: n.store, Disk: n.disk, Received: n.received, Loop: checkpointLoop{&n.calls}, Lifecycle: n.life, Logger: n.log,
 		SnapshotCount: n.cfg.SnapshotCount, CatchUpEntries: n.cfg.CatchUpEntries, CatchUpBytes: n.cfg.CatchUpBytes, MaxKeptBytes: checkpoint.DefaultMaxKeptBytes,
-		RaftApplied: n.told.Load, Connected: n.connected,
+		RaftApplied: n.raftApplied.Load, Connected: func() map[uint64]bool { return connected(n.links) },
 	})
 	n.snapshots = checkpoint.NewSender(checkpoint.SenderConfig{
-		Checkpointer: n.checkpoints, PeerName: n.book.called, Lifecycle: n.life, Logger: n.log,
+		Checkpointer: n.checkpoints, PeerName: n.members.Label, Lifecycle: n.life, Logger: n.log,
 		SendSnapshot: func(m *raftpb.Message, state store.Snapshot) { n.links.SendSnapshot(m, state) },
 	})
-	n.routes.parts, n.farewells.parts = &n.parts, &n.parts
-	n.membership = membership{&n.parts, n.proposals, &n.farewells}
 }
 
 // startComponents makes the components that use the lease and the transport.
-func (n *Node) startComponents(raw *raft.RawNode, firstEntries uint64) {
+func startComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
 	wake := n.calls.Wakeup
 	jobs := &lifecycle.Mailbox[applyJob]{Wakeup: lifecycle.NewWakeup()}
 	local := &lifecycle.Mailbox[*raftpb.Message]{Wakeup: wake}
@@ -111,6 +110,7 @@ func (n *Node) startComponents(raw *raft.RawNode, firstEntries uint64) {
 		log: n.wal, store: n.store, leadership: n.leadership, life: n.life, logger: n.log,
 	}
 	n.replay.begin()
+	openMembership(n)
 	n.reads = &reads{
 		cfg: &n.cfg, lease: n.lease, store: n.store, links: n.links, leadership: n.leadership, proposals: n.proposals,
 		replay: n.replay, life: n.life,
@@ -125,25 +125,27 @@ func (n *Node) startComponents(raw *raft.RawNode, firstEntries uint64) {
 		done: make(chan struct{}),
 	}
 	n.formats = &formatUpgrade{
-		self: n.ID(), newest: n.cfg.newestFormat, store: n.store, links: n.links, book: &n.book, leadership: n.leadership,
+		self: n.ID(), newest: n.cfg.newestFormat, store: n.store, links: n.links, members: n.members, leadership: n.leadership,
 		proposals: n.proposals, life: n.life, log: n.log,
 	}
 	n.applier = &applier{
-		self: n.ID(), newestFormat: n.cfg.newestFormat, store: n.store, lease: n.lease, book: &n.book, calls: &n.calls,
+		self: n.ID(), newestFormat: n.cfg.newestFormat, store: n.store, lease: n.lease, members: n.members, calls: &n.calls,
 		proposals: n.proposals, replay: n.replay, received: n.received, checkpoints: n.checkpoints, disk: n.disk,
-		routes: &n.routes, times: n.applyTimes, invalid: n.invalid, local: local, life: n.life, log: n.log,
+		routes: n.routes, times: n.applyTimes, invalid: n.invalid, local: local, life: n.life, log: n.log,
 		progress: newProgress(), jobs: jobs,
 	}
 	n.ttl = newTTL(&n.cfg, n.store, ttlMember{n.leadership, n.lease, n.proposals, n.disk.IsStalled})
 	writer := &logWriter{
 		self: n.ID(), appender: raftwal.NewAppender(n.wal, n.disk.RetryWrite), disk: n.disk, links: n.links, jobs: jobs, local: local,
 		life: n.life, markStarted: func() bool {
-			return n.id.Started || n.note(func(id *memberdir.Identity) { id.Started = true }) // no other goroutine sets it
+			return n.id.Started || saveIdentity(n, func(id *memberdir.Identity) { id.Started = true }) // no other goroutine sets it
 		},
 	}
 	n.loop = &raftLoop{
-		parts: &n.parts, proposals: n.proposals, writer: writer, jobs: jobs, snapshots: n.snapshots, transfers: n.transfers,
-		invalid: n.invalid, raw: raw, firstEntries: firstEntries, wake: wake, local: local,
+		cfg: &n.cfg, self: n.ID(), store: n.store, lease: n.lease, links: n.links, members: n.members, leadership: n.leadership,
+		last: &n.last, raftApplied: &n.raftApplied, calls: &n.calls, life: n.life, log: n.log, logLimits: &n.logLimits,
+		proposals: n.proposals, writer: writer, jobs: jobs, snapshots: n.snapshots, transfers: n.transfers,
+		invalid: n.invalid, stale: n.stale, dataLoss: n.dataLoss, admission: newOwnAdmission(n), raw: raw, firstEntries: firstEntries, wake: wake, local: local,
 		urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
 		quota: proposals.NewQuota(n.cfg.maxUncommitted), late: durations.New(lateBounds), progress: newProgress(),
 		resigned: make(chan struct{}), poll: time.NewTimer(time.Hour),
@@ -152,7 +154,7 @@ func (n *Node) startComponents(raw *raft.RawNode, firstEntries uint64) {
 }
 
 // openFiles opens the files of the data directory.
-func (n *Node) openFiles() (err error) {
+func openFiles(n *Node) (err error) {
 	// The lock comes first: two processes on an empty directory would each write an identity.
 	if n.lock, err = n.cfg.dir().Lock(); err != nil {
 		return err
@@ -184,13 +186,13 @@ func (n *Node) openFiles() (err error) {
 		return errors.Join(err, backend.Close())
 	}
 	n.leadership.self = n.ID()
-	n.book = book{self: n.leadership.self, first: n.id.Members, configured: n.cfg.Cluster, store: n.store}
+	n.members = membership.NewList(n.ID(), n.id.Members, n.cfg.Cluster, n.store)
 	n.fresh, err = n.cfg.dir().IsFresh(&n.id, n.wal, n.store.Durable().Index)
 	return n.cfg.advise(err, n.ID())
 }
 
-// begin connects to the peers and starts the goroutines.
-func (n *Node) begin(raw *raft.RawNode, firstEntries uint64) (err error) {
+// connectAndRun connects to the peers and starts the goroutines.
+func connectAndRun(n *Node, raw *raft.RawNode, firstEntries uint64) (err error) {
 	lease := n.lease.Info()
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
@@ -198,21 +200,22 @@ func (n *Node) begin(raw *raft.RawNode, firstEntries uint64) (err error) {
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.atStart, ProcessID: n.cfg.processID(),
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
-		Listener: n.cfg.Listener, Handler: peers{n}, Roster: n.roster, Called: n.book.called, Dial: n.cfg.Dial,
-		Authenticate: n.authenticate, Logger: n.cfg.Logger,
+		Listener: n.cfg.Listener, Handler: peers{n}, Called: n.members.Label, Dial: n.cfg.Dial,
+		Roster:       func() (transport.Roster, error) { return membership.Roster(n.ClusterID(), n.ID(), n.store) },
+		Authenticate: peers{n}.authenticate, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	n.startComponents(raw, firstEntries)
-	n.routes.connect()
+	startComponents(n, raw, firstEntries)
+	n.routes.RegistryChanged()
 	n.watch.Start(n.store)
-	logAlarms(n.log, &n.book, nil, n.store.Alarms())
+	logAlarms(n.log, n.members, nil, n.store.Alarms())
 	n.life.Go(n.applier.run)
 	n.life.Go(func() {
 		read := func(ctx context.Context) error { _, err := n.Read(ctx, ReadLease); return err }
 		n.replay.run(read, n.calls.leaderSilence)
-		n.adviseAllMoved()
+		n.gate.AdviseAllMoved(n.links.Peers(), n.cfg.self().PeerURLs)
 	})
 	n.life.Go(n.checkpoints.Run)
 	n.life.Go(n.publication.run)
@@ -220,7 +223,7 @@ func (n *Node) begin(raw *raft.RawNode, firstEntries uint64) (err error) {
 	n.life.Go(func() { n.ttl.Run(n.life.Stopping()) })
 	n.life.Go(n.loop.run)
 	close(n.begun)
-	go n.shutdown()
+	go shutdown(n)
 	n.log.Info("started", "id", transport.ID(n.ID()), "cluster", transport.ID(n.ClusterID()),
 		"term", n.Term(), "applied", n.store.Applied(), "last", n.last.Load(), "lease", lease.Duration, "margin", lease.MaxClockSkew)
 	return nil

@@ -72,13 +72,17 @@ func (n *Node) Status() Status {
 		Learner: n.store.Members().ByID[n.ID()].Learner,
 		Lease:   lease, Stats: n.lease.Stats(), Suspicions: n.Suspicions(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
-		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.book.names(), Awaited: n.Awaited(),
+		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.members.Names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: keptBy,
-		Replaying: !n.replay.isOver(), Waiting: n.proposals.Stats().Waiting, Counts: n.counts(), Late: n.loop.late.Load(), DiskFull: n.disk.IsFull(),
+		Replaying: !n.replay.isOver(), Waiting: n.proposals.Stats().Waiting, Counts: counts(n), Late: n.loop.late.Load(), DiskFull: n.disk.IsFull(),
 		CheckpointErr: n.checkpoints.Stats().Err, Alarms: n.store.Alarms(), Err: n.Err(),
 	}
 	return s
 }
+
+// Awaited describes the members of which some must accept this one before it takes part, by name and peer URLs. It is
+// empty once this member takes part.
+func (n *Node) Awaited() []string { return n.loop.admission.Awaited() }
 
 // Counts counts events of a member since its start.
 type Counts struct {
@@ -103,7 +107,7 @@ type Counts struct {
 	Malformed uint64
 }
 
-func (n *Node) counts() Counts {
+func counts(n *Node) Counts {
 	c, proposed := n.checkpoints.Stats(), n.proposals.Stats()
 	return Counts{
 		Checkpoints: c.Took.Count, FailedCheckpoints: c.Failed,

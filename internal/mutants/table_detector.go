@@ -3,17 +3,17 @@ package main
 // detectorRules take apart when a member takes its leader for dead.
 var detectorRules = []Mutant{
 	{
-		Rule: "succession", Name: "members wait for an election timeout after a restart", Pkg: "./leaderlease/detector", Test: "^TestAfterARestartMembersTakeTurnsOnceTheHoldIsOver$",
+		Rule: "succession", Name: "members wait for an election timeout after a restart", Pkg: "./leaderlease/detector", Test: "^TestAfterARestartMembersCampaignInSlots$",
 		File: "leaderlease/detector/config.go",
-		Old:  "\t\td.hint = suspicion{way: restart, at: now}\n", New: "",
+		Old:  "\t\td.suspicion = suspicion{way: restart, at: now}\n", New: "",
 	},
 	{
-		Rule: "succession", Name: "the leader that was lost has a turn, too", Pkg: "./leaderlease/detector", Test: "^TestTurnsAfterSilence$",
+		Rule: "succession", Name: "the leader that was lost has a turn, too", Pkg: "./leaderlease/detector", Test: "^TestSlotsAfterSilence$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "case id == d.leader:\n", New: "case id == d.leader && false:\n",
 	},
 	{
-		Rule: "succession", Name: "a member campaigns against its promise", Pkg: "./leaderlease/detector", Test: "^TestTurnsAfterSilence$",
+		Rule: "succession", Name: "a member campaigns against its promise", Pkg: "./leaderlease/detector", Test: "^TestSlotsAfterSilence$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "case k.Leads, k.Away, k.Bound:", New: "case k.Leads, k.Away:",
 	},
@@ -23,64 +23,64 @@ var detectorRules = []Mutant{
 		Old:  "if m.GetTerm() >= term && ", New: "if ",
 	},
 	{
-		Rule: "succession", Name: "the next leader is a sign of life of the one before", Pkg: "./leaderlease/detector", Test: "^TestTheNextLeaderIsNoFalseAlarm$",
+		Rule: "succession", Name: "the next leader is a sign of life of the one before", Pkg: "./leaderlease/detector", Test: "^TestTheNextLeaderRefutesNoSuspicion$",
 		File: "leaderlease/detector/detector.go",
 		Old:  " && m.GetFrom() == d.leader {", New: " {",
 	},
 	{
-		Rule: "succession", Name: "a hint is acted upon against the promise", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
+		Rule: "succession", Name: "a hint is acted upon against the promise", Pkg: "./leaderlease/detector", Test: "^TestASuspicionIsActedUponWhenThePromiseEnds$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "k.Away || k.Bound ||", New: "k.Away ||",
 	},
 	{
 		Rule: "succession", Name: "what was under way ends a suspicion", Pkg: "./leaderlease/detector", Test: "^TestASuspicionStands$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "now.Sub(d.hint.at) < d.cfg.Heartbeat {", New: "false {",
+		Old:  "now.Sub(d.suspicion.at) < d.cfg.Heartbeat {", New: "false {",
 	},
 	{
-		Rule: "succession", Name: "no sign of life ends a suspicion", Pkg: "./leaderlease/detector", Test: "^TestAFalseAlarmIsCounted$",
+		Rule: "succession", Name: "no sign of life ends a suspicion", Pkg: "./leaderlease/detector", Test: "^TestAFalseSuspicionIsCounted$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "now.Sub(d.hint.at) < d.cfg.Heartbeat {", New: "true {",
+		Old:  "now.Sub(d.suspicion.at) < d.cfg.Heartbeat {", New: "true {",
 	},
 	{
 		Rule: "succession", Name: "a candidate campaigns again", Pkg: "./leaderlease/detector", Test: "^TestACandidateDoesNotCampaignAgain$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) ||", New: "length < 0 ||",
+		Old:  "k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Slot) ||", New: "length < 0 ||",
 	},
 	{
 		Rule: "succession", Name: "who has split the vote after a hint waits for silence", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) ||", New: "k.Candidate && length > 0 ||",
+		Old:  "k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Slot) ||", New: "k.Candidate && length > 0 ||",
 	},
 	{
-		Rule: "succession", Name: "who has voted stands all the same", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedLeavesAnElectionItsTime$",
+		Rule: "succession", Name: "who has voted stands all the same", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "return d.silent >= d.back", New: "return true",
+		Old:  "return d.silent >= d.deferUntil", New: "return true",
 	},
 	{
-		Rule: "succession", Name: "who has voted stands all the same after a hint", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedStandsBack$",
+		Rule: "succession", Name: "who has voted stands all the same after a hint", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefers$",
 		File: "leaderlease/detector/detector.go",
-		Old:  " || !d.mayStand(k) {", New: " {",
+		Old:  " || !d.mayCampaign(k) {", New: " {",
 	},
 	{
 		Rule: "succession", Name: "elections last for longer than turns, and nobody leads", Pkg: nodePkg, Test: "^TestAKilledLeaderIsReplacedWhereDisksAreSlow$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "d.back = d.silent + d.cfg.ElectionTicks", New: "d.back = 0",
+		Old:  "d.deferUntil = d.silent + d.cfg.ElectionTicks", New: "d.deferUntil = 0",
 	},
 	{
-		Rule: "succession", Name: "who cannot vote stands back", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedLeavesAnElectionItsTime$",
+		Rule: "succession", Name: "who cannot vote stands back", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "if asked > term {", New: "if asked >= term {",
 	},
 	{
-		Rule: "succession", Name: "who has voted stands back from a leader that dies later", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedLeavesAnElectionItsTime$",
+		Rule: "succession", Name: "who has voted stands back from a leader that dies later", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "d.silent, d.back, d.rival = 0, 0, false", New: "d.silent, d.rival = 0, false",
+		Old:  "d.silent, d.deferUntil, d.rival = 0, 0, false", New: "d.silent, d.rival = 0, false",
 	},
 	{
 		Rule: "succession", Name: "a candidate gives its election up for another turn", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "return d.rival || d.hint.forced\n", New: "return true\n",
+		Old:  "return d.rival || d.suspicion.forced\n", New: "return true\n",
 	},
 	{
 		Rule: "succession", Name: "a rival counts for ever", Pkg: "./leaderlease/detector", Test: "^TestARivalCountsOnce$",
@@ -93,14 +93,14 @@ var detectorRules = []Mutant{
 		Old:  "since >= time.Duration(of)*length; length *= 2 {", New: "since >= time.Duration(of)*length; length *= 1 {",
 	},
 	{
-		Rule: "succession", Name: "two who suspect split the vote", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
+		Rule: "succession", Name: "two who suspect split the vote", Pkg: "./leaderlease/detector", Test: "^TestAPreVoteIsASuspicion$",
 		File: "leaderlease/detector/detector.go",
-		Old:  " || now.Before(h.yield) {", New: " {",
+		Old:  " || now.Before(s.deferUntil) {", New: " {",
 	},
 	{
 		Rule: "succession", Name: "a candidate whose log is short holds the others up", Pkg: rulesPkg, Test: "^TestV7ACandidateThatCannotWinDelaysNoElection$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if d.hint.yield.IsZero() {", New: "if true {",
+		Old:  "if d.suspicion.deferUntil.IsZero() {", New: "if true {",
 	},
 	{
 		Rule: "succession", Name: "turns are shorter than the way", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
@@ -110,19 +110,19 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "members keep each other's suspicion up", Pkg: "./leaderlease/detector", Test: "^TestASuspicionIsNotRenewedByOthers$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "peer == d.cfg.Self || d.hint.way != Silence {", New: "peer == d.cfg.Self || d.Suspects(now) {",
+		Old:  "peer == d.cfg.Self || d.suspicion.way != Silence {", New: "peer == d.cfg.Self || d.Suspects(now) {",
 	},
 	{
 		Rule: "succession", Name: "a founder gives its election up at each tick", Pkg: nodePkg, Test: "^TestFoundersThatAreFarApart$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "	case k.Candidate && (d.fresh || ", New: "	case k.Candidate && (",
-		// Without a rival mayStand leaves it its election, too.
-		More: []Edit{{"leaderlease/detector/detector.go", "return d.rival || d.hint.forced\n", "return true\n"}},
+		// Without a rival mayCampaign leaves it its election, too.
+		More: []Edit{{"leaderlease/detector/detector.go", "return d.rival || d.suspicion.forced\n", "return true\n"}},
 	},
 	{
 		Rule: "succession", Name: "turns are as short as ticks", Pkg: rulesPkg, Test: "^TestTurnsAfterSilenceAreLongEnoughForDisks$",
 		File: "leaderlease/detector/config.go",
-		Old:  "turn = max(turn, int((longTurn+tick-1)/tick))", New: "_ = int((longTurn + tick - 1) / tick)",
+		Old:  "slotTicks = max(slotTicks, int((timeoutSlot+tick-1)/tick))", New: "_ = int((timeoutSlot + tick - 1) / tick)",
 	},
 	{
 		Rule: "succession", Name: "a candidate stands again before its vote is on the disk", Pkg: nodePkg, Test: "^TestASoleVoterWaitsForItsVote$",
@@ -132,62 +132,62 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "who has split the vote waits for raft's own timeout", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "		return o == 0 && since < 2*round\n", New: "		return false\n",
+		Old:  "		return at == 0 && since < 2*round\n", New: "		return false\n",
 	},
 	{
 		Rule: "succession", Name: "who has stood in vain after a hint has no first turn", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "		return o == 0 && since < 2*round\n", New: "		return o == 0 && since/round == 1\n",
+		Old:  "		return at == 0 && since < 2*round\n", New: "		return at == 0 && since/round == 1\n",
 	},
 	{
 		Rule: "succession", Name: "a candidate gives up each election that takes a round of turns", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "o == 0 && since < 2*round\n", New: "o == 0\n",
+		Old:  "at == 0 && since < 2*round\n", New: "at == 0\n",
 	},
 	{
-		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
+		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestASuspicionIsActedUponWhenThePromiseEnds$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "turn%of != place || ", New: "turn%of < 0 || place < 0 || ",
+		Old:  "slot%of != rank || ", New: "slot%of < 0 || rank < 0 || ",
 	},
 	{
-		Rule: "succession", Name: "a member campaigns at each poll of its turn", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
+		Rule: "succession", Name: "a member campaigns at each poll of its turn", Pkg: "./leaderlease/detector", Test: "^TestASuspicionIsActedUponWhenThePromiseEnds$",
 		File: "leaderlease/detector/detector.go",
-		Old:  " || turn+1 == h.turn", New: "",
+		Old:  " || slot+1 == s.slot", New: "",
 	},
 	{
-		Rule: "succession", Name: "any request for a pre-vote is a hint", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
+		Rule: "succession", Name: "any request for a pre-vote is a hint", Pkg: "./leaderlease/detector", Test: "^TestAPreVoteIsASuspicion$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "&& d.quiet(now) && ", New: "&& ",
+		Old:  "&& d.leaderSilent(now) && ", New: "&& ",
 	},
 	{
 		Rule: "succession", Name: "a leader that is heard is forgotten", Pkg: "./leaderlease/detector", Test: "^TestALeaderThatIsHeardIsNotForgotten$",
 		File: "leaderlease/detector/detector.go",
-		Old:  " || !d.quiet(now) {", New: " {",
+		Old:  " || !d.leaderSilent(now) {", New: " {",
 	},
 	{
 		Rule: "succession", Name: "a leader without promises is deposed by closed connections", Pkg: rulesPkg, Test: "^TestV7AFalseAlarmChangesNoTermWithoutPromises$",
 		File: "leaderlease/detector/detector.go",
-		Old:  " || !d.quiet(now) {", New: " {",
+		Old:  " || !d.leaderSilent(now) {", New: " {",
 	},
 	{
-		Rule: "succession", Name: "who has missed the hint vetoes", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
+		Rule: "succession", Name: "who has missed the hint vetoes", Pkg: "./leaderlease/detector", Test: "^TestAPreVoteIsASuspicion$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "return Decision{Forget: d.forget(now)}", New: "return Decision{}",
+		Old:  "return Decision{Forget: d.shouldForget(now)}", New: "return Decision{}",
 	},
 	{
-		Rule: "succession", Name: "a hint is believed for ever", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoHint$",
+		Rule: "succession", Name: "a hint is believed for ever", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoSuspicion$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "return d.hint.way != Silence && now.Sub(d.hint.at) < d.cfg.ElectionTimeout", New: "return d.hint.way != Silence",
+		Old:  "return d.suspicion.way != Silence && now.Sub(d.suspicion.at) < d.cfg.ElectionTimeout", New: "return d.suspicion.way != Silence",
 	},
 	{
-		Rule: "succession", Name: "a hint about anybody is one about the leader", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoHint$",
+		Rule: "succession", Name: "a hint about anybody is one about the leader", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoSuspicion$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if peer != d.leader || peer == raft.None", New: "if d.leader == raft.None",
+		Old:  "if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.way != Silence {", New: "if d.leader == raft.None || peer == d.cfg.Self || d.suspicion.way != Silence {",
 	},
 	{
 		Rule: "succession", Name: "who has missed the hint vetoes, and nobody leads", Pkg: rulesPkg, Test: "^TestV7AMissedHintVetoesNothing$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "return Decision{Forget: d.forget(now)}", New: "return Decision{}",
+		Old:  "return Decision{Forget: d.shouldForget(now)}", New: "return Decision{}",
 		More: []Edit{{File: "leaderlease/detector/detector.go", Old: "d.suspect(d.leader, PreVote, now)", New: "_ = PreVote"}},
 	},
 	{
@@ -197,7 +197,7 @@ var detectorRules = []Mutant{
 		New:  "mu.role, mu.leader = rd.RaftState, rd.Lead\n\t\tif rd.Lead == raft.None {\n\t\t\tmu.guard = core.NewGuard(now, l.nonce.incarnation(), l.cfg.MaxPromise, 0)\n\t\t}",
 		More: []Edit{
 			{File: "leaderlease/detector/detector.go", Old: "k.Away || k.Bound ||", New: "k.Away ||"},
-			{File: "leaderlease/detector/detector.go", Old: " || !d.quiet(now) {", New: " {"},
+			{File: "leaderlease/detector/detector.go", Old: " || !d.leaderSilent(now) {", New: " {"},
 		},
 	},
 }
@@ -207,12 +207,12 @@ var hints = []Mutant{
 	{
 		Rule: "succession", Name: "a transfer is called silence by who was asked", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "case raftpb.MsgTimeoutNow:\n\t\td.asked, d.wish = now, Transfer\n", New: "case raftpb.MsgTimeoutNow:\n",
+		Old:  "case raftpb.MsgTimeoutNow:\n\t\td.transferAt, d.transferWay = now, Transfer\n", New: "case raftpb.MsgTimeoutNow:\n",
 	},
 	{
 		Rule: "succession", Name: "a transfer that failed is what replaced the leader", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "d.heard, d.asked = now, time.Time{}", New: "d.heard = now",
+		Old:  "d.heard, d.transferAt = now, time.Time{}", New: "d.heard = now",
 	},
 	{
 		Rule: "succession", Name: "a leader says how it was replaced", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",

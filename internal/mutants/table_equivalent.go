@@ -29,7 +29,7 @@ var equivalentLibrary = []kept{
 		why:    "A promise that ends with the lease cannot move its end; recompute finds the same one again.",
 	},
 	{
-		file: "leaderlease/core/quorum.go", operator: "drop early exit",
+		file: "leaderlease/core/lease.go", operator: "drop early exit",
 		before: "if len(ids) == 0 {",
 		after:  "if false && (len(ids) == 0) {",
 		why:    "Raft takes an empty half for one that there is not, as it does nil.",
@@ -41,13 +41,13 @@ var equivalentLibrary = []kept{
 		why:    "Outside a reign nothing asks for clockFault, and Lead sets it anew.",
 	},
 	{
-		file: "leaderlease/core/instant.go", operator: "one unit",
+		file: "leaderlease/core/message.go", operator: "one unit",
 		before: "if d > 0 && sum < i {",
 		after:  "if d > 1 && sum < i {",
 		why:    "Only Forever is so late that one more wraps, and it is looked at before.",
 	},
 	{
-		file: "leaderlease/core/rate.go", operator: "drop condition",
+		file: "leaderlease/core/peer.go", operator: "drop condition",
 		before: "case w.suspect && window < w.clear:",
 		after:  "case window < w.clear:",
 		why:    "A clock that is not doubted is left as it is either way, since clear is below the longest window.",
@@ -59,7 +59,7 @@ var equivalentLibrary = []kept{
 		why:    "Raft asks for voters only, and SetVoters keeps a record of each.",
 	},
 	{
-		file: "leaderlease/core/quorum.go", operator: "stale copy",
+		file: "leaderlease/core/lease.go", operator: "stale copy",
 		before: "_, in := cfg[0][id] _, out := cfg[1][id]",
 		after:  "_, out := cfg[1][id] _, in := cfg[0][id]",
 		why:    "Neither writes anything.",
@@ -145,7 +145,7 @@ var equivalentLibrary = []kept{
 		why:    "Both are done under the lock, and neither reads what the other writes.",
 	},
 	{
-		file: "leaderlease/promise_file.go", operator: "drop early exit",
+		file: "leaderlease/promises.go", operator: "drop early exit",
 		before: "if runtime.GOOS == \"windows\" {",
 		after:  "if false && (runtime.GOOS == \"windows\") {",
 		why:    "On the systems that the tests run on it is never so.",
@@ -182,7 +182,7 @@ var equivalentLibrary = []kept{
 		why:    "Beside an error nobody looks at the address.",
 	},
 	{
-		file: "leaderlease/clock/internal/vdso/elf.go", operator: "one unit",
+		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "one unit",
 		before: "const maxSize = 1 << 20",
 		after:  "const maxSize = 2 << 20",
 		why:    "The bound is what somebody chose, far above any vDSO and far below what would wrap.",
@@ -200,25 +200,25 @@ var equivalentLibrary = []kept{
 		why:    "Beside an error the clock is dropped.",
 	},
 	{
-		file: "leaderlease/clock/internal/vdso/elf.go", operator: "boundary",
+		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "boundary",
 		before: "if s.size == 0 || s.size > maxSize || s.entries == 0 {",
 		after:  "if s.size == 0 || s.size >= maxSize || s.entries == 0 {",
 		why:    "The bound is what somebody chose, far above any vDSO.",
 	},
 	{
-		file: "leaderlease/clock/internal/vdso/elf.go", operator: "boundary",
+		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "boundary",
 		before: "if off >= size || n >= size-off {",
 		after:  "if off > size || n >= size-off {",
 		why:    "At the very end every length is too long.",
 	},
 	{
-		file: "leaderlease/clock/internal/vdso/elf.go", operator: "one unit",
+		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "one unit",
 		before: "func (v *view) u16(off uint64) uint16 { return binary.LittleEndian.Uint16(v.at(off, 2)) }",
 		after:  "func (v *view) u16(off uint64) uint16 { return binary.LittleEndian.Uint16(v.at(off, 3)) }",
 		why:    "It wants a byte more to be there, and no vDSO ends with what is read so.",
 	},
 	{
-		file: "leaderlease/clock/internal/vdso/elf.go", operator: "one unit",
+		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "one unit",
 		before: "func (v *view) u8(off uint64) uint8 { return v.at(off, 1)[0] }",
 		after:  "func (v *view) u8(off uint64) uint8 { return v.at(off, 2)[0] }",
 		why:    "It wants a byte more to be there, and no vDSO ends with what is read so.",
@@ -254,7 +254,7 @@ var equivalentLibrary = []kept{
 		why:    "Both are under mu.",
 	},
 	{
-		file: "leaderlease/core/rate.go", operator: "stale copy",
+		file: "leaderlease/core/peer.go", operator: "stale copy",
 		before: "voter := float64(b.reading - a.reading) least := float64(max(b.sent-a.received, 0))",
 		after:  "least := float64(max(b.sent-a.received, 0)) voter := float64(b.reading - a.reading)",
 		why:    "Neither reads what the other writes.",

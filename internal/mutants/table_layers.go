@@ -42,9 +42,9 @@ var layers = []Mutant{
 		"	case l.mu.guard.Bound(now):", "	case l.mu.guard.Owes(now):"),
 	layer("V5", "a node that is alone ticks as long as no grant has left", "tick.go",
 		"!l.soleVoterLocked() || !l.mu.guard.Bound(now)", "!l.soleVoterLocked() || !l.mu.guard.Owes(now)"),
-	layer("V5", "Ready holds back what no grant forbids", "holdback.go",
+	layer("V5", "Ready holds back what no grant forbids", "ready.go",
 		"return counts && l.mu.guard.Owes(now)", "return counts && l.mu.guard.Bound(now)"),
-	layer("V5", "Ready holds back nobody's own vote", "holdback.go",
+	layer("V5", "Ready holds back nobody's own vote", "ready.go",
 		"return counts && l.mu.guard.Owes(now)", "return counts && now < 0"),
 	{
 		Rule: "§6", Name: "reads are reported with the lease locked", Pkg: "./leaderlease", Test: "^TestCallbacksFindTheLockFree$",
@@ -59,7 +59,7 @@ var layers = []Mutant{
 	},
 	{
 		Rule: "§6", Name: "a reader outrun by a renewal keeps its old reading", Pkg: "./leaderlease", Test: "^TestAReaderThatWasOutrun",
-		File: "leaderlease/tryread.go",
+		File: "leaderlease/read.go",
 		Old:  "		now = l.clock.Now()\n		v = l.view.Load()\n", New: "		v = l.view.Load()\n",
 	},
 	{
@@ -74,7 +74,7 @@ var layers = []Mutant{
 	},
 	{
 		Rule: "A1", Name: "a doubted clock is trusted one unit too early", Pkg: "./leaderlease/core", Test: "^TestRateWindowEdges$",
-		File: "leaderlease/core/rate.go",
+		File: "leaderlease/core/peer.go",
 		Old:  "window := s.received.Sub(w.anchor.received)", New: "window := s.received.Sub(w.anchor.received) + 1",
 	},
 }

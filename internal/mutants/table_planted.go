@@ -112,7 +112,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L3", Name: "n/2 as quorum", Trace: true, Sim: true,
-		File: "leaderlease/core/quorum.go",
+		File: "leaderlease/core/lease.go",
 		Old:  "end := uint64(cfg.CommittedIndex(promised))",
 		New: `var got []uint64
 	for id := range cfg[0] {
@@ -127,7 +127,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L3", Name: "learner grants count", Sim: true,
-		File: "leaderlease/core/quorum.go",
+		File: "leaderlease/core/lease.go",
 		Old:  "return quorum.JointConfig{majority(cs.GetVoters()), majority(cs.GetVotersOutgoing())}",
 		New:  "return quorum.JointConfig{majority(append(append([]uint64{}, cs.GetVoters()...), cs.GetLearners()...)), majority(cs.GetVotersOutgoing())}",
 	},
@@ -149,7 +149,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L3", Name: "only the incoming half of a joint configuration", Sim: true,
-		File: "leaderlease/core/quorum.go",
+		File: "leaderlease/core/lease.go",
 		Old:  "return quorum.JointConfig{majority(cs.GetVoters()), majority(cs.GetVotersOutgoing())}",
 		New:  "return quorum.JointConfig{majority(cs.GetVoters()), nil}",
 	},
@@ -168,7 +168,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L6", Name: "lease kept in a transfer", Trace: true, Sim: true,
-		File: "leaderlease/transfer.go",
+		File: "leaderlease/release.go",
 		Old:  "	if r := l.mu.lease.Release(max(now, l.mu.last)); r.At > 0 {",
 		New:  "	if r := (core.Release{Term: m.GetTerm(), At: now}); r.At > 0 {",
 	},
@@ -203,7 +203,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "§6", Name: "now taken from the last tick", Sim: true,
-		File: "leaderlease/tryread.go",
+		File: "leaderlease/read.go",
 		Old:  "	now := l.clock.Now()\n	v := l.view.Load()\n	if v.Check(now)",
 		New:  "	now := l.mu.last\n	v := l.view.Load()\n	if v.Check(now)",
 	},
@@ -221,8 +221,8 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		New:  "	return false",
 		More: []Edit{
 			{"leaderlease/outbound.go", "return vote && !l.voteLocked(r, now)", "return vote && r.GetTo() != l.id() && !l.voteLocked(r, now)"},
-			{"leaderlease/publish.go", "	mu.lease.SetConfPending(pending)", "	mu.lease.SetConfPending(false)"},
-			{"leaderlease/holdback.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := false"},
+			{"leaderlease/lease.go", "	mu.lease.SetConfPending(pending)", "	mu.lease.SetConfPending(false)"},
+			{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := false"},
 		},
 	},
 }

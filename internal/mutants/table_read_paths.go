@@ -5,7 +5,7 @@ var readPaths = []Mutant{
 	{
 		Rule: "reads", Name: "an answer to a follower's read waits for its raft loop", Pkg: nodePkg, Test: "^TestAForwardedReadTakesNoTurnOfALoop$",
 		File: "leaderlease/inbound.go",
-		Old:  "	case err == nil && (byRound || !quorum):\n		return !l.answer(m)\n", New: "	case err == nil && (byRound || !quorum):\n		return true\n",
+		Old:  "	case err == nil && (byRound || !quorum):\n		return !l.answerWaiting(m)\n", New: "	case err == nil && (byRound || !quorum):\n		return true\n",
 	},
 	{
 		Rule: "reads", Name: "a term is kept away from raft that it may learn from an answer", Pkg: libPkg, Test: "^TestAnswersAreTakenWhereTheyArrive$",

@@ -15,6 +15,6 @@ const (
 	guardFile  = "leaderlease/core/guard.go"
 	leaseFile  = "leaderlease/core/lease.go"
 	peerFile   = "leaderlease/core/peer.go"
-	quorumFile = "leaderlease/core/quorum.go"
-	votesFile  = "leaderlease/internal/votes/votes.go"
+	quorumFile = "leaderlease/core/lease.go"
+	votesFile  = "leaderlease/core/votes.go"
 )

@@ -15,7 +15,7 @@ var commitRules = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "raft starts with the commit index as it is stored", Pkg: libPkg, Test: "^TestNewRawNodeRecoversTheCommitIndex$",
-		File: "leaderlease/nodes.go",
+		File: "leaderlease/start.go",
 		Old:  "\tnode, err := raft.NewRawNode(own)\n", New: "\town.Storage = raftConfig.Storage\n\tnode, err := raft.NewRawNode(own)\n",
 	},
 	{
@@ -40,7 +40,7 @@ var commitRules = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "the way out of a joint configuration is no change", Pkg: libPkg, Test: "^TestRecoverCommit$",
-		File: recoverFile,
+		File: "leaderlease/conf.go",
 		Old:  "\treturn e.GetType() == raftpb.EntryConfChange || e.GetType() == raftpb.EntryConfChangeV2\n",
 		New:  "\treturn e.GetType() == raftpb.EntryConfChange || e.GetType() == raftpb.EntryConfChangeV2 && len(e.GetData()) > 0\n",
 	},

@@ -106,7 +106,7 @@ var leaderRules = []Mutant{
 		Old:  "\tl.noteClocks()\n\tl.recompute()\n}\n", New: "\tl.noteClocks()\n}\n",
 	},
 	{
-		Rule: "L4", Name: "the commit of an earlier reign counts", Pkg: "./leaderlease/core", Test: "^TestReignsAreApart$",
+		Rule: "L4", Name: "the commit of an earlier reign counts", Pkg: "./leaderlease/core", Test: "^TestTermsAreApart$",
 		File: leaseFile,
 		Old:  "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n", New: "\tl.clockFault, l.stepped = false, false\n",
 	},
@@ -192,12 +192,12 @@ var leaderRules = []Mutant{
 	},
 	{
 		Rule: "L5", Name: "a second change before the first is applied goes unnoticed", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesAreAMisuse$",
-		File: "leaderlease/early.go",
+		File: "leaderlease/conf.go",
 		Old:  "second != 0 && rule == \"\"", New: "second != 0 && rule != \"\"",
 	},
 	{
 		Rule: "L5", Name: "a member with a change to apply asks for votes", Pkg: libPkg, Test: "^TestACandidateAppliesChangesFirst$",
-		File: "leaderlease/early.go",
+		File: "leaderlease/conf.go",
 		Old:  "return waits && l.mu.applies", New: "return waits && false",
 	},
 	{
@@ -253,7 +253,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "a late change is taken for the next", Pkg: libPkg, Test: "^TestConfStateIsMatchedByItsIndex$",
 		File: "leaderlease/conf.go",
-		Old:  "return c.toldAt(index) })", New: "return c.told() })\n\t_ = index",
+		Old:  "return c.close(index) })", New: "return c.closeNext() })\n\t_ = index",
 	},
 	{
 		Rule: "L6", Name: "lease kept in a transfer", Pkg: rulesPkg, Test: "^TestL6LeaseEndsBeforeTheTransferLeaves$",

@@ -1,9 +1,9 @@
 package main
 
-const resignFile = "leaderlease/resign.go"
+const resignFile = "leaderlease/release.go"
 
 // releasesAndCloses is how resigning gives the lease up.
-const releasesAndCloses = "\tl.releaseLocked(m, now)\n\treturn m, l.closeLocked(now) // published before anybody has m (L7)\n"
+const releasesAndCloses = "\tl.releaseLocked(m, now)\n\treturn m, l.closeLocked(now) // published before m is returned (L7)\n"
 
 // resignRules take L6b out, or a part of it.
 var resignRules = []Mutant{
@@ -16,7 +16,6 @@ var resignRules = []Mutant{
 		Rule: "L6b", Name: "who resigns keeps its lease", Pkg: rulesPkg, Test: "^TestL6ResignationHandsThePromisesBack$",
 		File: resignFile, Sim: true,
 		Old: releasesAndCloses, New: "\tattachRelease(m, core.Release{Term: term, At: now})\n\treturn m, nil\n",
-		More: []Edit{importsCore},
 	},
 	{
 		Rule: "L6b", Name: "who has resigned leads on", Pkg: rulesPkg, Test: "^TestL6AResignedMemberNeverServesAgain$",
@@ -33,22 +32,18 @@ var resignRules = []Mutant{
 		File: resignFile, Sim: true,
 		Old:  "\tterm := l.mu.lease.Term()\n",
 		New:  "\tterm := l.mu.term\n",
-		More: []Edit{{resignFile, "\tl.releaseLocked(m, now)\n", "\tl.mu.lease.Invalidate(now)\n\tattachRelease(m, core.Release{Term: term, At: now})\n"}, importsCore},
+		More: []Edit{{resignFile, "\tl.releaseLocked(m, now)\n", "\tl.mu.lease.Invalidate(now)\n\tattachRelease(m, core.Release{Term: term, At: now})\n"}},
 	},
 	{
-		Rule: "L6b", Name: "a resignation names the newest term that the node knows", Pkg: libPkg, Test: "^TestResignNamesTheReignsTerm$",
+		Rule: "L6b", Name: "a resignation names the newest term that the node knows", Pkg: libPkg, Test: "^TestResignNamesTheTermThatItLeads$",
 		File: resignFile,
-		Old:  "\tnow := l.nowLocked()\n",
-		New:  "\tnow := l.nowLocked()\n\tterm = max(term, l.mu.guard.Info(now).Term)\n",
-		More: []Edit{{resignFile, "\tl.releaseLocked(m, now)\n", "\tl.mu.lease.Invalidate(now)\n\tattachRelease(m, core.Release{Term: term, At: now})\n"}, importsCore},
+		Old:  "\tm := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: new(to)",
+		New:  "\tterm = max(term, l.mu.guard.Info(now).Term)\n\tm := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: new(to)",
+		More: []Edit{{resignFile, "\tl.releaseLocked(m, now)\n", "\tl.mu.lease.Invalidate(now)\n\tattachRelease(m, core.Release{Term: term, At: now})\n"}},
 	},
 	{
 		Rule: "L6b", Name: "a resignation releases for ever", Pkg: rulesPkg, Test: "^TestL6ResignationIsPublishedBeforeItLeaves$",
 		File: resignFile,
 		Old:  "\tl.releaseLocked(m, now)\n", New: "\tl.mu.lease.Release(now)\n\tattachRelease(m, core.Release{Term: term, At: core.Forever})\n",
-		More: []Edit{importsCore},
 	},
 }
-
-// importsCore is what a planted bug of resignFile needs that makes a release itself.
-var importsCore = Edit{resignFile, "\t\"github.com/leaderlease/go/leaderlease/internal/votes\"\n", "\t\"github.com/leaderlease/go/leaderlease/core\"\n\t\"github.com/leaderlease/go/leaderlease/internal/votes\"\n"}

@@ -3,7 +3,7 @@ package main
 const (
 	corePkg = "./leaderlease/core"
 	// savedFile keeps what storage holds about promises.
-	savedFile = "leaderlease/core/saved.go"
+	savedFile = "leaderlease/core/guard.go"
 )
 
 // savedRules take apart that a restart holds for what was promised (V6), where that is
@@ -61,12 +61,12 @@ var savedRules = []Mutant{
 	},
 	{
 		Rule: "V6", Name: "a save that failed counts", Pkg: libPkg, Test: "^TestASaveThatFailsIsSaidOnce$",
-		File: "leaderlease/saving.go",
+		File: "leaderlease/promises.go",
 		Old:  "\tif err == nil {", New: "\tif true {",
 	},
 	{
 		Rule: "V6", Name: "two saves at a time", Pkg: libPkg, Test: "^TestALongerPromiseIsSavedByTheWay$",
-		File: "leaderlease/saving.go",
+		File: "leaderlease/promises.go",
 		Old:  "if s.underWay || l.mu.closed {", New: "if l.mu.closed {",
 	},
 	{
@@ -76,7 +76,7 @@ var savedRules = []Mutant{
 	},
 	{
 		Rule: "V6", Name: "a save begins after Close", Pkg: libPkg, Test: "^TestCloseWaitsForASave$",
-		File: "leaderlease/saving.go",
+		File: "leaderlease/promises.go",
 		Old:  "if s.underWay || l.mu.closed {", New: "if s.underWay {",
 	},
 	{

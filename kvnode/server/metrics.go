@@ -123,7 +123,7 @@ var families = []family{
 	counter("leader_changes_total", "Leaders that this member has seen since its start.",
 		func(r *reading) float64 { return float64(r.changes) }),
 	counter("leader_false_alarms_total", "Suspicions of a leader that a later message from it has ended.",
-		func(r *reading) float64 { return float64(r.Suspicions.FalseAlarms) }),
+		func(r *reading) float64 { return float64(r.Suspicions.FalseSuspicions) }),
 	counter("leader_forgotten_total", "Times that raft was told to forget a suspected leader, after the promise to it had ended.",
 		func(r *reading) float64 { return float64(r.Suspicions.Forgets) }),
 	gauge("leader_silence_limit_seconds", "Silence after which this member suspects the leader: the election timeout until it has learned a shorter one, 0 if it leads or does not learn.",
@@ -256,8 +256,8 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstHistogram(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), syncBuckets(r.Counts.CheckpointWithin))
 	out <- prometheus.MustNewConstHistogram(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), syncBuckets(r.WAL.SyncWithin))
 	out <- prometheus.MustNewConstHistogram(late, r.Late.Count, r.Late.Sum.Seconds(), r.Late.Buckets())
-	for _, way := range []detector.Way{detector.Hint, detector.PreVote, detector.LearntSilence, detector.Obituary} {
-		out <- prometheus.MustNewConstMetric(suspected, prometheus.CounterValue, float64(r.Suspicions.Hints[way]), way.String())
+	for _, way := range []detector.Way{detector.ConnClosed, detector.PreVote, detector.LongSilence, detector.ProcessDied} {
+		out <- prometheus.MustNewConstMetric(suspected, prometheus.CounterValue, float64(r.Suspicions.Suspicions[way]), way.String())
 	}
 	collectFailOvers(out, &r.Suspicions)
 	c.s.certs.collect(out)
@@ -270,7 +270,7 @@ func collectFailOvers(out chan<- prometheus.Metric, s *detector.Stats) {
 	if s.Last == (detector.FailOver{}) {
 		return
 	}
-	for part, took := range map[string]time.Duration{"detected": s.Last.Hint, "promise": s.Last.Promise, "election": s.Last.Election, "commit": s.Last.Commit} {
+	for part, took := range map[string]time.Duration{"detected": s.Last.Detection, "promise": s.Last.Promise, "election": s.Last.Election, "commit": s.Last.Commit} {
 		out <- prometheus.MustNewConstMetric(lastOver, prometheus.GaugeValue, took.Seconds(), s.Last.Way.String(), part)
 	}
 }

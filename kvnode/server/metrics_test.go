@@ -66,8 +66,8 @@ func (f failedOver) Collect(out chan<- prometheus.Metric) {
 
 func TestMetricsSayHowALeaderWasReplaced(t *testing.T) {
 	const ms = time.Millisecond
-	s := detector.Stats{Last: detector.FailOver{Way: detector.Hint, Hint: 2 * ms, Promise: 240 * ms, Election: 8 * ms, Commit: 3 * ms}}
-	s.FailOvers[detector.Hint], s.FailOvers[detector.Transfer] = 1, 2
+	s := detector.Stats{Last: detector.FailOver{Way: detector.ConnClosed, Detection: 2 * ms, Promise: 240 * ms, Election: 8 * ms, Commit: 3 * ms}}
+	s.FailOvers[detector.ConnClosed], s.FailOvers[detector.Transfer] = 1, 2
 	want := `# HELP kvnode_last_fail_over_seconds Duration of each part of the last fail-over: detected, since the leader's last message; promise, until this member's promise ended; election; commit, of the next leader's first entry.
 # TYPE kvnode_last_fail_over_seconds gauge
 kvnode_last_fail_over_seconds{by="hint",part="commit"} 0.003

@@ -40,7 +40,7 @@ func (n *Node) newDetector() *detector.Detector {
 	return detector.New(detector.Config{
 		Self: n.ID, ElectionTicks: o.ElectionTick,
 		Heartbeat: time.Duration(o.HeartbeatTick) * o.TickInterval, ElectionTimeout: time.Duration(o.ElectionTick) * o.TickInterval,
-		Learn: n.Options.Learn,
+		Observe: n.Options.Learn,
 	}, n.wall())
 }
 
@@ -121,7 +121,7 @@ func (n *Node) ProcessDied(peer uint64, dead leaderlease.ProcessID) {
 		case n.detector == nil:
 		case void:
 			n.notice = m
-			n.detector.Obituary(m, n.wall())
+			n.detector.ProcessDied(m, n.wall())
 			n.elect(n.detector.Poll(n.wall(), n.standing()))
 			n.pollSoon()
 		default:

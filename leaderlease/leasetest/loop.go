@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leaderlease/go/leaderlease/internal/votes"
+	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // maxTurns is far above the number of Readys that one event can cause.
@@ -144,7 +144,7 @@ func (n *Node) filter(rd *raft.Ready) []*raftpb.Message {
 // by itself, since without V9 raft itself diverges.
 func (n *Node) plainly(msgs []*raftpb.Message) []*raftpb.Message {
 	if n.Options.Async && !n.Options.HastyVotes {
-		msgs, _ = votes.AfterTerm(msgs)
+		msgs, _ = core.DelayVotes(msgs)
 	}
 	return msgs
 }

@@ -233,11 +233,11 @@ func (r *Report) Reword(spell func(text string) string) {
 func suspicions(s *detector.Stats) Suspicions {
 	way := func(i int) string { return detector.Way(i).String() }
 	all := Suspicions{
-		By: counts(s.Hints[:], way), FalseAlarms: s.FalseAlarms, Forgotten: s.Forgets,
+		By: counts(s.Suspicions[:], way), FalseAlarms: s.FalseSuspicions, Forgotten: s.Forgets,
 		FailOvers: counts(s.FailOvers[:], way), SilenceLimitMS: ms(s.Limit),
 	}
 	if l := s.Last; l != (detector.FailOver{}) {
-		all.Last = &FailOver{Began: l.Way.String(), HintMS: ms(l.Hint), PromiseMS: ms(l.Promise), ElectionMS: ms(l.Election), CommitMS: ms(l.Commit)}
+		all.Last = &FailOver{Began: l.Way.String(), HintMS: ms(l.Detection), PromiseMS: ms(l.Promise), ElectionMS: ms(l.Election), CommitMS: ms(l.Commit)}
 	}
 	return all
 }

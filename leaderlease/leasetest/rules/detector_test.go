@@ -104,7 +104,7 @@ func TestV7AFalseAlarmChangesNoTerm(t *testing.T) {
 			s.Run(30 * ms)
 			s.wantLeader(1, 1)
 		}
-		if got := s.Node(2).Suspicions(); got.FalseAlarms == 0 || got.Forgets != 0 {
+		if got := s.Node(2).Suspicions(); got.FalseSuspicions == 0 || got.Forgets != 0 {
 			t.Errorf("Suspicions() = %+v, want false alarms, and no leader forgotten", got)
 		}
 	}
@@ -123,7 +123,7 @@ func TestV7AFalseAlarmChangesNoTermWithoutPromises(t *testing.T) {
 		s.Node(3).Gone(1)
 		s.Run(30 * ms)
 	}
-	if l, got := s.Leader(), s.Node(2).Suspicions(); l == nil || l.ID != 1 || l.Term() != 1 || got.FalseAlarms == 0 || got.Forgets != 0 {
+	if l, got := s.Leader(), s.Node(2).Suspicions(); l == nil || l.ID != 1 || l.Term() != 1 || got.FalseSuspicions == 0 || got.Forgets != 0 {
 		t.Errorf("Suspicions() = %+v, want false alarms, no leader forgotten, and node 1 to lead term 1", got)
 	}
 }

@@ -16,10 +16,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// withheld returns the count of messages of kind w that id has withheld.
-func (s *story) withheld(id uint64, w leaderlease.Withheld) uint64 {
-	return s.Node(id).Lease().Stats().Withheld[w]
-}
+// stats returns the counters of the Lease of id.
+func (s *story) stats(id uint64) leaderlease.Stats { return s.Node(id).Lease().Stats() }
 
 // oneFreeVoter returns a cluster in which node 2 is cut off and no longer bound, while node 3 is
 // bound and has just forgotten its leader.
@@ -43,7 +41,7 @@ func TestV3PreVoteIsKeptAway(t *testing.T) {
 	s := oneFreeVoter(t)
 	s.Node(2).Campaign()
 	s.Run(5 * ms)
-	if s.withheld(3, leaderlease.WithheldPreVoteIn) == 0 {
+	if s.stats(3).Withheld.PreVoteIn == 0 {
 		t.Error("node 3 withheld no pre-vote, want one")
 	}
 	if got := s.Node(2).Term(); got != 1 {
@@ -71,7 +69,7 @@ func TestV3VoteIsKeptAway(t *testing.T) {
 	s.Node(3).ForgetLeader()
 	s.Net.Release(to(3, raftpb.MsgVote))
 	s.Run(5 * ms)
-	if s.withheld(3, leaderlease.WithheldVoteIn) == 0 {
+	if s.stats(3).Withheld.VoteIn == 0 {
 		t.Error("node 3 withheld no vote, want some")
 	}
 	if got := s.Node(3).Term(); got != 1 {
@@ -90,7 +88,7 @@ func TestV3TimeoutNowIsKeptAway(t *testing.T) {
 	if s.Node(2).Lease().Incoming(m, leaderlease.ProcessID{}) {
 		t.Error("Incoming(MsgTimeoutNow) at a bound voter = true, want false")
 	}
-	if got := s.withheld(2, leaderlease.WithheldTimeoutNowIn); got != 1 {
+	if got := s.stats(2).Withheld.TimeoutNowIn; got != 1 {
 		t.Errorf("Withheld[timeout_now_in] = %d, want 1", got)
 	}
 }
@@ -154,7 +152,7 @@ func TestV4VoteCastBeforeThePromiseDoesNotLeave(t *testing.T) {
 			n.Kick()
 			s.Run(50 * ms)
 			s.disjoint()
-			if s.withheld(3, leaderlease.WithheldVoteRespOut) == 0 {
+			if s.stats(3).Withheld.VoteRespOut == 0 {
 				t.Error("node 3 withheld no granted vote, want one")
 			}
 			s.Net.Hold = nil
@@ -173,7 +171,7 @@ func TestV4BoundVoterDoesNotCampaign(t *testing.T) {
 	s.isolate(1)
 	s.wantLeader(1, 1)
 	s.usurp(2, 2, 3)
-	if s.withheld(2, leaderlease.WithheldPreVoteOut) == 0 {
+	if s.stats(2).Withheld.PreVoteOut == 0 {
 		t.Error("node 2 withheld no pre-vote of its own, want some")
 	}
 }
@@ -204,7 +202,7 @@ func TestV4BoundCandidateAsksForNoVote(t *testing.T) {
 		t.Fatalf("Step(MsgPreVoteResp) = %v", err)
 	}
 	n.Kick()
-	if s.withheld(2, leaderlease.WithheldVoteOut) == 0 {
+	if s.stats(2).Withheld.VoteOut == 0 {
 		t.Errorf("node 2, %v, withheld no MsgVote, want some", n.Role())
 	}
 }
@@ -240,7 +238,7 @@ func TestV5OwnVoteDoesNotCountWhileBound(t *testing.T) {
 	s.wantLeader(2, 1)
 	s.isolate(2)
 	s.usurp(1)
-	if s.withheld(1, leaderlease.WithheldVoteRespOut) == 0 {
+	if s.stats(1).Withheld.VoteRespOut == 0 {
 		t.Error("node 1 withheld no vote of its own, want some")
 	}
 }
@@ -438,7 +436,7 @@ func TestV9AVoteWithoutItsTermStays(t *testing.T) {
 			}
 		}
 	}
-	if got := l.Stats().Withheld[leaderlease.WithheldVoteOut]; got != 2 {
-		t.Errorf("Stats().Withheld[WithheldVoteOut] = %d, want 2", got)
+	if got := l.Stats().Withheld.VoteOut; got != 2 {
+		t.Errorf("Stats().Withheld.VoteOut = %d, want 2", got)
 	}
 }
