@@ -98,7 +98,7 @@ var detectorRules = []Mutant{
 		Old:  " || now.Before(s.deferUntil) {", New: " {",
 	},
 	{
-		Rule: "succession", Name: "a candidate whose log is short holds the others up", Pkg: rulesPkg, Test: "^TestV7ACandidateThatCannotWinHoldsNobodyUp$",
+		Rule: "succession", Name: "a candidate whose log is short holds the others up", Pkg: rulesPkg, Test: "^TestV7ACandidateThatCannotWinDelaysNoElection$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "if d.suspicion.deferUntil.IsZero() {", New: "if true {",
 	},

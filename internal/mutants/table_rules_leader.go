@@ -31,27 +31,27 @@ var leaderRules = []Mutant{
 		}},
 	},
 	{
-		Rule: "L2", Name: "the term of a grant is not looked at", Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/_term$",
+		Rule: "L2", Name: "the term of a grant is not looked at", Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesOfThisTerm$/_term$",
 		File: leaseFile,
 		Old:  "p == nil || term == 0 || term != l.term ||", New: "p == nil ||",
 	},
 	{
-		Rule: "L2", Name: "probes from before the reign count", Trace: true, Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/^sent_before",
+		Rule: "L2", Name: "probes from before the reign count", Trace: true, Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesOfThisTerm$/^sent_before",
 		File: leaseFile,
 		Old:  "g.Sent <= l.after || g.Sent > now", New: "g.Sent > now",
 	},
 	{
-		Rule: "L2", Name: "probes of the future count", Trace: true, Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/future$",
+		Rule: "L2", Name: "probes of the future count", Trace: true, Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesOfThisTerm$/future$",
 		File: leaseFile,
 		Old:  "g.Sent <= l.after || g.Sent > now", New: "g.Sent <= l.after",
 	},
 	{
-		Rule: "L2", Name: "the leader believes more than it asked for", Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/^more_than",
+		Rule: "L2", Name: "the leader believes more than it asked for", Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesOfThisTerm$/^more_than",
 		File: peerFile,
 		Old:  "g.Sent.Add(min(g.Duration, params.Duration))", New: "g.Sent.Add(g.Duration)",
 	},
 	{
-		Rule: "L2", Name: "the leader believes more than was promised", Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/^less_than",
+		Rule: "L2", Name: "the leader believes more than was promised", Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesOfThisTerm$/^less_than",
 		File: peerFile,
 		Old:  "g.Sent.Add(min(g.Duration, params.Duration))", New: "g.Sent.Add(params.Duration)",
 	},
@@ -332,7 +332,7 @@ var leaderRules = []Mutant{
 		Old:  "\tl.mu.lease.Invalidate(now)\n\tdone := l.publishLocked(now)\n", New: "\tl.mu.lease.Invalidate(now)\n\tvar done finished\n",
 	},
 	{
-		Rule: "L8", Name: "grants survive their reign", Pkg: rulesPkg, Test: "^TestL8NewReignBeginsWithNothing$",
+		Rule: "L8", Name: "grants survive their reign", Pkg: rulesPkg, Test: "^TestL8ANewTermBeginsWithoutGrants$",
 		File: leaseFile,
 		Old:  "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n\tfor i := range l.peers {\n\t\tl.peers[i].forget()\n\t}\n", New: "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n",
 	},

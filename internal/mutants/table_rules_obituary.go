@@ -7,12 +7,12 @@ const (
 // obituaryRules take V8 out, or a part of it.
 var obituaryRules = []Mutant{
 	{
-		Rule: "V8", Name: "an obituary of any process of the leader's voids the promise", Pkg: rulesPkg, Test: "^TestV8ALateObituaryOfAFormerProcess$",
+		Rule: "V8", Name: "an obituary of any process of the leader's voids the promise", Pkg: rulesPkg, Test: "^TestV8ALateDeathNoticeOfAnEarlierProcess$",
 		File: guardFile,
 		Old:  " || p.process != died ||", New: " ||",
 	},
 	{
-		Rule: "V8", Name: "any obituary voids the promise, as the simulator sees it", Pkg: simPkg, Test: "^TestObituaries$",
+		Rule: "V8", Name: "any obituary voids the promise, as the simulator sees it", Pkg: simPkg, Test: "^TestDeathNotices$",
 		File: guardFile,
 		Old:  " || p.process != died ||", New: " ||",
 	},
@@ -27,7 +27,7 @@ var obituaryRules = []Mutant{
 		Old:  "p.leader != leader || ", New: "",
 	},
 	{
-		Rule: "V8", Name: "the dead are forgotten", Pkg: rulesPkg, Test: "^TestV8WhatTheDeadHaveSent$",
+		Rule: "V8", Name: "the dead are forgotten", Pkg: rulesPkg, Test: "^TestV8LateHeartbeatsOfADeadProcess$",
 		File: guardFile,
 		Old:  "\tg.dead.add(deadProcess{leader, died})\n", New: "",
 	},
@@ -68,7 +68,7 @@ var obituaryRules = []Mutant{
 		Old:  "\tp.until, g.owed = 0, 0\n", New: "\tp.until, g.owed, g.hold = 0, 0, 0\n",
 	},
 	{
-		Rule: "V8", Name: "an obituary releases the node's term", Pkg: rulesPkg, Test: "^TestV8AnObituaryNamesThePromisesTerm$",
+		Rule: "V8", Name: "an obituary releases the node's term", Pkg: rulesPkg, Test: "^TestV8ADeathNoticeNamesThePromisesTerm$",
 		File: guardFile,
 		Old:  " || p.term < g.term {", New: " {",
 		More: []Edit{{guardFile, "rel := Release{Term: p.term, At: Forever}", "rel := Release{Term: max(p.term, g.term), At: Forever}"}},
@@ -129,7 +129,7 @@ var obituaryRules = []Mutant{
 		Old:  "\tcore.MarkProcessDied(m)\n", New: "\t_ = core.MarkProcessDied\n",
 	},
 	{
-		Rule: "V8", Name: "forced votes do not pass an obituary on", Pkg: rulesPkg, Test: "^TestV8AnObituaryVoidsThePromise$",
+		Rule: "V8", Name: "forced votes do not pass an obituary on", Pkg: rulesPkg, Test: "^TestV8ADeathNoticeVoidsThePromise$",
 		File: guardFile,
 		Old:  "\tg.remember(rel)\n", New: "",
 		More: []Edit{{deathFile, "\tattachRelease(m, rel)\n", ""}},
@@ -155,7 +155,7 @@ var obituaryRules = []Mutant{
 		Old:  "if d.suspicion.way == ProcessDied && term <= d.suspicion.term {", New: "if false {",
 	},
 	{
-		Rule: "V8", Name: "what the dead have sent ends the turns", Pkg: rulesPkg, Test: "^TestV8WhatTheDeadHaveSentEndsNoTurn$",
+		Rule: "V8", Name: "what the dead have sent ends the turns", Pkg: rulesPkg, Test: "^TestV8LateHeartbeatsEndNoTurn$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "if leader == d.leader && d.suspicion.way == ProcessDied {", New: "if false {",
 	},

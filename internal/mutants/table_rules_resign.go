@@ -18,17 +18,17 @@ var resignRules = []Mutant{
 		Old: releasesAndCloses, New: "\tattachRelease(m, core.Release{Term: term, At: now})\n\treturn m, nil\n",
 	},
 	{
-		Rule: "L6b", Name: "who has resigned leads on", Pkg: rulesPkg, Test: "^TestL6WhoHasResignedNeverServesAgain$",
+		Rule: "L6b", Name: "who has resigned leads on", Pkg: rulesPkg, Test: "^TestL6AResignedMemberNeverServesAgain$",
 		File: resignFile,
 		Old:  "\treturn m, l.closeLocked(now) // published", New: "\treturn m, l.publishLocked(now) // published",
 	},
 	{
-		Rule: "L6b", Name: "who does not lead resigns", Pkg: rulesPkg, Test: "^TestL6WhoDoesNotLeadCannotResign$",
+		Rule: "L6b", Name: "who does not lead resigns", Pkg: rulesPkg, Test: "^TestL6AFollowerCannotResign$",
 		File: resignFile, Sim: true,
 		Old: "\tif term == 0 {\n\t\treturn nil, nil\n\t}\n", New: "",
 	},
 	{
-		Rule: "L6b", Name: "who has stepped down resigns for its node's term", Pkg: rulesPkg, Test: "^TestL6WhoHasSteppedDownCannotResign$",
+		Rule: "L6b", Name: "who has stepped down resigns for its node's term", Pkg: rulesPkg, Test: "^TestL6AFormerLeaderCannotResign$",
 		File: resignFile, Sim: true,
 		Old:  "\tterm := l.mu.lease.Term()\n",
 		New:  "\tterm := l.mu.term\n",

@@ -35,7 +35,7 @@ var savedRules = []Mutant{
 		Old:  "(falls && g.Held(now))", New: "(falls && false)",
 	},
 	{
-		Rule: "V6", Name: "what is saved never falls", Pkg: rulesPkg, Test: "^TestV6WhatIsSavedFollowsThePromises$",
+		Rule: "V6", Name: "what is saved never falls", Pkg: rulesPkg, Test: "^TestV6TheSavedPromiseFollowsThePromises$",
 		File: savedFile,
 		Old:  "(falls && g.Held(now))", New: "falls",
 	},

@@ -133,7 +133,7 @@ var silenceRules = []Mutant{
 		Old:  "if d.suspicion.way == LongSilence || d.suspicion.way == ProcessDied { // over, whenever the message was sent", New: "if false {",
 	},
 	{
-		Rule: "silence", Name: "who knows no stalls decides for those who do", Pkg: rulesPkg, Test: "^TestV7WhoKnowsStallsOutvotesWhoDoesNot$",
+		Rule: "silence", Name: "who knows no stalls decides for those who do", Pkg: rulesPkg, Test: "^TestV7AMemberThatKnowsPausesVotesAgainst$",
 		File: "leaderlease/detector/detector.go",
 		Old:  " && !d.adaptive.isUsual(now) {", New: " {",
 	},

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// diskKind says what a crash can take, as in package leasetest.
+// diskKind says what a crash can lose, as in package leasetest.
 type diskKind uint8
 
 const (
@@ -23,15 +23,14 @@ const (
 	atomicBatches
 )
 
-// disk is what a member keeps across crashes, and the writes that are under way.
+// disk is the durable state of a member, and the writes under way.
 type disk struct {
 	n    *node
 	kind diskKind
 	// tearNext, if not nil, runs when the process has died within the next write of two
 	// changes of configuration.
 	tearNext func()
-	// log is what is durable, and what raft reads: it learns of a write when that
-	// is done.
+	// log is durable, and raft reads it. A write changes it when the write is done.
 	log  *raft.MemoryStorage
 	hard hardState // durable
 	// held is the newest commit index written. One that came alone is not synced: in
@@ -40,7 +39,7 @@ type disk struct {
 
 	queue   []*write
 	working bool
-	// answers are responses whose writes are durable, in order.
+	// answers are the responses of durable writes, in order.
 	answers      [][]*raftpb.Message
 	stalledUntil time.Duration
 }
@@ -60,11 +59,10 @@ func newDisk(n *node) *disk {
 	return &disk{n: n, kind: n.s.w.diskKind(n.s.torn), log: raft.NewMemoryStorage()}
 }
 
-// found makes the disk that of a founder: a snapshot at index 1, as raft
-// recommends.
-func (d *disk) found(conf *raftpb.ConfState) {
+// bootstrap writes a snapshot at index 1, as raft recommends.
+func (d *disk) bootstrap(conf *raftpb.ConfState) {
 	must(d.log.ApplySnapshot(&raftpb.Snapshot{
-		Data:     encodeChain(foundingChain),
+		Data:     encodeChain(initialChain),
 		Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: conf},
 	}))
 	d.hard = hardState{term: 1, commit: 1}
@@ -204,9 +202,8 @@ func (d *disk) install(snap *raftpb.Snapshot) {
 	d.n.s.res.Count.Snapshots++
 }
 
-// crash loses what is not durable, but for the first few writes under way, which
-// may have reached the disk although nobody has heard of it, and the next one may be
-// torn.
+// crash loses the writes under way. The first few of them may have reached the disk, and the
+// next one may be torn.
 func (d *disk) crash() {
 	kept := 0
 	if len(d.queue) > 0 && chance(d.n.s.rng, 0.3) {
@@ -220,7 +217,7 @@ func (d *disk) crash() {
 		d.tear(d.queue[kept], pick(d.n.s.torn, 0, 1, 2, math.MaxInt, math.MaxInt))
 	}
 	d.queue, d.answers, d.working, d.tearNext = nil, nil, false, nil
-	// What the log begins with is committed, and raft does not start otherwise.
+	// Entries before the first one are committed. Raft does not start with less.
 	first, err := d.log.FirstIndex()
 	must(err)
 	d.hard.commit = max(d.hard.commit, first-1)
@@ -261,4 +258,31 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// storage is a disk as raft reads it.
+type storage struct {
+	*raft.MemoryStorage
+	n *node
+}
+
+// InitialState implements raft.Storage.
+func (s storage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
+	_, conf, err := s.MemoryStorage.InitialState()
+	h := s.n.disk.hard
+	if h == (hardState{}) {
+		return nil, conf, err
+	}
+	return &raftpb.HardState{Term: new(h.term), Vote: new(h.vote), Commit: new(h.commit)}, conf, err
+}
+
+// Snapshot implements raft.Storage: what a leader sends is the present state of
+// its machine, not its last checkpoint.
+func (s storage) Snapshot() (*raftpb.Snapshot, error) {
+	p := s.n.p
+	term, err := s.Term(p.machine.applied)
+	if err != nil {
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	return p.machine.snapshot(term), nil
 }

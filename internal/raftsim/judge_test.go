@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Negative controls of what no seed breaks: each judgement is given one case that
-// it must refuse, and its neighbour that it must not.
+// Negative controls for violations that no seed causes: each check gets one case that it must
+// refuse, and a similar one that it must accept.
 func TestJudgeRefuses(t *testing.T) {
 	resp := func(kind raftpb.MessageType, term, index uint64) *raftpb.Message {
 		return &raftpb.Message{Type: kind.Enum(), From: new(uint64(1)), To: new(uint64(2)), Term: new(term), Index: new(index)}
@@ -21,29 +21,29 @@ func TestJudgeRefuses(t *testing.T) {
 	}{
 		{"a vote that is durable", "", func(s *sim, n *node) {
 			n.disk.hard = hardState{term: 5, vote: 2, commit: 1}
-			s.judge.word(n, resp(raftpb.MsgVoteResp, 5, 0))
+			s.judge.durable(n, resp(raftpb.MsgVoteResp, 5, 0))
 		}},
-		{"a vote that is not durable", "broken word", func(s *sim, n *node) {
-			s.judge.word(n, resp(raftpb.MsgVoteResp, 5, 0))
+		{"a vote that is not durable", "not durable", func(s *sim, n *node) {
+			s.judge.durable(n, resp(raftpb.MsgVoteResp, 5, 0))
 		}},
-		{"a vote for somebody else in the same term", "broken word", func(s *sim, n *node) {
+		{"a vote for another member in the same term", "not durable", func(s *sim, n *node) {
 			n.disk.hard = hardState{term: 5, vote: 3, commit: 1}
 			s.judge.votes[[2]uint64{1, 5}] = 3
-			s.judge.word(n, resp(raftpb.MsgVoteResp, 5, 0))
+			s.judge.durable(n, resp(raftpb.MsgVoteResp, 5, 0))
 		}},
-		{"an append that is durable", "", func(s *sim, n *node) { s.judge.word(n, resp(raftpb.MsgAppResp, 1, 1)) }},
-		{"an append that is not durable", "broken word", func(s *sim, n *node) { s.judge.word(n, resp(raftpb.MsgAppResp, 1, 2)) }},
-		{"a restart in the term of a vote", "", func(s *sim, n *node) { s.judge.words[1] = 1; s.judge.started(n) }},
-		{"a restart before the term of a vote", "broken word", func(s *sim, n *node) { s.judge.words[1] = 2; s.judge.started(n) }},
-		{"a restart without what is applied", "broken word", func(s *sim, n *node) { n.p.machine.applied = 2; s.judge.started(n) }},
+		{"an append that is durable", "", func(s *sim, n *node) { s.judge.durable(n, resp(raftpb.MsgAppResp, 1, 1)) }},
+		{"an append that is not durable", "not durable", func(s *sim, n *node) { s.judge.durable(n, resp(raftpb.MsgAppResp, 1, 2)) }},
+		{"a restart in the term of a vote", "", func(s *sim, n *node) { s.judge.answered[1] = 1; s.judge.started(n) }},
+		{"a restart before the term of a vote", "not durable", func(s *sim, n *node) { s.judge.answered[1] = 2; s.judge.started(n) }},
+		{"a restart without what is applied", "not durable", func(s *sim, n *node) { n.p.machine.applied = 2; s.judge.started(n) }},
 		{"a term that goes on", "", func(s *sim, n *node) {
 			s.judge.hardState(n, &raftpb.HardState{Term: new(uint64(2)), Commit: new(uint64(1))})
 		}},
-		{"a term that goes back", "broken word", func(s *sim, n *node) {
+		{"a term that goes back", "not durable", func(s *sim, n *node) {
 			n.p.hard.term = 3
 			s.judge.hardState(n, &raftpb.HardState{Term: new(uint64(2)), Commit: new(uint64(1))})
 		}},
-		{"a commit index that goes back", "broken word", func(s *sim, n *node) {
+		{"a commit index that goes back", "not durable", func(s *sim, n *node) {
 			n.p.hard.commit = 2
 			s.judge.hardState(n, &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))})
 		}},

@@ -8,8 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// network delivers messages to members, whatever incarnation of theirs runs by
-// then.
+// network delivers messages to the running incarnation of a member.
 type network struct {
 	s *sim
 	// cut links lose everything, one way.
@@ -21,12 +20,12 @@ type network struct {
 	// slow types of messages wait.
 	slow      [numTypes]time.Duration
 	slowUntil time.Duration
-	// old are the last messages sent, to be delivered once more.
+	// old are the last messages sent, which may be delivered again.
 	old  [512]letter
 	sent int
 }
 
-// letter is a message on its way, and who sent it.
+// letter is a message under way, and its sender.
 type letter struct {
 	from *node
 	run  int
@@ -79,7 +78,7 @@ func (w *network) delay(m *raftpb.Message) time.Duration {
 	return d
 }
 
-// report tells the sender what became of a snapshot, sometimes wrongly.
+// report reports to the sender whether a snapshot has arrived, sometimes wrongly.
 func (w *network) report(from *node, to uint64, lost bool) {
 	status := raft.SnapshotFinish
 	if lost != chance(w.s.rng, 0.05) {
@@ -118,8 +117,8 @@ func (w *network) deliver(to *node, l letter) {
 	to.step(copyOf(l.m))
 }
 
-// copyOf is what Step may change: raft writes to the messages that it forwards,
-// not to what they point at.
+// copyOf returns a shallow copy for Step: raft changes the messages that it forwards, but not the
+// entries and snapshots in them.
 func copyOf(m *raftpb.Message) *raftpb.Message {
 	return &raftpb.Message{
 		Type: m.Type, To: m.To, From: m.From, Term: m.Term, LogTerm: m.LogTerm, Index: m.Index,
@@ -128,8 +127,7 @@ func copyOf(m *raftpb.Message) *raftpb.Message {
 	}
 }
 
-// replay delivers some old messages once more, preferably those of incarnations
-// that are gone.
+// replay delivers some old messages again, preferably those of earlier incarnations.
 func (w *network) replay(n int) {
 	for range n {
 		l := w.old[w.s.rng.IntN(len(w.old))]

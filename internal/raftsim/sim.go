@@ -16,7 +16,7 @@ type sim struct {
 	cfg    Config
 	w      swarm
 	rng    *rand.Rand
-	torn   *rand.Rand // of torn writes and forgotten commit indexes alone
+	torn   *rand.Rand // for torn writes and forgotten commit indexes only
 	now    time.Duration
 	agenda agenda
 	trace  trace
@@ -88,7 +88,7 @@ func (s *sim) violate(kind, format string, args ...any) {
 	s.note(nil, "VIOLATION %s: %s", kind, s.res.Violation.Text)
 }
 
-// after plans f.
+// after schedules f in d.
 func (s *sim) after(d time.Duration, f func()) { s.agenda.add(s.now+max(d, 0), f) }
 
 // every runs f again and again, at intervals around mean.
@@ -119,9 +119,9 @@ func (s *sim) build() {
 	for range s.w.learners {
 		conf.Learners = append(conf.Learners, s.addNode().id)
 	}
-	s.judge.found(conf)
+	s.judge.bootstrap(conf)
 	for _, n := range s.nodes {
-		n.disk.found(conf)
+		n.disk.bootstrap(conf)
 		n.start()
 	}
 	s.startLoad()
@@ -145,8 +145,8 @@ func (s *sim) node(id uint64) *node {
 	return s.nodes[id-1]
 }
 
-// someone draws one of the nodes that run, nil if there is none.
-func (s *sim) someone(want func(*node) bool) *node {
+// randomNode draws a running node that matches want, nil if there is none.
+func (s *sim) randomNode(want func(*node) bool) *node {
 	var found []*node
 	for _, n := range s.nodes {
 		if n.p != nil && (want == nil || want(n)) {
@@ -157,4 +157,58 @@ func (s *sim) someone(want func(*node) bool) *node {
 		return nil
 	}
 	return found[s.rng.IntN(len(found))]
+}
+
+// event is something that happens at an instant of virtual time. Events of one
+// instant happen in the order in which they were planned.
+type event struct {
+	at  time.Duration
+	seq uint64
+	run func()
+}
+
+func (e *event) before(f *event) bool {
+	return e.at < f.at || e.at == f.at && e.seq < f.seq
+}
+
+// agenda is a heap of events, the next one first.
+type agenda struct {
+	heap []event
+	seq  uint64
+}
+
+func (a *agenda) add(at time.Duration, run func()) {
+	a.seq++
+	a.heap = append(a.heap, event{at: at, seq: a.seq, run: run})
+	for i := len(a.heap) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !a.heap[i].before(&a.heap[parent]) {
+			return
+		}
+		a.heap[i], a.heap[parent] = a.heap[parent], a.heap[i]
+		i = parent
+	}
+}
+
+// next removes the earliest event. The agenda of a simulation is never empty.
+func (a *agenda) next() event {
+	first := a.heap[0]
+	last := len(a.heap) - 1
+	a.heap[0] = a.heap[last]
+	a.heap[last] = event{}
+	a.heap = a.heap[:last]
+	for i := 0; ; {
+		child := 2*i + 1
+		if child >= last {
+			return first
+		}
+		if child+1 < last && a.heap[child+1].before(&a.heap[child]) {
+			child++
+		}
+		if !a.heap[child].before(&a.heap[i]) {
+			return first
+		}
+		a.heap[i], a.heap[child] = a.heap[child], a.heap[i]
+		i = child
+	}
 }

@@ -78,8 +78,8 @@ func (c *chaos) judgeTraces() {
 	if err := v.Err(); err != nil {
 		c.t.Error(err)
 	}
-	if v.Reigns == 0 || v.Matched == 0 {
-		c.t.Errorf("%d reigns were traced, and %d messages that arrived, want some of both", v.Reigns, v.Matched)
+	if v.Terms == 0 || v.Matched == 0 {
+		c.t.Errorf("the traces show %d terms with a leader and %d matched messages, want some of both", v.Terms, v.Matched)
 	}
 }
 

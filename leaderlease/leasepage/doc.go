@@ -15,6 +15,6 @@
 // was sent and before the grant arrived. The uncertainty that remains is shown at both ends of
 // each lease, and counts wherever the page says how many leases are valid.
 //
-// What the page shows at an instant is what was true at that instant as far as members have
-// been heard: it never counts a renewal that came later.
+// For each instant the page shows the leases as they were known at that instant: it never counts a
+// later renewal.
 package leasepage

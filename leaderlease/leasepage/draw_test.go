@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/goleak"
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
@@ -18,14 +19,14 @@ import (
 
 const msec = leaderlease.Instant(time.Millisecond)
 
-// teller makes the trace of one process. Its clock is ahead of the test's.
-type teller struct {
+// tracedProcess builds the trace of one process. Its clock is ahead of the test's.
+type tracedProcess struct {
 	leasetrace.Process
 	ahead leaderlease.Instant
 }
 
-func newTeller(id uint64, ahead, hold time.Duration, at int) *teller {
-	t := &teller{ahead: leaderlease.Instant(ahead)}
+func newTraced(id uint64, ahead, hold time.Duration, at int) *tracedProcess {
+	t := &tracedProcess{ahead: leaderlease.Instant(ahead)}
 	t.Start = leasetrace.Start{
 		ID: id, Incarnation: core.Incarnation(id<<32 | uint64(at)), At: t.clock(at), Hold: hold,
 		Duration: 250 * time.Millisecond, MaxClockSkew: 100 * time.Millisecond, MaxPromise: 250 * time.Millisecond,
@@ -33,57 +34,59 @@ func newTeller(id uint64, ahead, hold time.Duration, at int) *teller {
 	return t
 }
 
-func (t *teller) clock(at int) leaderlease.Instant { return t.ahead + leaderlease.Instant(at)*msec }
+func (t *tracedProcess) clock(at int) leaderlease.Instant {
+	return t.ahead + leaderlease.Instant(at)*msec
+}
 
-func (t *teller) says(at int, e leasetrace.Event) {
+func (t *tracedProcess) record(at int, e leasetrace.Event) {
 	e.Seq, e.At = uint64(len(t.Events)+1), t.clock(at)
 	t.Events = append(t.Events, e)
 }
 
-// leads says that the process leads from then on.
-func (t *teller) leads(at int, term uint64) {
-	t.says(at, leasetrace.Event{Kind: leasetrace.KindRaft, Term: term, Role: raft.StateLeader, Peer: t.Start.ID})
+// leads records that the process leads from then on.
+func (t *tracedProcess) leads(at int, term uint64) {
+	t.record(at, leasetrace.Event{Kind: leasetrace.KindRaft, Term: term, Role: raft.StateLeader, Peer: t.Start.ID})
 }
 
-// renews lets a round pass, which takes 2 ms, and renews the lease if it says so.
-func (t *teller) renews(at int, term uint64, voters ...*teller) {
+// renews records a round of 2 ms and the renewed lease.
+func (t *tracedProcess) renews(at int, term uint64, voters ...*tracedProcess) {
 	for _, v := range voters {
 		promise := leasetrace.Event{Peer: t.Start.ID, Term: term, Instant: t.clock(at), Duration: t.Start.Duration, OK: true}
 		promise.Kind = leasetrace.KindPromise
-		v.says(at+1, promise)
+		v.record(at+1, promise)
 		promise.Kind, promise.Number, promise.Reading = leasetrace.KindGrant, uint64(v.Start.Incarnation), v.clock(at+1)
-		v.says(at+1, promise)
+		v.record(at+1, promise)
 		promise.Kind, promise.Peer = leasetrace.KindCount, v.Start.ID
-		t.says(at+2, promise)
+		t.record(at+2, promise)
 	}
-	t.says(at+2, leasetrace.Event{Kind: leasetrace.KindView, Term: term, Instant: t.clock(at + 250), Reading: t.clock(at + 2), Status: core.Valid})
+	t.record(at+2, leasetrace.Event{Kind: leasetrace.KindView, Term: term, Instant: t.clock(at + 250), Reading: t.clock(at + 2), Status: core.Valid})
 }
 
 // paused is a leader that stops for a second, and its successor; then that hands over.
-func paused() []*teller {
-	old, next, third := newTeller(1, time.Hour, 0, 10), newTeller(2, time.Minute, 0, 10), newTeller(3, 9*time.Hour, 0, 10)
+func paused() []*tracedProcess {
+	old, next, third := newTraced(1, time.Hour, 0, 10), newTraced(2, time.Minute, 0, 10), newTraced(3, 9*time.Hour, 0, 10)
 	old.leads(100, 2)
 	for at := 100; at <= 300; at += 50 {
 		old.renews(at, 2, next, third)
 	}
-	third.says(400, leasetrace.Event{Kind: leasetrace.KindRequest, Peer: 2, Term: 3, Message: raftpb.MsgPreVote})
-	next.says(560, leasetrace.Event{Kind: leasetrace.KindCandidacy, Peer: 3, Term: 3, Message: raftpb.MsgVote, OK: true})
+	third.record(400, leasetrace.Event{Kind: leasetrace.KindRequest, Peer: 2, Term: 3, Message: raftpb.MsgPreVote})
+	next.record(560, leasetrace.Event{Kind: leasetrace.KindCandidacy, Peer: 3, Term: 3, Message: raftpb.MsgVote, OK: true})
 	next.leads(570, 3)
 	next.renews(571, 3, third)
 	next.renews(621, 3, third)
-	old.says(1300, leasetrace.Event{Kind: leasetrace.KindHeld, Term: 2, Status: core.Expired})
-	old.says(1301, leasetrace.Event{Kind: leasetrace.KindRaft, Term: 3, Peer: 2})
-	old.says(1301, leasetrace.Event{Kind: leasetrace.KindView, Status: core.NotLeader, Reading: old.clock(1301)})
+	old.record(1300, leasetrace.Event{Kind: leasetrace.KindHeld, Term: 2, Status: core.Expired})
+	old.record(1301, leasetrace.Event{Kind: leasetrace.KindRaft, Term: 3, Peer: 2})
+	old.record(1301, leasetrace.Event{Kind: leasetrace.KindView, Status: core.NotLeader, Reading: old.clock(1301)})
 	next.renews(1305, 3, old, third)
-	next.says(1400, leasetrace.Event{Kind: leasetrace.KindRelease, Peer: 3, Term: 3, Instant: next.clock(1400), Number: 3, OK: true})
-	next.says(1400, leasetrace.Event{Kind: leasetrace.KindView, Term: 3, Status: core.Transferring, Reading: next.clock(1400)})
-	third.says(1401, leasetrace.Event{Kind: leasetrace.KindRequest, Peer: 2, Term: 3, Message: raftpb.MsgTimeoutNow, OK: true, Instant: next.clock(1400), Number: 3})
+	next.record(1400, leasetrace.Event{Kind: leasetrace.KindRelease, Peer: 3, Term: 3, Instant: next.clock(1400), Number: 3, OK: true})
+	next.record(1400, leasetrace.Event{Kind: leasetrace.KindView, Term: 3, Status: core.Transferring, Reading: next.clock(1400)})
+	third.record(1401, leasetrace.Event{Kind: leasetrace.KindRequest, Peer: 2, Term: 3, Message: raftpb.MsgTimeoutNow, OK: true, Instant: next.clock(1400), Number: 3})
 	third.leads(1404, 4)
 	third.renews(1405, 4, old, next)
-	return []*teller{old, next, third}
+	return []*tracedProcess{old, next, third}
 }
 
-func processes(all ...*teller) (ps []leasetrace.Process) {
+func processes(all ...*tracedProcess) (ps []leasetrace.Process) {
 	for _, t := range all {
 		ps = append(ps, t.Process)
 	}
@@ -134,7 +137,7 @@ func TestDraw(t *testing.T) {
 // A lease that is renewed in its margin, or once it has run out, is another one: there were
 // no reads in between.
 func TestALeaseThatIsRenewedInItsMargin(t *testing.T) {
-	sole := newTeller(1, 0, 0, 10)
+	sole := newTraced(1, 0, 0, 10)
 	sole.leads(100, 2)
 	for _, at := range []int{100, 200, 370, 700} { // 150 ms of reads, and a margin of 100 ms
 		sole.renews(at, 2)
@@ -153,11 +156,11 @@ func TestALeaseThatIsRenewedInItsMargin(t *testing.T) {
 }
 
 // soleVoter holds a lease that needs no renewal from 100 ms on.
-func soleVoter() *teller {
-	sole := newTeller(1, 0, 0, 10)
+func soleVoter() *tracedProcess {
+	sole := newTraced(1, 0, 0, 10)
 	sole.leads(100, 2)
-	sole.says(100, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Instant: core.Forever, Reading: sole.clock(100), Status: core.Valid})
-	sole.says(100, leasetrace.Event{Kind: leasetrace.KindHeld, Term: 2, OK: true, Status: core.Valid})
+	sole.record(100, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Instant: core.Forever, Reading: sole.clock(100), Status: core.Valid})
+	sole.record(100, leasetrace.Event{Kind: leasetrace.KindHeld, Term: 2, OK: true, Status: core.Valid})
 	return sole
 }
 
@@ -165,7 +168,7 @@ func soleVoter() *teller {
 // and silence is no pause.
 func TestTheLeaseOfASoleVoter(t *testing.T) {
 	sole := soleVoter()
-	sole.says(60_100, leasetrace.Event{Kind: leasetrace.KindProbe, Peer: 2, Term: 2})
+	sole.record(60_100, leasetrace.Event{Kind: leasetrace.KindProbe, Peer: 2, Term: 2})
 	lane := draw(processes(sole), names).Lanes[0]
 	want := shown{90, 90, 60_090, 60_090, 2, "", false}
 	if len(lane.Leases) != 1 || !want.is(&lane.Leases[0]) || lane.Leases[0].Reads != 0 || lane.Leases[0].After != 0 {
@@ -174,7 +177,7 @@ func TestTheLeaseOfASoleVoter(t *testing.T) {
 	if got := kindsOf(lane); slices.Contains(got, "paused") || len(lane.Heard) != 1 {
 		t.Errorf("the flags are %q, and it is heard in %+v, want no pause", got, lane.Heard)
 	}
-	sole.says(60_200, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Status: core.Transferring, Reading: sole.clock(60_200)})
+	sole.record(60_200, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Status: core.Transferring, Reading: sole.clock(60_200)})
 	if got := draw(processes(sole), names).Lanes[0].Leases[0]; got.End != 60_190 || got.Why == "" {
 		t.Errorf("the lease is %+v, want its end at 60190 and the reason", got)
 	}
@@ -182,7 +185,7 @@ func TestTheLeaseOfASoleVoter(t *testing.T) {
 
 // A second voter ends the lease that needs no renewal: the one that follows has an end.
 func TestASoleVoterGetsCompany(t *testing.T) {
-	sole, second := soleVoter(), newTeller(2, 0, 0, 10)
+	sole, second := soleVoter(), newTraced(2, 0, 0, 10)
 	sole.renews(5000, 2, second)
 	got := draw(processes(sole, second), names).Lanes[0].Leases
 	if len(got) != 2 || got[0].Reads != 0 || got[1].Reads != 150 || got[0].Usable != got[1].From || got[0].Why == "" || !near(got[1].Usable, 5140) {
@@ -192,7 +195,7 @@ func TestASoleVoterGetsCompany(t *testing.T) {
 
 // A leader that is elected twice in a row has a lease in each term.
 func TestANewTermIsANewLease(t *testing.T) {
-	sole := newTeller(1, 0, 0, 10)
+	sole := newTraced(1, 0, 0, 10)
 	sole.leads(100, 2)
 	sole.renews(100, 2)
 	sole.renews(150, 3)
@@ -245,9 +248,9 @@ func TestDrawFromTheMiddle(t *testing.T) {
 
 // A restarted process is drawn after the one before, also if nothing else says when it ran.
 func TestARestartWithoutAnyLeader(t *testing.T) {
-	again := newTeller(1, 0, 250*time.Millisecond, 5000)
+	again := newTraced(1, 0, 250*time.Millisecond, 5000)
 	again.Start.Term = 7
-	again.says(5100, leasetrace.Event{Kind: leasetrace.KindVoters})
+	again.record(5100, leasetrace.Event{Kind: leasetrace.KindVoters})
 	all := processes(append(paused(), again)...)
 	lane := draw(all, names).Lanes[0]
 	if h := lane.Heard; len(h) != 3 || h[2].From < h[1].To {
@@ -287,17 +290,17 @@ func TestWriteEscapes(t *testing.T) {
 // A probe that takes long to arrive makes the voter's clock look early, by less than is
 // known. The lease that it is handed is drawn after the one that was given up for it.
 func TestAHandOverIsDrawnInOrder(t *testing.T) {
-	old, next := newTeller(1, time.Hour, 0, 10), newTeller(2, time.Minute, 0, 10)
+	old, next := newTraced(1, time.Hour, 0, 10), newTraced(2, time.Minute, 0, 10)
 	old.leads(100, 2)
 	grant := leasetrace.Event{
 		Peer: 2, Term: 2, Instant: old.clock(100), Duration: old.Start.Duration, Reading: next.clock(120), Number: uint64(next.Start.Incarnation), OK: true,
 	}
 	grant.Kind = leasetrace.KindGrant
-	next.says(120, grant)
+	next.record(120, grant)
 	grant.Kind, grant.Peer = leasetrace.KindCount, 2
-	old.says(120, grant)
-	old.says(120, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Instant: old.clock(350), Reading: old.clock(120), Status: core.Valid})
-	old.says(140, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Status: core.Transferring, Reading: old.clock(140)})
+	old.record(120, grant)
+	old.record(120, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Instant: old.clock(350), Reading: old.clock(120), Status: core.Valid})
+	old.record(140, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Status: core.Transferring, Reading: old.clock(140)})
 	next.leads(142, 3)
 	next.renews(143, 3, old)
 	given, taken := draw(processes(old, next), names).Lanes[0].Leases[0], draw(processes(old, next), names).Lanes[1].Leases[0]
@@ -309,9 +312,11 @@ func TestAHandOverIsDrawnInOrder(t *testing.T) {
 // Without the trace of a voter it is not proved that no lease is missing.
 func TestDrawWithoutTheTraceOfAVoter(t *testing.T) {
 	all := paused()
-	all[0].says(1500, leasetrace.Event{Kind: leasetrace.KindVoter, Peer: 4, Number: 1})
+	all[0].record(1500, leasetrace.Event{Kind: leasetrace.KindVoter, Peer: 4, Number: 1})
 	p := Draw(processes(all...), names)
 	if len(p.Lanes) != 4 || p.Proved || !slices.ContainsFunc(p.Lanes, func(l *Lane) bool { return l.Name == "4" && len(l.Heard) == 0 }) {
 		t.Errorf("there are %d lanes, proved %v, want an empty one for the voter 4, and nothing proved", len(p.Lanes), p.Proved)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -27,9 +27,9 @@ func kindsOf(l *Lane) (kinds []string) {
 }
 
 // again is the member's next process.
-func again(t *teller, at int) history {
-	next := newTeller(t.Start.ID, 0, 0, at)
-	next.says(at+1, leasetrace.Event{Kind: leasetrace.KindVoters})
+func again(t *tracedProcess, at int) history {
+	next := newTraced(t.Start.ID, 0, 0, at)
+	next.record(at+1, leasetrace.Event{Kind: leasetrace.KindVoters})
 	return history{Process: next.Process}
 }
 
@@ -38,24 +38,24 @@ func again(t *teller, at int) history {
 func TestAKilledProcess(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		do   func(p *history, old *teller)
+		do   func(p *history, old *tracedProcess)
 		want string
 	}{
-		{"it was killed", func(*history, *teller) {}, "killed"},
-		{"it has said that it stops", func(p *history, old *teller) { p.notes = []note{{At: old.clock(300), Stops: true}} }, "end"},
-		{"its trace has an end", func(p *history, _ *teller) { p.Ended = true }, "end"},
-		{"it handed over last", func(p *history, old *teller) {
-			old.says(300, leasetrace.Event{Kind: leasetrace.KindRelease, Peer: 2, Term: 2})
-			old.says(1300, leasetrace.Event{Kind: leasetrace.KindVoters})
+		{"it was killed", func(*history, *tracedProcess) {}, "killed"},
+		{"it has said that it stops", func(p *history, old *tracedProcess) { p.notes = []note{{At: old.clock(300), Stops: true}} }, "end"},
+		{"its trace has an end", func(p *history, _ *tracedProcess) { p.Ended = true }, "end"},
+		{"it handed over last", func(p *history, old *tracedProcess) {
+			old.record(300, leasetrace.Event{Kind: leasetrace.KindRelease, Peer: 2, Term: 2})
+			old.record(1300, leasetrace.Event{Kind: leasetrace.KindVoters})
 			p.Process = old.Process
 		}, "end"},
-		{"it handed over long before", func(p *history, old *teller) {
-			old.says(300, leasetrace.Event{Kind: leasetrace.KindRelease, Peer: 2, Term: 2})
-			old.says(1301, leasetrace.Event{Kind: leasetrace.KindVoters})
+		{"it handed over long before", func(p *history, old *tracedProcess) {
+			old.record(300, leasetrace.Event{Kind: leasetrace.KindRelease, Peer: 2, Term: 2})
+			old.record(1301, leasetrace.Event{Kind: leasetrace.KindVoters})
 			p.Process = old.Process
 		}, "killed"},
 	} {
-		old := newTeller(1, 0, 0, 10)
+		old := newTraced(1, 0, 0, 10)
 		old.leads(100, 2)
 		old.renews(110, 2)
 		p := history{Process: old.Process}
@@ -70,7 +70,7 @@ func TestAKilledProcess(t *testing.T) {
 // in that time.
 func TestLostEventsAreNoPause(t *testing.T) {
 	for _, lost := range []uint64{0, 7} {
-		old := newTeller(1, 0, 0, 10)
+		old := newTraced(1, 0, 0, 10)
 		old.leads(100, 2)
 		old.renews(110, 2)
 		old.renews(1500, 2)
@@ -110,7 +110,7 @@ func TestNotesTellWhatIsNew(t *testing.T) {
 
 // Reads and flags of a note are drawn at its instant.
 func TestNotesAreDrawn(t *testing.T) {
-	old := newTeller(1, 0, 0, 10)
+	old := newTraced(1, 0, 0, 10)
 	old.renews(100, 2)
 	n := note{At: old.clock(50), Reads: reads{0, 1, 2, 3, 4}, FalseAlarms: 1}
 	n.Hints[detector.ConnClosed] = 1
@@ -211,7 +211,7 @@ func TestOwnReadsAreNoted(t *testing.T) {
 // Each way by which a leader is suspected has its reason.
 func TestASuspicionHasItsReason(t *testing.T) {
 	for way := range detector.NumWays {
-		old := newTeller(1, 0, 0, 10)
+		old := newTraced(1, 0, 0, 10)
 		old.renews(100, 2)
 		n := note{At: old.clock(50)}
 		n.Hints[way] = 1

@@ -11,12 +11,12 @@ import (
 
 // thin keeps the picture of a leader that serves reads by rounds: its leases, promises and flags.
 func TestThinKeepsThePicture(t *testing.T) {
-	busy, voter := newTeller(1, 0, 0, 10), newTeller(2, 0, 0, 10)
+	busy, voter := newTraced(1, 0, 0, 10), newTraced(2, 0, 0, 10)
 	busy.leads(50, 2)
 	for at := 100; at < 3100; at++ {
 		busy.renews(at, 2, voter)
 	}
-	busy.says(3200, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Status: core.DiskStalled, Reading: busy.clock(3200)})
+	busy.record(3200, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Status: core.DiskStalled, Reading: busy.clock(3200)})
 	all := processes(busy, voter)
 	whole := draw(all, names)
 	total := len(all[0].Events)

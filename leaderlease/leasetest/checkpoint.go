@@ -11,8 +11,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// errNotCommitted is why a checkpoint is not made: the log does not know on
-// disk that what it would hold is committed.
+// errNotCommitted means that a checkpoint would be ahead of the durable commit index.
 var errNotCommitted = errors.New("leasetest: not committed on disk")
 
 // Compact has the machine make a checkpoint and drops the log before it. The log
@@ -51,7 +50,7 @@ func (n *Node) compactLog(snap *raftpb.Snapshot) {
 	}
 }
 
-// forLog returns what the log keeps of a snapshot.
+// forLog returns the part of a snapshot that the log stores.
 func (n *Node) forLog(snap *raftpb.Snapshot) *raftpb.Snapshot {
 	if !n.machine.Durable() || raft.IsEmptySnap(snap) {
 		return snap
@@ -59,11 +58,11 @@ func (n *Node) forLog(snap *raftpb.Snapshot) *raftpb.Snapshot {
 	return &raftpb.Snapshot{Metadata: snap.GetMetadata()}
 }
 
-// flusher is a Disk that puts off commit indices which come alone.
+// flusher is a Disk that does not sync a write with only a commit index.
 type flusher interface{ Flush() error }
 
-// committed returns nil once the log knows on disk that index is committed. It
-// allows the machine to come back with what it holds up to there.
+// committed returns nil if the durable commit index has reached index. It then allows the
+// machine to restart with its state up to index.
 func (n *Node) committed(index uint64) error {
 	hard, _, err := n.disk.InitialState()
 	if err != nil {
@@ -82,8 +81,8 @@ func (n *Node) committed(index uint64) error {
 	return nil
 }
 
-// install has a durable machine restore the snapshot of a write, before the log
-// begins with it: it could not go back to an older state any more.
+// install restores a durable machine from the snapshot of a write, before the log begins with
+// that snapshot. After that, the machine could not replay the log from an older state.
 func (n *Node) install(snap *raftpb.Snapshot) error {
 	index := snap.GetMetadata().GetIndex()
 	if !n.machine.Durable() || raft.IsEmptySnap(snap) || index <= n.Applied() {
@@ -93,11 +92,10 @@ func (n *Node) install(snap *raftpb.Snapshot) error {
 	return n.machine.Restore(snap)
 }
 
-// applyFrom returns the index after which raft hands entries out to a process
-// that starts. Its machine may hold more than the log knows to be committed, if
-// the last one died before the log was told of a snapshot; and every second
-// process is given the whole log, so that the machine often has to skip what it
-// has applied.
+// applyFrom returns raft's Applied for a process that starts. The machine may be ahead of the
+// commit index of the log, if the last process died between the snapshot of the machine and that
+// of the log. Every second process applies the whole log again, so that the machine often has to
+// skip applied entries.
 func (n *Node) applyFrom() uint64 {
 	applied := n.Applied()
 	if !n.machine.Durable() {
@@ -119,8 +117,8 @@ func (n *Node) applyFrom() uint64 {
 	return min(applied, hard.GetCommit())
 }
 
-// recoverCommit returns s with the commit index that the log proves. A node that keeps
-// changes for good writes it, so that it can be flushed like one of raft's.
+// recoverCommit returns s with the commit index that the log proves. Unless the node
+// ForgetsChanges, it writes that commit index to the disk.
 func (n *Node) recoverCommit(s raft.Storage) raft.Storage {
 	n.losses.recovered = 0
 	if n.Options.HardStateAlone {
@@ -139,8 +137,9 @@ func (n *Node) recoverCommit(s raft.Storage) raft.Storage {
 	return leaderlease.RecoverCommit(s)
 }
 
-// configOfLease is what a Lease is told of rc. With HardStateAlone it sees no changes in the
-// log, or it would refuse to begin with the commit index of the hard state.
+// configOfLease returns the raft configuration for the Lease. With HardStateAlone its Storage
+// hides the changes in the log: otherwise the Lease would refuse the commit index of the hard
+// state.
 func (n *Node) configOfLease(rc *raft.Config) *raft.Config {
 	if !n.Options.HardStateAlone {
 		return rc
@@ -150,7 +149,7 @@ func (n *Node) configOfLease(rc *raft.Config) *raft.Config {
 	return &c
 }
 
-// blind is a Storage in which all entries are normal ones.
+// blind is a Storage that shows every entry as a normal one.
 type blind struct{ raft.Storage }
 
 // Entries implements raft.Storage.
@@ -163,14 +162,14 @@ func (b blind) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	return normal, err
 }
 
-// storage is what raft sees of a node's disk and machine.
+// storage is the raft.Storage of a node's disk and machine.
 type storage struct {
 	Disk
 	n *Node
 }
 
-// InitialState implements raft.Storage. What a durable machine has applied is
-// not applied again, so the configuration is the machine's.
+// InitialState implements raft.Storage. A durable machine does not apply entries again, so
+// the configuration is the machine's.
 func (s storage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	hard, conf, err := s.Disk.InitialState()
 	if err == nil && s.n.machine.Durable() {

@@ -17,8 +17,8 @@ func (n *Node) Campaign() { n.exec(func() { _ = n.raw.Campaign() }) }
 // Transfer asks the node, as leader, to hand leadership to another.
 func (n *Node) Transfer(to uint64) { n.exec(func() { n.raw.TransferLeader(to) }) }
 
-// Resign has the node's Lease resign in favour of another node, past whatever its loop is
-// doing, and reports whether it led. The node goes on; who wants it to end crashes it.
+// Resign makes the node's Lease resign in favor of another node, even if its loop is busy,
+// and reports whether the node led. The node keeps running; call Crash to stop it.
 func (n *Node) Resign(to uint64) bool {
 	if !n.up || n.paused {
 		return false
@@ -52,8 +52,8 @@ func (n *Node) Write(key, write uint64, done func(version uint64)) {
 	})
 }
 
-// Read reads key linearizably, by whatever path serves. done is called with its
-// version or an error, or never if the process dies.
+// Read reads key linearizably, by any path. It calls done with the version or an error, or
+// never if the process dies.
 func (n *Node) Read(key uint64, done func(version uint64, path leaderlease.Path, err error)) {
 	n.read(context.Background(), key, false, done)
 }

@@ -12,7 +12,7 @@ import (
 // concurrent use.
 type Clock struct {
 	truth func() time.Duration
-	// first is what the clock shows to a process that starts.
+	// first is the reading at the start of a process.
 	first leaderlease.Instant
 	// The reading was base when true time was since, and runs at rate from
 	// there.
@@ -22,10 +22,10 @@ type Clock struct {
 	stopped bool
 	failed  bool
 	marker  uint64
-	// within happens before the marker is read next: after a reading, where one goes
-	// with it.
+	// within runs once before the next reading of the marker, which comes after a reading of
+	// the clock.
 	within func()
-	// before happens while the clock is being read.
+	// before runs once in the next reading of the clock.
 	before func()
 }
 
@@ -35,9 +35,9 @@ func NewClock(truth func() time.Duration, offset time.Duration) *Clock {
 	return &Clock{truth: truth, first: leaderlease.Instant(offset), base: leaderlease.Instant(offset), since: truth(), rate: 1}
 }
 
-// Restart makes the clock show its offset again, as clock.System does in each
-// process: instants of two processes of one node overlap and mean nothing to
-// each other. A node restarts its clock with its process.
+// Restart makes the clock show its offset again, as clock.System does in each process. Instants of
+// two processes of one node overlap and are not comparable. A node restarts its clock with its
+// process.
 func (c *Clock) Restart() { c.base, c.since = c.first, c.truth() }
 
 // Now implements clock.Clock.

@@ -57,7 +57,7 @@ func (o Options) withDefaults() Options {
 		o.NewMachine = func(uint64, *raftpb.ConfState) Machine { return NewMemoryMachine() }
 	}
 	if o.Logger == nil {
-		o.Logger = quiet{}
+		o.Logger = noLogger{}
 	}
 	return o
 }
@@ -71,9 +71,9 @@ type Cluster struct {
 	world *world
 	nodes []*Node // by ID
 
-	// OnLeader is called when a node wins an election, OnApply when a node's
-	// machine has made something of an entry, OnCrash when a node loses its memory,
-	// OnRestart when a new process has started after that. All are optional.
+	// OnLeader is called when a node wins an election, OnApply when a node's machine has
+	// applied an entry, OnCrash when a process dies, OnRestart when the next process has
+	// started. All are optional.
 	OnLeader  func(n *Node, term uint64)
 	OnApply   func(n *Node, e *raftpb.Entry, made Outcome)
 	OnCrash   func(n *Node)
@@ -185,18 +185,154 @@ func (c *Cluster) deliver(m *raftpb.Message, from leaderlease.ProcessID) {
 	n.receive(m, from)
 }
 
-// quiet is a raft.Logger that says nothing, and panics where raft does.
-type quiet struct{}
+// noLogger is a raft.Logger that drops all lines. Panic and Fatal panic.
+type noLogger struct{}
 
-func (quiet) Debug(...any)              {}
-func (quiet) Debugf(string, ...any)     {}
-func (quiet) Error(...any)              {}
-func (quiet) Errorf(string, ...any)     {}
-func (quiet) Info(...any)               {}
-func (quiet) Infof(string, ...any)      {}
-func (quiet) Warning(...any)            {}
-func (quiet) Warningf(string, ...any)   {}
-func (quiet) Fatal(v ...any)            { panic(v) }
-func (quiet) Fatalf(f string, v ...any) { panic(raftPanic(f, v...)) }
-func (quiet) Panic(v ...any)            { panic(v) }
-func (quiet) Panicf(f string, v ...any) { panic(raftPanic(f, v...)) }
+func (noLogger) Debug(...any)              {}
+func (noLogger) Debugf(string, ...any)     {}
+func (noLogger) Error(...any)              {}
+func (noLogger) Errorf(string, ...any)     {}
+func (noLogger) Info(...any)               {}
+func (noLogger) Infof(string, ...any)      {}
+func (noLogger) Warning(...any)            {}
+func (noLogger) Warningf(string, ...any)   {}
+func (noLogger) Fatal(v ...any)            { panic(v) }
+func (noLogger) Fatalf(f string, v ...any) { panic(raftPanic(f, v...)) }
+func (noLogger) Panic(v ...any)            { panic(v) }
+func (noLogger) Panicf(f string, v ...any) { panic(raftPanic(f, v...)) }
+
+// Kind says what a node runs.
+type Kind uint8
+
+const (
+	// Library runs raft with a Lease in front: the default.
+	Library Kind = iota
+	// Plain runs raft without one; it promises nothing.
+	Plain
+	// Stock runs raft with its own ReadOnlyLeaseBased: the negative control.
+	Stock
+)
+
+// NodeOptions choose how a node runs. The zero value is the simplest.
+type NodeOptions struct {
+	Kind Kind
+	// Async uses AsyncStorageWrites.
+	Async bool
+	// HastyVotes, with Async, lets requests for votes leave before their term is
+	// durable, as raft does by itself; for nodes without the library only.
+	HastyVotes bool
+	// DiskDelay and ApplyDelay return how long the next write and the next
+	// batch of entries take. Nil means no time.
+	DiskDelay, ApplyDelay func() time.Duration
+	// EarlyAdvance, without Async, calls Advance before the entries of the Ready are
+	// applied, as etcd's leader does: ApplyConfState comes after it.
+	EarlyAdvance bool
+	// QueueWhileBusy, without Async, queues messages while a write is under way. Otherwise raft
+	// steps them meanwhile, as raft.Node does.
+	QueueWhileBusy bool
+	// FilterOnArrival calls Incoming when a message arrives, before it queues, as a transport
+	// goroutine does. Otherwise the node calls it just before raft's Step.
+	FilterOnArrival bool
+	// Suspects runs package detector on a node of Kind Library: the node acts upon Gone, and
+	// takes turns with others to campaign.
+	Suspects bool
+	// Learn, with Suspects, is for how long the node watches a leader before it suspects
+	// unusually long silence. Zero means that it never does.
+	Learn time.Duration
+	// ForgetsChanges applies changes of membership before their commit index is durable.
+	// NoCommitHints leaves the commit index out of vote answers. Both are negative controls.
+	ForgetsChanges, NoCommitHints bool
+	// HardStateAlone starts with the commit index of the hard state, even if the log proves a
+	// higher one: a negative control.
+	HardStateAlone bool
+	// Mistake returns how the given process of the node, counted from 1, embeds
+	// its Lease wrongly: a negative control. Nil means none.
+	Mistake func(process int) Mistake
+	// StepDelay, with FilterOnArrival, returns the time between Incoming and raft's Step of a
+	// message. Messages of several connections overtake each other
+	// there, as they do on a transport's goroutines. Nil means no time.
+	StepDelay func(m *raftpb.Message) time.Duration
+}
+
+// world is virtual time: one goroutine takes the earliest event, moves time
+// there and runs it. Events of the same instant run in the order in which they
+// were scheduled, so a run depends on nothing but its seed.
+type world struct {
+	now    time.Duration // true time since the beginning of the run
+	seq    uint64
+	events []event // a binary heap
+}
+
+type event struct {
+	at  time.Duration
+	seq uint64
+	run func()
+}
+
+func (e *event) before(o *event) bool {
+	if e.at != o.at {
+		return e.at < o.at
+	}
+	return e.seq < o.seq
+}
+
+// after schedules run in d from now.
+func (w *world) after(d time.Duration, run func()) {
+	w.seq++
+	w.push(event{at: w.now + max(d, 0), seq: w.seq, run: run})
+}
+
+// step runs the next event if it is due by limit.
+func (w *world) step(limit time.Duration) bool {
+	if len(w.events) == 0 || w.events[0].at > limit {
+		return false
+	}
+	e := w.pop()
+	w.now = e.at
+	e.run()
+	return true
+}
+
+// runFor runs every event of the next d, and ends there.
+func (w *world) runFor(d time.Duration) {
+	limit := w.now + d
+	for w.step(limit) {
+	}
+	w.now = limit
+}
+
+// push and pop are container/heap without an allocation for each event.
+func (w *world) push(e event) {
+	w.events = append(w.events, e)
+	h, i := w.events, len(w.events)-1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !h[i].before(&h[up]) {
+			break
+		}
+		h[i], h[up] = h[up], h[i]
+		i = up
+	}
+}
+
+func (w *world) pop() event {
+	h := w.events
+	first, n := h[0], len(h)-1
+	h[0], h[n] = h[n], event{}
+	h = h[:n]
+	w.events = h
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= n {
+			return first
+		}
+		if down+1 < n && h[down+1].before(&h[down]) {
+			down++
+		}
+		if !h[down].before(&h[i]) {
+			return first
+		}
+		h[i], h[down] = h[down], h[i]
+		i = down
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"testing/cryptotest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/leaderlease/go/leaderlease"
 )
 
@@ -43,5 +45,20 @@ func TestClusterServesUnderLease(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestScripts(t *testing.T) { RunScripts(t, "testdata/script") }
+
+// TestFoundScripts plays the scripts that searches have found with planted bugs. Without
+// the bugs they must pass. "make explore-mutants" makes them.
+func TestFoundScripts(t *testing.T) { RunScripts(t, "testdata/found") }
+
+// TestScript plays one script: go test -run TestScript -args -script=FILE [-rewrite].
+func TestScript(t *testing.T) {
+	if *scriptFile != "" {
+		RunScript(t, *scriptFile)
 	}
 }

@@ -2,6 +2,7 @@ package leasetest
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -10,8 +11,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/internal/hook"
 )
 
-// Disk is what a node keeps across crashes. It is raft.Storage plus the writes;
-// everything a method has returned for is durable, and a crash loses the rest.
+// Disk is a node's durable storage: raft.Storage plus the writes. When a method has
+// returned, its data is durable; a crash loses the rest.
 // Only a hard state that raft.MustSync does not ask to sync, because its commit
 // index alone is new, may stay volatile. If there is a method Flush() error, it
 // makes that commit index durable.
@@ -33,7 +34,7 @@ type Disk interface {
 	SaveMaxPromise(d time.Duration) error
 }
 
-// promises is the PromiseStore of a node, of which saves take as long as its disk.
+// promises is the PromiseStore of a node. A save takes as long as a write of its disk.
 type promises struct {
 	Disk
 	n *Node
@@ -42,14 +43,14 @@ type promises struct {
 // Run implements hook.Saver.
 func (p promises) Run(save hook.Save) { p.n.later(delay(p.n.Options.DiskDelay), save) }
 
-// tornDisk is a Disk on which a crash can come between the entries and the hard
-// state of one Ready: raft asks to write them in that order. SaveTorn writes
-// what such a crash leaves, and reports whether it can happen on this disk.
+// tornDisk is a Disk on which a crash can come between the entries and the hard state of one
+// Ready, which are written in that order. SaveTorn writes the remains of such a crash, and reports
+// whether it can happen on this disk.
 type tornDisk interface {
 	SaveTorn(entries []*raftpb.Entry, snap *raftpb.Snapshot) bool
 }
 
-// DiskKind says what a crash can take from a disk in memory.
+// DiskKind says what data of an in-memory disk a crash can lose.
 type DiskKind uint8
 
 const (
@@ -67,11 +68,12 @@ const (
 	AtomicBatches
 )
 
-// memoryDisk is a Disk on raft's MemoryStorage, which is what the process reads.
+// memoryDisk is a Disk on raft's MemoryStorage, from which the process reads.
 type memoryDisk struct {
 	*raft.MemoryStorage
 	kind DiskKind
-	// maxPromise is what a process reads, saved what outlives the power.
+	// maxPromise is the value that a process reads, saved the one that survives a power
+	// failure.
 	maxPromise, saved time.Duration
 	// durable is the hard state that outlives a crash.
 	durable *raftpb.HardState
@@ -113,7 +115,7 @@ func (d *memoryDisk) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap 
 	return nil
 }
 
-// saveLog writes what of a Ready comes before its hard state.
+// saveLog writes the parts of a Ready before its hard state.
 func (d *memoryDisk) saveLog(entries []*raftpb.Entry, snap *raftpb.Snapshot) error {
 	if !raft.IsEmptySnap(snap) {
 		// An older one than the log already begins with is no news.
@@ -172,9 +174,9 @@ func (d *memoryDisk) Reopen() (Disk, error) {
 	return d, nil
 }
 
-// committedTo returns hard with a commit index of at least index: what a log
-// begins with is committed, and raft does not start with a commit index before
-// that. A hard state that was never written stays empty.
+// committedTo returns hard with a commit index of at least index. The entries before the
+// first one of the log are committed, and raft does not start with a lower commit index. A
+// hard state that was never written stays empty.
 func committedTo(hard *raftpb.HardState, index uint64) *raftpb.HardState {
 	if raft.IsEmptyHardState(hard) || hard.GetCommit() >= index {
 		return hard
@@ -196,3 +198,105 @@ func must(err error) {
 		panic(err)
 	}
 }
+
+// write is one write to the disk.
+type write struct {
+	entries []*raftpb.Entry
+	hard    *raftpb.HardState
+	snap    *raftpb.Snapshot
+}
+
+// save makes w durable. It fails if the machine cannot be restored; then the
+// process cannot go on, since raft has the snapshot already.
+func (n *Node) save(w write) error {
+	if err := n.install(w.snap); err != nil {
+		return err
+	}
+	must(n.disk.Save(w.entries, w.hard, n.forLog(w.snap)))
+	return nil
+}
+
+// saveTorn writes w without its hard state, as a crash within Save may leave it.
+func (n *Node) saveTorn(w write) {
+	d, ok := n.disk.(tornDisk)
+	if !ok || n.install(w.snap) != nil {
+		return
+	}
+	if d.SaveTorn(w.entries, n.forLog(w.snap)) && !raft.IsEmptyHardState(w.hard) && len(w.entries) > 0 {
+		n.losses.torn++
+	}
+}
+
+// losses counts and schedules losses of data in crashes.
+type losses struct {
+	// tears is a crash within a later write, if its match is set. torn counts the crashes
+	// that have kept the entries of a Ready without its hard state.
+	tears tear
+	torn  int
+	// recovered is the commit index that the log proved at the start, if the hard state
+	// had a lower one, else 0.
+	recovered uint64
+}
+
+// tear is a crash between the entries and the hard state of a later write.
+type tear struct {
+	match   func([]*raftpb.Entry) bool
+	crashed func()
+}
+
+// tearsIn reports whether w is the write in which the process is to die.
+func (n *Node) tearsIn(w write) bool {
+	return n.losses.tears.match != nil && len(w.entries) > 0 && !raft.IsEmptyHardState(w.hard) && n.losses.tears.match(w.entries)
+}
+
+// startWrite makes w durable after the disk's delay and then runs done, on the
+// node's goroutine.
+func (n *Node) startWrite(w write, done func()) {
+	finish := func() {
+		if n.tearsIn(w) {
+			crashed := n.losses.tears.crashed
+			n.CrashTorn(0, len(w.entries))
+			crashed()
+			return
+		}
+		if n.save(w) != nil {
+			n.Crash(0)
+			n.cluster.After(time.Second, n.Restart)
+			return
+		}
+		n.unsynced = slices.Delete(n.unsynced, 0, 1)
+		done()
+	}
+	n.unsynced = append(n.unsynced, w)
+	d := delay(n.Options.DiskDelay)
+	if d == 0 && !n.Options.Async {
+		finish()
+		return
+	}
+	n.later(d, func() { n.onWriteDone(finish) })
+}
+
+// onWriteDone is exec for the completion that a busy node waits for.
+func (n *Node) onWriteDone(finish func()) {
+	if n.paused {
+		n.finished = append(n.finished, finish)
+		return
+	}
+	finish()
+	n.pump()
+	n.drain()
+}
+
+func delay(f func() time.Duration) time.Duration {
+	if f == nil {
+		return 0
+	}
+	return f()
+}
+
+// Torn returns how many Readys crashes have torn.
+func (n *Node) Torn() int { return n.losses.torn }
+
+// Recovered returns the commit index that the log proved when the process started, 0
+// if the hard state knew it.
+func (n *Node) Recovered() uint64 { return n.losses.recovered }

@@ -1,9 +1,9 @@
-// Package leasetest tests leader leases, and whatever embeds them, in virtual
-// time: one goroutine, one event heap, real raft nodes with real Leases, and a
-// clock, a disk and a network that the test controls.
+// Package leasetest tests leader leases and their embedders in virtual time: real raft
+// nodes with real Leases run in one goroutine with one event heap, and the test controls
+// their clocks, disks and network.
 //
-// A [Cluster] is driven step by step, by a test or by a script ([RunScript]). A
-// [Disk] is what a node's log is kept on, a [Machine] what its log is applied to:
-// NewDisk and NewMachine take an embedder's own. Package
-// leaderlease/leasetest/sim drives the same cluster by what it draws from a seed.
+// A test or a script ([RunScript]) drives a [Cluster] step by step. A [Disk] stores a
+// node's log, and a [Machine] applies it; Options.NewDisk and Options.NewMachine replace
+// them with an embedder's own. Package leaderlease/leasetest/sim drives the same cluster
+// with random faults from a seed.
 package leasetest

@@ -74,7 +74,7 @@ var memberMenus = []menu{
 		goals: []goal{goalForwarded},
 	},
 	{
-		// The same, where it is told once more, after the snapshot, of a change before it.
+		// The same, but a change before the snapshot is reported again after it.
 		name: "late-change", depth: 2,
 		begin: []string{
 			"new election=4 spares=(4) durable", "elect 1", "isolate 3", "change 1 add=4", "run 300ms", "compact 1", "run 200ms", "hold type=MsgSnap", "heal",
@@ -111,14 +111,14 @@ var memberMenus = []menu{
 		goals: []goal{goalLease},
 	},
 	{
-		// A sole voter has forgotten what is committed, and begins to lead.
+		// A sole voter has forgotten its commit index, and begins to lead.
 		name: "sole", begin: forgetful("new election=4 voters=(1) learners=(2)", "run 300ms"), depth: 4, steps: remembering,
 	},
 	{
 		name: "sole-async", begin: forgetful("new election=4 voters=(1) learners=(2) async", "run 300ms"), depth: 4, steps: remembering,
 	},
 	{
-		// The loop is late with a Ready, in which raft answers what it was asked early.
+		// The loop is late with a Ready, in which raft answers an early read request.
 		name: "sole-lag", depth: 5,
 		begin: then(forgetful("new election=4 voters=(1) learners=(2) async", "overtake 1 type=MsgReadIndex by=200ms", "run 300ms")[:12], "run 500ms"),
 		steps: []string{"run 110ms", "run 400ms", "lag 1 by=400ms", "read 1 key=7 quorum", "read 2 key=7 raft"},
@@ -132,7 +132,7 @@ var memberMenus = []menu{
 		steps: []string{"run 100ms", "campaign 2", "campaign 3", "usurp 2 votes=(2,3) limit=10ms"},
 	},
 	{
-		// The same where the leader has no Lease: it reads what is stale, and node 2 does not.
+		// The same without a Lease at the leader: its reads are stale, and those of node 2 are not.
 		name: "plain", begin: forgetful("new election=4 voters=(1) learners=(2) async plain=(1)"), depth: 4,
 		steps: []string{"run 10ms", "run 110ms", "run 300ms", "read 2 key=7 wait=10ms", "release type=MsgApp"},
 	},

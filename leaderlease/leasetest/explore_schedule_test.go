@@ -19,7 +19,7 @@ var exploreDeviations = flag.Int("explore.deviations", 1, "schedules: how often 
 type schedule struct {
 	name         string
 	begin, steps []string
-	// more is how many deviations more than others it has: it is short.
+	// more is how many more deviations a short schedule has than others.
 	more int
 }
 
@@ -36,7 +36,7 @@ var schedules = []schedule{
 	{name: "disks", begin: []string{"new election=4 async", "disk 2 delay=30ms", "elect 1"}, steps: []string{"transfer 1 to=2", "run 110ms", "transfer 2 to=3", "run 250ms"}},
 }
 
-// deviation is what happens at a place instead of the usual.
+// deviation is an unusual event at a place.
 type deviation struct {
 	place int
 	what  turn
@@ -62,12 +62,12 @@ type deviating struct {
 	*play
 	at   []deviation
 	next int
-	// isTick says of each place whether it is a tick, told what has been deviated from.
+	// isTick reports for each place whether it is a tick. told describes the deviations.
 	isTick []bool
 	told   []string
 }
 
-// here is asked at each place, and returns what is to happen there.
+// here is called at each place, and returns the deviation there, if any.
 func (d *deviating) here(tick bool, what func() string) (turn, bool) {
 	place := len(d.isTick)
 	d.isTick = append(d.isTick, tick)
@@ -106,7 +106,7 @@ func (d *deviating) tick(n *Node) {
 	}
 }
 
-// run plays head as ever, and then the steps with the deviations.
+// deviate plays the head as usual, and then the steps with the deviations.
 func (w *walk) deviate(at []deviation) (d *deviating, bad string) {
 	w.t.Helper()
 	d = &deviating{play: &play{t: w.t, script: script{pin: w.pin.rewind}}, at: at}
@@ -132,7 +132,7 @@ func (w *walk) deviate(at []deviation) (d *deviating, bad string) {
 	return d, d.bad
 }
 
-// search plays every schedule with up to so many deviations, each behind the one before.
+// deviations plays every schedule with up to left more deviations behind those in at.
 func (w *walk) deviations(at []deviation, left int) bool {
 	w.t.Helper()
 	w.plays++
@@ -193,8 +193,8 @@ func (w *walk) lines() (all []string) {
 	return all
 }
 
-// A voter that dies forgets what raft's own lease rests on: the usual order shows
-// nothing, and one deviation does.
+// A restarted voter breaks raft's own lease. The usual order does not show it; one deviation
+// does.
 func TestExploreSchedulesFindsRaftsOwnLease(t *testing.T) {
 	w := newSchedule(t, &schedule{
 		begin: []string{"new election=4 stock=(1,2,3)", "elect 1", "run 10ms", "split a=(1) b=(3)"},

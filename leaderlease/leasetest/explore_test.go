@@ -1,13 +1,21 @@
 package leasetest
 
 import (
+	"crypto/rand"
 	"flag"
 	"fmt"
 	"math"
+	mathrand "math/rand/v2"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/leaderlease/go/leaderlease"
 )
 
 var (
@@ -19,8 +27,8 @@ var (
 	exploreOnly   = flag.String("explore.only", "", "the search to make, by its name, instead of all")
 )
 
-// TestExplore plays every script of a few steps on the real Lease and the real raft.
-// What must not be is not, and what must be possible is seen.
+// TestExplore plays every script of a few steps on the real Lease and the real raft. No
+// script may break a rule, and each search must reach its goals.
 func TestExplore(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	var goals uint64
@@ -58,7 +66,7 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// shortened searches see too little to reach every goal.
+// shortened reports whether searches are too short to reach every goal.
 func shortened() bool { return testing.Short() }
 
 // tell ends the test with the script that goes wrong.
@@ -82,4 +90,296 @@ func (w *walk) report() string {
 	perSecond := float64(w.plays) / max(w.took.Seconds(), 1e-9)
 	return fmt.Sprintf("%-18s %2d steps to choose from, all scripts of %d%s: %d states, %d plays; %v, %.0f plays/s",
 		w.m.name, len(w.menu), w.depth, end, w.states, w.plays, w.took.Round(10*time.Millisecond), perSecond)
+}
+
+// walk searches every sequence of a menu's steps, shortest first. A Lease and a RawNode
+// cannot be copied, so each step plays its script from the beginning.
+type walk struct {
+	t    *testing.T
+	m    *menu
+	pin  pinned
+	head []*datadriven.TestData
+	menu []*datadriven.TestData
+	seen map[key]struct{}
+	walked
+}
+
+// walked is what a search has found.
+type walked struct {
+	states, plays int
+	// depth is the length up to which all scripts were played. complete means that no longer
+	// ones were wanted.
+	depth    int
+	complete bool
+	took     time.Duration
+	goals    uint64
+	// bad describes the violation that path leads to.
+	bad  string
+	path []uint8
+}
+
+func newWalk(t *testing.T, m *menu) *walk {
+	t.Helper()
+	w := &walk{t: t, m: m, pin: pin(t), seen: make(map[key]struct{})}
+	w.head, w.menu = parse(t, m.begin), parse(t, m.steps)
+	return w
+}
+
+// search plays scripts of up to depth steps, at most plays of them.
+func (w *walk) search(depth, plays int) {
+	begun := time.Now()
+	defer func() { w.took = time.Since(begun) }()
+	level := [][]uint8{{}}
+	if _, fresh := w.try(nil); !fresh || w.bad != "" {
+		return
+	}
+	for w.depth < depth && len(level) > 0 {
+		var next [][]uint8
+		for _, path := range level {
+			for step := range w.menu {
+				if w.plays >= plays {
+					return
+				}
+				longer, fresh := w.try(append(slices.Clip(path), uint8(step)))
+				if w.bad != "" {
+					return
+				}
+				if fresh {
+					next = append(next, longer)
+				}
+			}
+		}
+		level = next
+		w.depth++
+	}
+	w.complete = true
+}
+
+// try plays path and reports whether it leads to a new state.
+func (w *walk) try(path []uint8) (longer []uint8, fresh bool) {
+	w.t.Helper()
+	w.plays++
+	p, bad := w.play(path)
+	if bad != "" {
+		w.bad, w.path = bad, path
+		return path, false
+	}
+	p.survey()
+	w.goals |= p.goals
+	k := p.key()
+	if _, ok := w.seen[k]; ok {
+		return path, false
+	}
+	w.seen[k] = struct{}{}
+	w.states++
+	return path, true
+}
+
+// play plays path from the beginning. A panic is a violation.
+func (w *walk) play(path []uint8) (p *play, bad string) {
+	w.t.Helper()
+	p = &play{t: w.t, script: script{pin: w.pin.rewind}}
+	p.doubtful = w.m.doubtful
+	defer func() {
+		if r := recover(); r != nil {
+			bad = fmt.Sprint("panic: ", r)
+		}
+		p.stopWork()
+	}()
+	for _, d := range w.head {
+		p.do(d)
+	}
+	for _, step := range path {
+		p.do(w.menu[step])
+	}
+	return p, p.bad
+}
+
+// script returns path as a file for RunScript, with its output and a final status of every
+// node.
+func (w *walk) script(path []uint8) string {
+	w.t.Helper()
+	ds := slices.Clone(w.head)
+	for _, step := range path {
+		ds = append(ds, w.menu[step])
+	}
+	var b strings.Builder
+	p := &play{t: w.t, script: script{pin: w.pin.rewind}}
+	for _, d := range append(ds, parse(w.t, []string{"status"})...) {
+		fmt.Fprintf(&b, "%s\n----\n%s\n", d.FullCmd(), p.attempt(d))
+	}
+	return b.String()
+}
+
+// attempt plays d and returns what it prints, or how it panics.
+func (p *play) attempt(d *datadriven.TestData) (out string) {
+	p.t.Helper()
+	defer func() {
+		if r := recover(); r != nil {
+			out = fmt.Sprintf("panic: %v\n", r)
+		}
+	}()
+	return p.run(p.t, d)
+}
+
+// play is a script that is being played and judged.
+type play struct {
+	script
+	judge
+	t *testing.T
+	// misled is set if a node embeds its Lease wrongly. missed is a node with a Lease that
+	// has reported the misuse.
+	misled bool
+	missed uint64
+}
+
+// pinned is the randomness of every play. RunScript pins the same, so that a found script plays
+// the same way from a file.
+type pinned struct{ *mathrand.ChaCha8 }
+
+func (p pinned) rewind() { p.Seed([32]byte{1}) }
+
+// pin replaces crypto/rand, where raft draws its election timeouts, until t ends.
+// Cryptotest would remember each of a million rewinds.
+func pin(t *testing.T) pinned {
+	t.Helper()
+	p := pinned{mathrand.NewChaCha8([32]byte{1})}
+	before := rand.Reader
+	rand.Reader = p
+	t.Cleanup(func() { rand.Reader = before })
+	return p
+}
+
+// parse reads directives, one a line.
+func parse(t *testing.T, lines []string) (ds []*datadriven.TestData) {
+	t.Helper()
+	for _, line := range lines {
+		cmd, args, err := datadriven.ParseLine(line)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		ds = append(ds, &datadriven.TestData{Pos: line, Cmd: cmd, CmdArgs: args})
+	}
+	return ds
+}
+
+// do plays one directive and checks the result.
+func (p *play) do(d *datadriven.TestData) {
+	p.t.Helper()
+	p.misled = p.misled || d.Cmd == "mistake"
+	out := p.run(p.t, d)
+	if d.Cmd == "new" {
+		p.watch(p.c)
+		p.watchVotes()
+		if *exploreRules {
+			p.guards()
+		}
+	}
+	p.resigns(out)
+	p.after(out)
+	p.heard(out)
+	p.checkPromises(d)
+}
+
+// checkPromises checks what a directive promises: no view passes once its lease is given
+// up, and no node asks for a round without a read.
+func (p *play) checkPromises(d *datadriven.TestData) {
+	for _, n := range p.c.nodes {
+		if !n.up || n.lease == nil {
+			continue
+		}
+		if p.misled && n.lease.Info().Err != nil {
+			p.missed = n.ID
+		}
+		if len(d.CmdArgs) > 0 && d.CmdArgs[0].Key == fmt.Sprint(n.ID) {
+			p.givesUp(n, d.Cmd)
+		}
+		if p.reads == 0 && n.lease.Stats().Rounds > 0 {
+			p.fail("node %d asks for a round without a read", n.ID)
+		}
+	}
+	p.endsReads(d)
+}
+
+// givesUp checks a directive that gives up a node's lease.
+func (p *play) givesUp(n *Node, cmd string) {
+	if (cmd == "close" || cmd == "invalidate") && n.Valid() {
+		p.fail("node %d: %s, and the lease is valid", n.ID, cmd)
+	}
+	if cmd == "close" && !closed(n.lease) {
+		p.fail("node %d: close, and a Watch that begins now does not end", n.ID)
+	}
+}
+
+// endsReads checks that no read waits in vain: after its context has ended, or after its
+// node has changed the leader or the term.
+func (p *play) endsReads(d *datadriven.TestData) {
+	if d.Cmd == "read" && d.HasArg("cancel") && p.open[p.reads].node != 0 {
+		if arg, _ := d.Arg("cancel"); arg.Vals[0] == "early" {
+			p.fail("a read waits after its context has ended")
+		}
+	}
+	for seq, o := range p.open {
+		n := p.c.Node(o.node)
+		if n == nil || !n.up || n.run != o.run || n.lease == nil {
+			continue
+		}
+		i := n.lease.Info()
+		if i.Applied >= i.Commit && (i.Term != o.term || i.Leader != o.leader) {
+			p.fail("read %d of node %d waits for leader %d of term %d, but the node follows %d in term %d", seq, n.ID, o.leader, o.term, i.Leader, i.Term)
+		}
+	}
+}
+
+// closed reports whether a Watch that begins now is over.
+func closed(l *leaderlease.Lease) bool {
+	events, stop := l.Watch()
+	defer stop()
+	<-events
+	select {
+	case _, more := <-events:
+		return !more
+	default:
+		return false
+	}
+}
+
+// controls are searches without an assumption of the claim. They must find a violation.
+var controls = []menu{
+	{
+		name: "raft's own lease", begin: []string{"new election=4 stock=(1,2,3)", "elect 1", "isolate 1"}, depth: 3,
+		steps: []string{"run 100ms", "usurp 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 1 key=7"},
+	},
+	{
+		name: "a leader's clock stands still", begin: then(settled, "clock 1 stop"), depth: 3,
+		steps: []string{"run 300ms", "isolate 1", "usurp 2 votes=(2,3) limit=10ms"},
+	},
+	{
+		name: "a voter's clock jumps ahead", begin: torn, depth: 2,
+		steps: []string{"run 100ms", "clock 2 step=1s", "usurp 3 votes=(2,3) limit=10ms"},
+	},
+}
+
+func TestExploreFindsBrokenAssumptions(t *testing.T) {
+	for i := range controls {
+		t.Run(controls[i].name, func(t *testing.T) {
+			w := newWalk(t, &controls[i])
+			w.search(w.m.depth, math.MaxInt)
+			if w.bad == "" {
+				t.Fatalf("nothing found: %s", w.report())
+			}
+			t.Logf("%s\n%s", w.bad, w.script(w.path))
+		})
+	}
+}
+
+func TestExploreRepeats(t *testing.T) {
+	m := &menus[1]
+	one := newWalk(t, m)
+	one.search(2, math.MaxInt)
+	two := newWalk(t, m)
+	two.search(2, math.MaxInt)
+	if one.states != two.states || one.plays != two.plays || one.goals != two.goals {
+		t.Errorf("search %s: %d states of %d plays, and again %d of %d", m.name, one.states, one.plays, two.states, two.plays)
+	}
 }

@@ -7,11 +7,12 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// maxTurns is far more Readys than one event can cause.
+// maxTurns is far above the number of Readys that one event can cause.
 const maxTurns = 10_000
 
 // pump handles everything raft has ready, in the order an embedder must.
@@ -33,7 +34,7 @@ func (n *Node) pump() {
 	}
 }
 
-// Kick lets the node handle what was done to its RawNode.
+// Kick lets the node handle changes that the caller has made to its RawNode.
 func (n *Node) Kick() { n.exec(func() {}) }
 
 func (n *Node) takeReadRequest() {
@@ -66,8 +67,7 @@ func (n *Node) holdsBack(rd *raft.Ready) bool {
 	return n.lease != nil && n.mistake() != NeverReady && n.lease.WouldBlock(rd)
 }
 
-// HeldBack returns how many Readys the node has held back until it was bound no
-// more (V5).
+// HeldBack returns how many Readys the node has held back while it was bound (V5).
 func (n *Node) HeldBack() int { return n.heldBack }
 
 func (n *Node) resumeReady(rd *raft.Ready) {
@@ -88,7 +88,7 @@ func (n *Node) processReady(rd *raft.Ready) {
 	}
 	strange := func(s raft.ReadState) bool { return len(s.RequestCtx) != stockRequest }
 	if slices.ContainsFunc(rd.ReadStates, strange) && n.lease != nil && n.mistake() == NoMistake && n.Process() == 1 {
-		panic(fmt.Sprintf("node %d has an answer that nobody but its Lease has asked for", n.ID))
+		panic(fmt.Sprintf("node %d has a ReadState for a request that its Lease has not made", n.ID))
 	}
 	n.stockReadStates(rd.ReadStates)
 	if n.Options.Async {
@@ -128,7 +128,7 @@ func (n *Node) advanceEarly(rd *raft.Ready) {
 	n.observe()
 }
 
-// filter returns what of rd leaves.
+// filter returns the messages of rd that may leave.
 func (n *Node) filter(rd *raft.Ready) []*raftpb.Message {
 	if n.lease == nil {
 		return n.plainly(rd.Messages)
@@ -140,8 +140,8 @@ func (n *Node) filter(rd *raft.Ready) []*raftpb.Message {
 	return rd.Messages
 }
 
-// plainly returns what of msgs leaves a node without the library. It keeps V9 by
-// itself: raft diverges without it, whoever serves the reads.
+// plainly returns the messages that leave a node without the library. Such a node keeps V9
+// by itself, since without V9 raft itself diverges.
 func (n *Node) plainly(msgs []*raftpb.Message) []*raftpb.Message {
 	if n.Options.Async && !n.Options.HastyVotes {
 		msgs, _ = core.DelayVotes(msgs)
@@ -160,7 +160,7 @@ func (n *Node) afterApplyDelay(entries []*raftpb.Entry, f func()) {
 	f()
 }
 
-// dispatch hands the messages of an asynchronous Ready to whom they are for.
+// dispatch hands the messages of an asynchronous Ready to the local threads or to the network.
 func (n *Node) dispatch(msgs []*raftpb.Message) {
 	for _, m := range msgs {
 		switch m.GetTo() {
@@ -196,7 +196,7 @@ func (n *Node) applyThread(m *raftpb.Message, done func()) {
 	})
 }
 
-// respond delivers what a local thread has to say.
+// respond delivers the responses of a local thread.
 func (n *Node) respond(msgs []*raftpb.Message) {
 	for _, m := range msgs {
 		if m.GetTo() == n.ID {
@@ -247,3 +247,192 @@ func (q *queue) next(n *Node) {
 		}
 	})
 }
+
+// restore replaces the state machine by a snapshot that raft has accepted.
+func (n *Node) restore(snap *raftpb.Snapshot) {
+	index := snap.GetMetadata().GetIndex()
+	if raft.IsEmptySnap(snap) || index < n.Applied() || (index == n.Applied() && !n.machine.Durable()) {
+		return
+	}
+	if !n.machine.Durable() {
+		must(n.machine.Restore(snap))
+	}
+	n.conf, n.made = snap.GetMetadata().GetConfState(), max(n.made, index)
+	n.applied(index)
+	if n.lease != nil && n.chosen() == TellsConfTwice {
+		n.lease.ApplyConfState(index-1, n.began) // a change that the snapshot covers
+	}
+}
+
+func (n *Node) apply(entries []*raftpb.Entry) {
+	for _, e := range entries {
+		if e.GetIndex() <= n.Applied() {
+			n.applyAgain(e)
+			continue
+		}
+		if e.GetIndex() <= n.superseded {
+			continue
+		}
+		made := n.machine.Apply(e, n.applyConf(e))
+		if n.cluster.OnApply != nil {
+			n.cluster.OnApply(n, e, made)
+		}
+		if done := n.writes[made.Write]; done != nil {
+			delete(n.writes, made.Write)
+			done(made.Version)
+		}
+	}
+	if len(entries) > 0 {
+		n.applied(n.reached(entries))
+	}
+}
+
+// applyAgain handles an entry that the machine has applied already: a snapshot was faster,
+// or was newer than the commit index of the log at the start.
+func (n *Node) applyAgain(e *raftpb.Entry) {
+	if !n.machine.Durable() {
+		return
+	}
+	n.machine.Apply(e, nil)
+	if e.GetType() == raftpb.EntryNormal {
+		return
+	}
+	n.made = max(n.made, e.GetIndex())
+	if n.lease != nil && e.GetIndex() > n.confIndex {
+		n.lease.ApplyConfState(e.GetIndex(), n.conf)
+	}
+}
+
+// reached returns the applied index as raft knows it. A durable machine may be ahead of it.
+func (n *Node) reached(entries []*raftpb.Entry) uint64 {
+	if !n.machine.Durable() {
+		return n.Applied()
+	}
+	return min(n.Applied(), entries[len(entries)-1].GetIndex())
+}
+
+func (n *Node) applied(index uint64) {
+	if n.lease != nil {
+		n.lease.Applied(index)
+	}
+	n.stockApplied()
+}
+
+// applyConf applies a configuration change to raft and then to the Lease. It returns the
+// new configuration, or nil for other entries.
+func (n *Node) applyConf(e *raftpb.Entry) *raftpb.ConfState {
+	var cc raftpb.ConfChangeI
+	switch e.GetType() {
+	case raftpb.EntryConfChange:
+		v1 := &raftpb.ConfChange{}
+		must(proto.Unmarshal(e.GetData(), v1))
+		cc = v1
+	case raftpb.EntryConfChangeV2:
+		v2 := &raftpb.ConfChangeV2{}
+		must(proto.Unmarshal(e.GetData(), v2))
+		cc = v2
+	default:
+		return nil
+	}
+	made, before := n.made, n.conf
+	n.conf, n.made = n.raw.ApplyConfChange(cc), e.GetIndex()
+	n.tellConf(made, before)
+	return n.conf
+}
+
+// knowChanges runs apply once the commit index of the changes of membership in entries is
+// durable. An operator that sees such a change may switch off the removed member. If a crash
+// then lost the commit index, the others would wait for that member's vote.
+func (n *Node) knowChanges(entries []*raftpb.Entry, apply func()) {
+	index := newestChange(entries)
+	if index == 0 || n.Options.ForgetsChanges || n.committed(index) == nil {
+		apply()
+		return
+	}
+	// The write with that commit index is still in the queue.
+	n.appends.push(n, func(done func()) {
+		done()
+		n.later(0, func() {
+			must(n.committed(index))
+			apply()
+		})
+	})
+}
+
+// putsOff reports whether m has to wait: m is a snapshot, and entries that raft has handed
+// out are still being applied. Raft takes the configuration of the snapshot at once, and
+// would apply an older change in those entries again, or panic. With AsyncStorageWrites the
+// node sees the snapshot first: see superseded.
+func (n *Node) putsOff(m *raftpb.Message) bool {
+	if m.GetType() != raftpb.MsgSnap || n.Options.Async || !n.busy {
+		return false
+	}
+	n.snapshots = append(n.snapshots, m)
+	return true
+}
+
+// stepSnapshots steps the snapshots that were put off.
+func (n *Node) stepSnapshots() {
+	late := n.snapshots
+	n.snapshots = nil
+	for _, m := range late {
+		n.stepRaw(m)
+	}
+}
+
+// newestChange returns the index of the last change of membership, 0 if there
+// is none.
+func newestChange(entries []*raftpb.Entry) (index uint64) {
+	for _, e := range entries {
+		if e.GetType() != raftpb.EntryNormal {
+			index = e.GetIndex()
+		}
+	}
+	return index
+}
+
+// tellCommit adds a commit hint to m, an answer to a candidate: the entry at Commit, of the
+// term RejectHint, is committed. The library does the same with the same fields; this code
+// is for nodes without it.
+func (n *Node) tellCommit(m *raftpb.Message) {
+	switch t := m.GetType(); {
+	case t != raftpb.MsgVoteResp && t != raftpb.MsgPreVoteResp:
+	case n.Options.NoCommitHints:
+		m.Commit, m.RejectHint = nil, nil
+	case n.lease == nil || n.mistake() != NoMistake:
+		// Applied entries are in the log on disk.
+		index := n.raw.BasicStatus().Applied
+		if term, err := n.disk.Term(index); err == nil && term > 0 {
+			m.Commit, m.RejectHint = new(index), new(term)
+		}
+	}
+}
+
+// learnCommit applies a commit hint in m if it covers a change of membership.
+func (n *Node) learnCommit(m *raftpb.Message) {
+	if n.lease != nil {
+		n.lease.LearnCommit(n.raw, m)
+		return
+	}
+	if t := m.GetType(); t != raftpb.MsgVoteResp && t != raftpb.MsgPreVoteResp {
+		return
+	}
+	s, index := n.raw.BasicStatus(), m.GetCommit()
+	if s.RaftState == raft.StateLeader || s.Lead != raft.None || index <= s.GetCommit() {
+		return
+	}
+	if term, err := n.disk.Term(index); err != nil || term != m.GetRejectHint() {
+		return
+	}
+	entries, err := n.disk.Entries(s.GetCommit()+1, index+1, noLimit)
+	if err != nil || newestChange(entries) == 0 {
+		return
+	}
+	must(n.raw.Step(&raftpb.Message{ // raft compares index and term with its own log
+		Type: raftpb.MsgApp.Enum(), From: new(m.GetFrom()), To: new(n.ID), Term: new(s.GetTerm()),
+		Index: new(index), LogTerm: new(m.GetRejectHint()), Commit: new(index),
+	}))
+	must(n.raw.ForgetLeader())
+}
+
+const noLimit = 1 << 40

@@ -16,11 +16,10 @@ const (
 	NeverReady
 	// SendsCopy sends the messages of a copy of the Ready, made before the call.
 	SendsCopy
-	// SendsClones sends messages that were cloned, or put on the wire, before the
-	// call, and does no more with those that the Lease has seen.
+	// SendsClones sends clones of the messages that were made before the call, and drops the
+	// messages that the Lease has seen.
 	SendsClones
-	// ReadyTooLate calls Ready when the messages are on the wire, and what is to
-	// be kept is.
+	// ReadyTooLate calls Ready after the messages are sent and the entries are written.
 	ReadyTooLate
 	// TellsNoConf does not call ApplyConfState.
 	TellsNoConf
@@ -32,9 +31,9 @@ const (
 	TellsOldConf
 	// TellsConfAhead takes a change for the newest that raft has handed out.
 	TellsConfAhead
-	// TellsConfAgain tells the change before once more when one is handed out.
+	// TellsConfAgain calls ApplyConfState for the previous change when a change is handed out.
 	TellsConfAgain
-	// ClaimsConf says that Storage has all changes of the log, which it has not.
+	// ClaimsConf claims that Storage has all changes of the log, which is false.
 	ClaimsConf
 )
 
@@ -48,7 +47,7 @@ func (n *Node) mistake() Mistake {
 	return n.chosen()
 }
 
-// chosen is the mistake of the process, also where it has no Lease yet.
+// chosen returns the mistake of the process, even if it has no Lease yet.
 func (n *Node) chosen() Mistake {
 	if n.Options.Mistake == nil {
 		return NoMistake
@@ -56,7 +55,7 @@ func (n *Node) chosen() Mistake {
 	return n.Options.Mistake(n.Process())
 }
 
-// mistaken returns what of rd leaves a node that makes m.
+// mistaken returns the messages of rd that leave a node that makes m.
 func (n *Node) mistaken(m Mistake, rd *raft.Ready) []*raftpb.Message {
 	if m.isAboutConf() {
 		n.lease.Ready(rd)
@@ -111,7 +110,7 @@ func (n *Node) tellConf(made uint64, before *raftpb.ConfState) {
 	}
 }
 
-// changesUpTo is what a node says that its Storage has all changes up to.
+// changesUpTo returns Config.ConfIndex: Storage has all changes up to that index.
 func (n *Node) changesUpTo() uint64 {
 	if n.chosen() == ClaimsConf {
 		last, err := n.disk.LastIndex()

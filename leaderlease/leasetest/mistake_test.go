@@ -8,9 +8,9 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// An earlier process of node 3, whose program was right, has promised to node 1.
-// The next one never calls Ready, and so withholds nothing there. It is asked by node
-// 2, which is free and has the same log.
+// An earlier process of node 3, without a mistake, has promised to node 1. The next process
+// calls Ready wrongly, and so withholds no message there. Node 2, which is free and has the
+// same log, requests its vote.
 func TestMistakesWithReadyKeepAnEarlierPromise(t *testing.T) {
 	for name, m := range map[string]Mistake{"never": NeverReady, "clones": SendsClones, "late": ReadyTooLate} {
 		t.Run(name, func(t *testing.T) {
@@ -42,14 +42,13 @@ func TestMistakesWithReadyKeepAnEarlierPromise(t *testing.T) {
 				t.Fatal("node 1 has no lease")
 			}
 			if !c.RunUntil(10*time.Second, func() bool { return two.Role() == raft.StateLeader || three.Role() == raft.StateLeader }) {
-				t.Error("nobody leads after the promise")
+				t.Error("no leader after the promise has ended")
 			}
 		})
 	}
 }
 
-// With one mistake everywhere there is no lease at all, but where a node is the
-// only voter.
+// If all nodes make the same mistake, no leader gets a lease, except a sole voter.
 func TestMistakesWithReadyLeaveNoLease(t *testing.T) {
 	for name, m := range map[string]Mistake{"never": NeverReady, "clones": SendsClones, "late": ReadyTooLate} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +58,7 @@ func TestMistakesWithReadyLeaveNoLease(t *testing.T) {
 			c.Run(30 * c.opts.TickInterval * 10)
 			l := c.Leader()
 			if l == nil {
-				t.Fatal("nobody leads")
+				t.Fatal("no leader")
 			}
 			if s := l.Lease().Info(); s.Valid() {
 				t.Errorf("Info() = %+v, want no valid lease", s)

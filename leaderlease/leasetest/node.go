@@ -24,8 +24,8 @@ type Node struct {
 	cluster *Cluster
 	disk    Disk
 
-	// The process. run is raised by each start and each crash, so that what an
-	// earlier process left behind is not taken for the present one's.
+	// The process. Each start and each crash increments run, so that callbacks of an earlier
+	// process are recognized.
 	up     bool
 	paused bool
 	run    int
@@ -34,41 +34,41 @@ type Node struct {
 	role   raft.StateType
 	term   uint64
 	lead   uint64
-	// detector is nil without Options.Suspects. polling: it is about to be asked.
+	// detector is nil without Options.Suspects. polling is set while a Poll is scheduled.
 	detector *detector.Detector
 	polling  bool
-	// word is the message of the newest obituary, which waits for the node's turn.
-	word *raftpb.Message
+	// notice is the message of the newest death notice. It waits until the detector lets the
+	// node campaign.
+	notice *raftpb.Message
 
 	machine Machine
 	conf    *raftpb.ConfState
 	// newest is the newest checkpoint of this process.
 	newest *raftpb.Snapshot
-	// allowed is up to where a durable machine may keep its state, known up to
-	// where the log has said, for good, that it is committed.
+	// allowed is the highest index that a durable machine may hold, known the highest index
+	// that the log has durably recorded as committed.
 	allowed, known uint64
 
 	busy bool
-	// lags: it asks raft for no Ready, but hands requests to it.
+	// lags is set while the node asks raft for no Ready, but hands requests to it.
 	lags  bool
 	inbox []func()
-	// finished is what a paused process does first: the rest of writes that
-	// have ended meanwhile.
+	// finished are the completions of writes that ended while the process was paused. It runs
+	// them first when it resumes.
 	finished []func()
 	// missed counts ticks of a paused process.
 	missed  int
 	appends queue
 	applies queue
-	// superseded is the index of the newest snapshot that raft has restored: its
-	// configuration is that one, whatever is still to be applied.
+	// superseded is the index of the newest snapshot that raft has restored. Raft has the
+	// configuration of that snapshot, even if older entries are still to be applied.
 	superseded uint64
-	// confIndex is what the Lease was told of the changes that Storage has, handed the
-	// newest change that raft has handed out, made the newest that the node has made, or
-	// that came with a snapshot.
+	// confIndex is Config.ConfIndex of the Lease. handed is the index of the newest change
+	// that raft has handed out, made of the newest that the node or a snapshot has applied.
 	confIndex, handed, made uint64
 	// began is the configuration that the log began with at the start.
 	began *raftpb.ConfState
-	// snapshots are such that wait until what is committed is applied.
+	// snapshots wait until the committed entries are applied.
 	snapshots []*raftpb.Message
 	// unsynced are writes under way, oldest first.
 	unsynced []write
@@ -77,7 +77,8 @@ type Node struct {
 
 	writes map[uint64]func(version uint64)
 	reads  stockReads
-	// asked are the requests for a round that an old node has taken for others.
+	// asked are the requests for a round that an old node has treated as ordinary reads. It
+	// is nil on other nodes.
 	asked map[string]bool
 }
 
@@ -129,11 +130,11 @@ func (n *Node) start() {
 			n.lease.Applied(n.Applied())
 		}
 	}
-	n.detector, n.polling, n.lead, n.word = n.newDetector(), false, 0, nil
+	n.detector, n.polling, n.lead, n.notice = n.newDetector(), false, 0, nil
 	n.observe()
 }
 
-// scheduleTicks ticks by the node's own clock, which is what timers run on.
+// scheduleTicks ticks by the node's own clock.
 func (n *Node) scheduleTicks() {
 	var due func()
 	schedule := func() {
@@ -199,7 +200,7 @@ func (n *Node) stepDelay(m *raftpb.Message) time.Duration {
 	return n.Options.StepDelay(m)
 }
 
-// step is how an embedder handles a message from a peer.
+// step handles a message from a peer as an embedder does.
 func (n *Node) step(m *raftpb.Message, from leaderlease.ProcessID) {
 	if n.lease != nil && !n.lease.Incoming(m, from) {
 		return
@@ -219,7 +220,7 @@ func (n *Node) stepRaw(m *raftpb.Message) {
 		n.elect(n.detector.Heard(m, n.term, n.wall()))
 		n.pollSoon()
 	}
-	// Raft answers what it cannot use with an error, and goes on.
+	// Raft returns an error for a message that it ignores.
 	_ = n.raw.Step(m)
 	n.refused(m)
 }
@@ -260,8 +261,8 @@ func (n *Node) drain() {
 		f := n.inbox[0]
 		n.inbox = slices.Delete(n.inbox, 0, 1)
 		f()
-		// A loop that queues takes all there is before it asks raft for a Ready,
-		// or it would fall behind for good.
+		// A loop with a queue drains it before it asks raft for a Ready, or it would
+		// fall behind.
 		if len(n.inbox) == 0 || !n.Options.QueueWhileBusy {
 			n.pump()
 		}
@@ -344,3 +345,119 @@ func (n *Node) Version(key uint64) uint64 {
 func (n *Node) Hash() uint64 { return n.machine.Hash() }
 
 func raftPanic(format string, args ...any) string { return "raft: " + fmt.Sprintf(format, args...) }
+
+// maxBurst is how many ticks a process that was paused finds waiting: raft.Node
+// buffers this many.
+const maxBurst = 128
+
+// Pause stops the process from being scheduled. Its clock goes on; messages
+// and ticks wait.
+func (n *Node) Pause() { n.paused = true }
+
+// Resume schedules the process again. All the ticks it has missed come at once,
+// before or after the messages that have queued up.
+func (n *Node) Resume(ticksFirst bool) {
+	if !n.up || !n.paused {
+		return
+	}
+	n.paused = false
+	burst := func() {
+		for range min(n.missed, maxBurst) {
+			n.exec(n.tick)
+		}
+		n.missed = 0
+	}
+	if ticksFirst {
+		burst()
+		n.drain()
+		return
+	}
+	n.drain()
+	burst()
+	n.drain()
+}
+
+// Suspend stops the machine. stopClock says whether the lease clock stops with
+// it, which CLOCK_MONOTONIC does and CLOCK_BOOTTIME does not.
+func (n *Node) Suspend(stopClock bool) {
+	n.Pause()
+	if stopClock {
+		n.Clock.Stop()
+	}
+}
+
+// Wake resumes a suspended machine.
+func (n *Node) Wake(ticksFirst bool) {
+	n.Clock.Start()
+	n.Resume(ticksFirst)
+}
+
+// Crash kills the process. Of the writes under way the oldest survive ones have
+// reached the disk.
+func (n *Node) Crash(survive int) { n.crash(survive, notTorn) }
+
+// CrashTorn is Crash, except that the first entries of the next write have reached the
+// disk without its hard state, if the disk can be torn.
+func (n *Node) CrashTorn(survive, entries int) { n.crash(survive, max(entries, 0)) }
+
+const notTorn = -1
+
+// TearNext tears the next write with entries and a hard state for which match returns true:
+// the process dies between the two, and crashed runs. TearNext applies until the process ends;
+// a nil match cancels it. A disk that cannot be torn loses the whole write.
+func (n *Node) TearNext(match func([]*raftpb.Entry) bool, crashed func()) {
+	n.losses.tears = tear{match, crashed}
+}
+
+// crash is CrashTorn unless torn is notTorn.
+func (n *Node) crash(survive, torn int) {
+	if !n.up {
+		return
+	}
+	n.land(min(survive, len(n.unsynced)), torn)
+	n.up = false
+	n.run++
+	n.role = 0
+	if n.cluster.OnCrash != nil {
+		n.cluster.OnCrash(n)
+	}
+}
+
+// Restart starts the process again from its disk.
+func (n *Node) Restart() {
+	if n.up {
+		return
+	}
+	disk, err := n.disk.Reopen()
+	must(err)
+	n.disk = disk
+	n.start()
+	if n.cluster.OnRestart != nil {
+		n.cluster.OnRestart(n)
+	}
+}
+
+// land writes the oldest survive writes to the disk, and a part of the next one. If torn is not
+// notTorn, that part is its first torn entries without the hard state. Otherwise it is sometimes
+// its snapshot, which reaches the machine but not the log.
+func (n *Node) land(survive, torn int) {
+	for i := range survive {
+		if n.save(n.unsynced[i]) != nil {
+			return
+		}
+	}
+	if survive == len(n.unsynced) {
+		return
+	}
+	next := n.unsynced[survive]
+	switch {
+	case torn != notTorn:
+		next.entries = next.entries[:min(torn, len(next.entries))]
+		n.saveTorn(next)
+	case next.snap.GetMetadata().GetIndex()%2 == 1:
+		_ = n.install(next.snap) // it dies anyway
+	}
+}
+
+// Unsynced returns the number of writes under way.
+func (n *Node) Unsynced() int { return len(n.unsynced) }

@@ -1,6 +1,10 @@
 package leasetest
 
 import (
+	"context"
+	"reflect"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -88,7 +92,7 @@ func (s *script) read(a *args) {
 		}
 	}
 	if a.flag("raft") {
-		s.open[seq] = openRead{floor: floor} // raft's own may wait for good
+		s.open[seq] = openRead{floor: floor} // raft's ReadIndex may never answer
 		n.exec(func() { n.stockRead(func() { report(n.Version(key), leaderlease.PathReadIndex, nil) }) })
 	} else {
 		n.read(ctx, key, quorum, report)
@@ -99,7 +103,8 @@ func (s *script) read(a *args) {
 	}
 }
 
-// openRead is a read that waits: the version it must not be below, and whose it is.
+// openRead is a read that waits: the least version that it may show, and the node, leader,
+// term and process that it was started with.
 type openRead struct {
 	floor, node, leader, term uint64
 	run                       int
@@ -130,4 +135,130 @@ func stale(version, floor uint64) string {
 		return " STALE"
 	}
 	return ""
+}
+
+// context returns the context of a read. It never ends, or ends with the directive cancel
+// (cancel=later), or before the read has begun to wait (cancel=early).
+func (s *script) context(a *args, n *Node) context.Context {
+	a.t.Helper()
+	when := a.values("cancel")
+	if len(when) == 0 || n.lease == nil {
+		return context.Background()
+	}
+	c := s.newContext(n.lease, when[0] == "early")
+	s.contexts = append(s.contexts, c)
+	return c
+}
+
+// cancel ends every context.
+func (s *script) cancel(a *args) {
+	a.t.Helper()
+	for _, c := range s.contexts {
+		c.end(a.t)
+	}
+	s.contexts = nil
+}
+
+// work begins a Lease.Context, under a parent that the directive cancel ends.
+func (s *script) work(a *args) {
+	n := a.node(s, 0)
+	parent := s.newContext(n.lease, false)
+	_, stop, err := n.lease.Context(parent)
+	if err != nil {
+		s.event("node %d: work: %v", n.ID, err)
+		return
+	}
+	s.contexts, s.works = append(s.contexts, parent), append(s.works, stop)
+}
+
+// stopWork stops the work contexts, which use timers of the operating system.
+func (s *script) stopWork() {
+	for _, stop := range s.works {
+		stop()
+	}
+}
+
+// askedContext is a context that the test ends, in one goroutine. It reports a call of its
+// methods while the Lease is locked, because an embedder's context may call the Lease.
+type askedContext struct {
+	context.Context
+	lease *leaderlease.Lease
+	done  chan struct{}
+	err   error
+	// early ends the context as soon as a function is registered with AfterFunc.
+	early bool
+	hooks []func()
+	wrong func(what string)
+}
+
+func (s *script) newContext(l *leaderlease.Lease, early bool) *askedContext {
+	return &askedContext{Context: context.Background(), lease: l, done: make(chan struct{}), early: early, wrong: s.wrong}
+}
+
+// Err implements context.Context.
+func (c *askedContext) Err() error {
+	c.see()
+	return c.err
+}
+
+// Done implements context.Context.
+func (c *askedContext) Done() <-chan struct{} {
+	c.see()
+	return c.done
+}
+
+// Value implements context.Context.
+func (c *askedContext) Value(any) any {
+	c.see()
+	return nil
+}
+
+// AfterFunc implements the optional interface of context.AfterFunc. If the context ends
+// early, f still waits for end, as if for the goroutine that would call it.
+func (c *askedContext) AfterFunc(f func()) (stop func() bool) {
+	c.see()
+	id := len(c.hooks)
+	c.hooks = append(c.hooks, f)
+	if c.early {
+		c.over()
+	}
+	return func() bool {
+		c.see()
+		waits := c.hooks[id] != nil
+		c.hooks[id] = nil
+		return waits
+	}
+}
+
+func (c *askedContext) over() {
+	if c.err == nil {
+		c.err = context.Canceled
+		close(c.done)
+	}
+}
+
+// end ends the context, and returns when all registered functions have returned. Package
+// context runs them in goroutines, which the synctest bubble waits for.
+func (c *askedContext) end(t *testing.T) {
+	t.Helper()
+	c.over()
+	for id, f := range c.hooks {
+		if f != nil {
+			c.hooks[id] = nil
+			synctest.Test(t, func(*testing.T) { f() })
+		}
+	}
+}
+
+func (c *askedContext) see() {
+	if locked(c.lease) {
+		c.wrong("a context is asked with the lease locked")
+	}
+}
+
+// locked reports whether the lock of l is held, by its one bit. Only one goroutine runs at a
+// time, so a held lock is held by the caller of the context.
+func locked(l *leaderlease.Lease) bool {
+	mu := reflect.ValueOf(l).Elem().FieldByName("mu").FieldByName("Mutex").FieldByName("mu")
+	return mu.FieldByName("state").Int()&1 != 0
 }

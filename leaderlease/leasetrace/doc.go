@@ -1,26 +1,23 @@
-// Package leasetrace has the events that a lease traces (leaderlease.Config.Tracer), keeps
-// them in memory (Trace) and in files, and judges them: is each recorded event a step that
-// the rules allow?
+// Package leasetrace defines the events of a lease (leaderlease.Config.Tracer), records
+// them in memory ([Trace]) and in files ([Record]), and checks recorded events against the
+// rules of the lease ([Judge]).
 //
-// # What is judged
+// # What is checked
 //
-//   - Each process by itself, exactly: the real core.Guard and core.Lease are told what
-//     they were told, and must decide what they have decided. So must what surrounds
-//     them, as far as the trace shows it: no vote leaves a node that is bound, readers
-//     are shown what has changed before the call that has changed it is over, a process
-//     holds for what the one before has granted.
-//   - Members against each other, by what was sent before it was received and nothing
-//     else, since their clocks have nothing in common: a grant that is counted was
-//     granted, for that probe, by that process; one process leads a term; and the claim
-//     of docs/design.md: no view passes its check once somebody has won a later term.
+//   - Each process alone: Judge replays the trace against the real core.Guard and
+//     core.Lease, which must decide as recorded. Judge also checks the code around them:
+//     no vote leaves a bound node, readers see a change before the call that made it
+//     returns, and a process holds for what its predecessor has granted.
+//   - Members against each other: their clocks are unrelated, so the only order is that a
+//     message is sent before it is received. The voter has sent each grant that the leader
+//     counts, for that probe and from that process. Only one process leads a term. No view
+//     passes its check after another process has won a later term (docs/design.md).
 //
-// # What is not
+// # What is not checked
 //
-// A missing event ends the judgement of its process, and what follows is not judged:
-// [Verdict] says up to where. Nothing passes because it is missing: a message that
-// nobody is seen to send is refused, unless its sender's trace lacks something there.
-// Of the log the trace knows only what raft says: commit indexes and entries are not
-// judged.
+// Judge stops at the first missing event of a process; [Verdict] says how far it came. A
+// message without a matching send is an error, unless the sender's trace is incomplete
+// there. Commit indexes and log entries are not checked.
 //
 // This package changes without notice, as core and leasetest do.
 package leasetrace

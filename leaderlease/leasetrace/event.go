@@ -9,21 +9,21 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Start is what a Lease begins with.
+// Start is the initial state of a Lease.
 type Start struct {
-	// ID is the node's raft ID, Incarnation that of its clock, which names the process.
+	// ID is the node's raft ID. Incarnation is that of its clock; it identifies the process.
 	ID          uint64
 	Incarnation core.Incarnation
-	// At is the clock at New, Term the one in storage.
+	// At is the clock reading at New, Term the term in storage.
 	At   core.Instant
 	Term uint64
-	// Duration, MaxClockSkew and MaxPromise are Config's, TransferTimeout is for how
-	// long a transfer can succeed, Hold the restart hold, 0 for none. Saved is the longest
-	// promise that Promises remembers, 0 without one.
+	// Duration, MaxClockSkew and MaxPromise are Config's. TransferTimeout is the time in which
+	// a transfer can succeed, Hold the restart hold, 0 for none. Saved is the longest promise
+	// in Config.Promises, 0 without one.
 	Duration, MaxClockSkew, MaxPromise, TransferTimeout, Hold, Saved time.Duration
 }
 
-// Kind says what an Event tells.
+// Kind is the kind of an Event.
 type Kind uint8
 
 // The kinds of events, and the fields that each fills in besides Seq, At and Kind.
@@ -35,68 +35,69 @@ const (
 	// joint configuration, 3 for both.
 	KindVoters
 	KindVoter
-	// KindRaft is what raft says of itself, when it changes: Term, Peer is the leader,
-	// Role, and OK that an entry of the reign's own term is committed.
+	// KindRaft is a change of the state of raft: Term, Peer is the leader,
+	// Role, and OK that the leader has committed an entry of its own term.
 	KindRaft
-	// KindDurable means that storage holds a term: the node grants from here on.
+	// KindDurable means that storage holds a term. The node may grant from here on.
 	KindDurable
-	// KindSaving begins to save that the longest promise is Duration, and KindSaved ends
-	// that: OK that it is durable. The latter has no reading of the clock.
+	// KindSaving begins to save the longest promise, Duration. KindSaved ends the save; OK
+	// means that it is durable. KindSaved has no reading of the clock.
 	KindSaving
 	KindSaved
-	// KindProbe leaves with a heartbeat to Peer in Term: Instant is the send instant,
-	// Duration what it asks for.
+	// KindProbe is a probe in a heartbeat to Peer in Term: Instant is the send instant,
+	// Duration the requested promise.
 	KindProbe
-	// KindPromise answers such a probe of Peer in Term: Number stands for the process of
-	// Peer, 0 if it is unknown; OK that the promise was made.
+	// KindPromise is the decision about a received probe of Peer in Term: Number identifies the
+	// process of Peer, 0 if it is unknown. OK means that the promise was made.
 	KindPromise
-	// KindGrant leaves with a heartbeat response to Peer in Term: Instant and Duration
-	// are the promise's, Reading is the voter's clock, Number its incarnation.
+	// KindGrant is a grant in a heartbeat response to Peer in Term: Instant and Duration are
+	// the promise's, Reading is the voter's clock, Number its incarnation.
 	KindGrant
-	// KindCount takes such a grant of Peer's, in a message of Term; OK that it moved
-	// the end of the lease.
+	// KindCount is the receipt of a grant of Peer, in a message of Term. OK means that the
+	// grant moved the end of the lease.
 	KindCount
-	// KindRelease leaves with a MsgTimeoutNow to Peer in Term: Instant is what it
-	// releases, and At the reading that the lease was given up at.
+	// KindRelease is a release in a MsgTimeoutNow to Peer in Term: Instant is the released
+	// instant, and At the reading at which the lease was given up.
 	KindRelease
-	// KindRequest is a request of Peer to help elect somebody, in Message and of Term:
-	// OK that raft may see it. Instant and Number are instant and term of the release
-	// that it carries, or 0.
+	// KindRequest is a request by Peer for a vote or a campaign, in Message and of Term.
+	// OK means that raft may see it. Instant and Number are the instant and the term of
+	// the release in the request, or 0.
 	KindRequest
-	// KindVoteIn is a granted vote or pre-vote of Peer's for this node, in Message and of
-	// Term: OK that raft may see it.
+	// KindVoteIn is a granted vote or pre-vote of Peer for this node, in Message and of Term.
+	// OK means that raft may see it.
 	KindVoteIn
-	// KindCandidacy is a request for a vote or a pre-vote of Term on its way to Peer, in
-	// Message: OK that it may leave. Instant and Number are of the release passed on.
+	// KindCandidacy is a request for a vote or a pre-vote of Term to Peer, in Message. OK means
+	// that it may leave. Instant and Number are those of the release in the request.
 	KindCandidacy
-	// KindVoteOut is a granted vote or pre-vote of Term on its way to Peer, in Message: OK
-	// that it may leave.
+	// KindVoteOut is a granted vote or pre-vote of Term to Peer, in Message. OK means that it
+	// may leave.
 	KindVoteOut
-	// KindTick is a tick of a sole voter that does not lead: OK that raft may tick.
+	// KindTick is a tick of a sole voter that does not lead. OK means that raft may tick.
 	KindTick
 	// KindView is the lease that readers see from here on, until the next KindView: Term,
 	// Status, and Instant is its end, core.Forever if a sole voter holds it. Reading is when
 	// the view was made, which is At unless the clock cannot be read.
 	KindView
-	// KindHeld means that the lease of Term was gained, if OK, or else lost to Status.
+	// KindHeld means that the lease of Term was gained, if OK, or else lost because of Status.
 	KindHeld
-	// KindClockFailed, KindClockBack and KindClockDisrupted are what a reading of the
-	// clock has shown, KindClockRead that it can be read again.
+	// KindClockFailed, KindClockBack and KindClockDisrupted are faults that a reading of the
+	// clock has shown. KindClockRead means that the clock can be read again.
 	KindClockFailed
 	KindClockBack
 	KindClockDisrupted
 	KindClockRead
-	// KindInvalidate and KindClose are calls of Invalidate and Close, KindDisk of
-	// SetDiskStalled: OK that it has.
+	// KindInvalidate and KindClose are calls of Invalidate and Close. KindDisk is a call of
+	// SetDiskStalled with OK.
 	KindInvalidate
 	KindClose
 	KindDisk
-	// KindConfPending says by OK whether a configuration change is open, KindDisabled
-	// whether leases are off, by Config or by a misuse.
+	// KindConfPending has OK set if a configuration change is open, KindDisabled if leases are
+	// off, by Config or because of a misuse.
 	KindConfPending
 	KindDisabled
-	// KindProcessDied is a call of ProcessDied: Peer's process, for which Number stands, has died. OK that this has
-	// voided the promise to it, of Term.
+	// KindProcessDied is a call of ProcessDied for a process of Peer; Number identifies the
+	// process. OK means that the death voids the promise to that process, of Term. Traces
+	// on disk call this kind "obituary".
 	KindProcessDied
 
 	// NumKinds is the number of kinds.
@@ -117,8 +118,8 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Event is what a Lease decided or was told. It has no keys, values or names. Its Kind
-// says what its fields mean; the others are 0.
+// Event is a decision or an input of a Lease. It has no keys, values or names. The comment of
+// its Kind describes its fields; the other fields are 0.
 type Event struct {
 	// Seq counts the events of a Lease from 1. A missing number is a gap in the trace.
 	Seq uint64

@@ -1,7 +1,6 @@
 package leasetrace
 
-// What the tests in leasetrace_test know of the Recorder. They are not in this package because
-// leaderlease, which they need, imports it.
+// Exports for package leasetrace_test, which imports leaderlease, an importer of this package.
 const (
 	ReadEvery   = readEvery
 	OlderSuffix = olderSuffix
@@ -9,5 +8,5 @@ const (
 
 var RecordUpTo = record
 
-// Break closes the file of r, as a disk that is gone does.
+// Break closes the file of r, so that writes fail.
 func Break(r *Recorder) { _ = r.file.Close() }

@@ -27,7 +27,6 @@ func written(t *testing.T, all []leasetrace.Process) string {
 	return b.String()
 }
 
-// What is written is read again, each field of it.
 func TestATraceSurvivesItsFile(t *testing.T) {
 	full := leasetrace.Process{Ended: true}
 	fill(reflect.ValueOf(&full.Start).Elem())
@@ -53,7 +52,7 @@ func TestATraceSurvivesItsFile(t *testing.T) {
 	}
 }
 
-// fill gives each field a value of its own.
+// fill gives each field a distinct value.
 func fill(v reflect.Value) {
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Kind() {
@@ -67,7 +66,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-func TestWhatCannotBeRead(t *testing.T) {
+func TestIncompleteTraces(t *testing.T) {
 	text := written(t, story(t)[:1])
 	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
 	end := len(lines) - 1
@@ -109,8 +108,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A file that begins in the midst of something, or is something else.
-func TestWhatIsNoTrace(t *testing.T) {
+func TestFilesThatAreNoTraces(t *testing.T) {
 	text := written(t, story(t)[:1])
 	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
 	torn, err := leasetrace.Read(strings.NewReader(lines[0][:20] + "\n" + text))
@@ -132,7 +130,7 @@ func TestWhatIsNoTrace(t *testing.T) {
 	}
 }
 
-// A pattern of the shell names the older half, too.
+// A shell pattern matches the older file as well.
 func TestAFileThatIsNamedTwiceIsReadOnce(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	lines := strings.SplitAfter(written(t, story(t)[:1]), "\n")
@@ -159,7 +157,6 @@ func sole(t *testing.T) (trace *leasetrace.Trace, event func()) {
 	return m.trace, func() { m.SetDiskStalled(true) }
 }
 
-// A recorder writes what there is, and goes on in the same file in the next process.
 func TestARecorderAppends(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	for range 2 {
@@ -186,9 +183,8 @@ func TestARecorderAppends(t *testing.T) {
 	}
 }
 
-// A file that is full is put aside once, and what was there before is gone: then its
-// beginning is missing.
-func TestARecorderTakesSoMuchRoom(t *testing.T) {
+// A full file is renamed and replaces the older one, so the beginning of the trace is lost.
+func TestARecorderBoundsItsFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	const limit = 10_000
 	var at []uint64
@@ -226,8 +222,8 @@ func TestARecorderTakesSoMuchRoom(t *testing.T) {
 	}
 }
 
-// What is no file, such as /dev/stdout, is nobody's to rename.
-func TestARecorderRenamesFilesAlone(t *testing.T) {
+// A recorder must not rename a device such as /dev/stdout.
+func TestARecorderDoesNotRenameDevices(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	if err := os.Symlink("/dev/null", name); err != nil {
 		t.Fatal(err)
@@ -244,11 +240,10 @@ func TestARecorderRenamesFilesAlone(t *testing.T) {
 		r.Close()
 	})
 	if _, err := os.Stat(name + leasetrace.OlderSuffix); err == nil {
-		t.Error("a device was put aside")
+		t.Error("the recorder has renamed a device")
 	}
 }
 
-// A trace that cannot be written ends, and says so once.
 func TestARecorderThatFailsEnds(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	synctest.Test(t, func(t *testing.T) {
@@ -266,7 +261,7 @@ func TestARecorderThatFailsEnds(t *testing.T) {
 		}
 		r.Close()
 		if said != 1 {
-			t.Errorf("it has said %d times that it ends, want once", said)
+			t.Errorf("failed is called %d times, want once", said)
 		}
 	})
 	trace, _ := sole(t)
@@ -278,8 +273,7 @@ func TestARecorderThatFailsEnds(t *testing.T) {
 	}
 }
 
-// Events that the recorder was too slow for are marked.
-func TestARecorderMarksWhatItHasLost(t *testing.T) {
+func TestARecorderMarksLostEvents(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	synctest.Test(t, func(t *testing.T) {
 		trace, event := sole(t)

@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Judge holds the traces of a group against the rules. Processes of one member are
-// given in the order in which they ran; traces of members may be missing.
+// Judge checks the traces of a group against the rules. Processes of one member must be in
+// the order in which they ran; traces of whole members may be missing.
 func Judge(all []Process) *Verdict {
 	j := &judge{sent: make(map[message]*place), winner: make(map[uint64]*run), members: make(map[uint64][]*run)}
 	for i := range all {
@@ -46,12 +48,12 @@ type run struct {
 	whole  int    // events before the first gap
 	gap    string // what is missing there
 	at     int    // the event that is judged next
-	// won is the newest term that somebody had won before that event, as messages
-	// and the order of each process show.
+	// won is the newest term that was certainly won before that event, by the order of
+	// events in each process and by messages.
 	won uint64
 }
 
-// place is where a message was sent first, and what its sender's won was then.
+// place is the first event that sends a message, and the sender's won at that event.
 type place struct {
 	r   *run
 	at  int
@@ -79,8 +81,8 @@ func (j *judge) add(p *Process) {
 	}
 }
 
-// run goes on with whoever can, until all is judged. Nothing is known of which member
-// did something first but this: a message is sent before it is received.
+// run steps every process until all are judged. Between members, the only known order is
+// that a message is sent before it is received.
 func (j *judge) run() {
 	for j.verdict.Refused == nil {
 		moved, waits := false, (*run)(nil)
@@ -98,7 +100,7 @@ func (j *judge) run() {
 			continue
 		}
 		if waits != nil {
-			j.refuse(waits, errors.New("it receives what would be sent later, because of it"))
+			j.refuse(waits, errors.New("it receives a message that is sent later, as a consequence of this event"))
 		}
 		return
 	}
@@ -146,8 +148,8 @@ func (j *judge) step(r *run) {
 	r.at++
 }
 
-// begins compares a process with those of the same member before it: the next one holds
-// for what one has saved about promises, whoever saw it (V6).
+// begins compares a process with its predecessors on the same member: it must hold for the
+// longest promise that they have saved (V6).
 func (r *run) begins() error {
 	if r.before != nil {
 		r.won = r.before.won
@@ -164,7 +166,7 @@ func (r *run) begins() error {
 	}
 }
 
-// receive looks for who has sent what e receives.
+// receive matches a received message with its send.
 func (j *judge) receive(r *run, e *Event) error {
 	m, ok := receiving(r.p.Start.ID, e)
 	if !ok {
@@ -183,7 +185,8 @@ func (j *judge) receive(r *run, e *Event) error {
 	return nil
 }
 
-// mayBeMissing reports whether m was sent where a trace has a gap, or none is.
+// mayBeMissing reports whether m may have been sent in a gap of a trace, or by a process
+// without a trace.
 func (j *judge) mayBeMissing(m *message) bool {
 	all, at := j.members[m.from], m.sentAt()
 	missing := func(r *run) bool {
@@ -195,19 +198,19 @@ func (j *judge) mayBeMissing(m *message) bool {
 	return len(all) == 0 || m.mayPrecede(&all[0].p.Start) || slices.ContainsFunc(all, missing)
 }
 
-// claim is that of docs/design.md: while a view passes its check nobody has won a
-// later term.
+// claim checks the theorem of docs/design.md: while a view passes its check, no process has
+// won a later term.
 func (j *judge) claim(r *run, e *Event) error {
 	if e.Kind == KindRaft && e.Role == raft.StateLeader {
 		if w := j.winner[e.Term]; w != nil && w != r {
 			return fmt.Errorf("it leads term %d, which %v leads (V9)", e.Term, w.p)
 		}
 		j.winner[e.Term] = r
-		j.verdict.Reigns = len(j.winner)
+		j.verdict.Terms = len(j.winner)
 		r.won = max(r.won, e.Term)
 	}
 	if v := &r.replay.shown; !r.replay.owing && v.Term < r.won && v.Check(e.At) == core.Valid {
-		return fmt.Errorf("its view of term %d is valid, and somebody has won term %d before", v.Term, r.won)
+		return fmt.Errorf("its view of term %d is valid, but term %d was won before", v.Term, r.won)
 	}
 	return nil
 }
@@ -222,4 +225,163 @@ func (r *run) judged() Judged {
 		d.Until = "what came next was not written"
 	}
 	return d
+}
+
+// message holds the fields that the traces of both the sender and the receiver record.
+// A message may be received more than once, or never.
+type message struct {
+	kind      Kind
+	from, to  uint64
+	term      uint64
+	instant   core.Instant
+	rest      [3]uint64
+	onMessage raftpb.MessageType
+}
+
+// sending returns the message that an event sends.
+func sending(id uint64, e *Event) (m message, ok bool) {
+	switch e.Kind {
+	case KindProbe, KindGrant, KindCandidacy, KindVoteOut, KindRelease:
+		return carried(e.Kind, id, e.Peer, e), e.OK
+	default:
+		return message{}, false
+	}
+}
+
+// receiving returns the message that an event receives.
+func receiving(id uint64, e *Event) (m message, ok bool) {
+	switch e.Kind {
+	case KindPromise:
+		m = carried(KindProbe, e.Peer, id, e)
+		m.rest[2] = 0 // the process is not in the message: its connection has named it
+		return m, true
+	case KindCount:
+		return carried(KindGrant, e.Peer, id, e), true
+	case KindVoteIn:
+		return carried(KindVoteOut, e.Peer, id, e), true
+	case KindRequest:
+		if e.Message == raftpb.MsgTimeoutNow {
+			return carried(KindRelease, e.Peer, id, e), e.Number != 0 && !isDeathNotice(e)
+		}
+		return carried(KindCandidacy, e.Peer, id, e), true
+	default:
+		return message{}, false
+	}
+}
+
+func carried(k Kind, from, to uint64, e *Event) message {
+	return message{
+		kind: k, from: from, to: to, term: e.Term, instant: e.Instant, onMessage: e.Message,
+		rest: [3]uint64{uint64(e.Duration), uint64(e.Reading), e.Number},
+	}
+}
+
+// sentAt returns when the message was sent by the sender's clock, 0 if it does not say.
+func (m *message) sentAt() core.Instant {
+	switch m.kind {
+	case KindProbe, KindRelease:
+		return m.instant
+	case KindGrant:
+		return core.Instant(m.rest[1])
+	default:
+		return 0
+	}
+}
+
+// mayPrecede reports whether the message may be of a process without a trace, before
+// the first of its sender's that has one. Votes wait for their term to be durable (V9).
+func (m *message) mayPrecede(first *Start) bool {
+	switch at := m.sentAt(); {
+	case first.Hold == 0:
+		return false // it is the first of all
+	case at != 0:
+		return at < first.At
+	default:
+		return m.term <= first.Term || m.onMessage == raftpb.MsgPreVote || m.onMessage == raftpb.MsgPreVoteResp
+	}
+}
+
+// Verdict is the result of Judge.
+type Verdict struct {
+	// Refused is the first event that the rules do not allow, nil if there is none.
+	Refused *RefusedError
+	// Processes has one entry for each process.
+	Processes []Judged
+	// Matched counts the received messages with a matching send in the traces. Unmatched
+	// counts those that may have been sent where a trace is incomplete.
+	Matched, Unmatched int
+	// Terms counts the terms that have a leader in the traces.
+	Terms int
+	// Kinds counts the events that were judged.
+	Kinds [NumKinds]int
+}
+
+// RefusedError is an event that the rules do not allow.
+type RefusedError struct {
+	Process *Process
+	Event   Event
+	Why     error
+}
+
+// Error implements error.
+func (r *RefusedError) Error() string {
+	e := &r.Event
+	return fmt.Sprintf("%v, event %d, %v at %d: %v", r.Process, e.Seq, e.Kind, e.At, r.Why)
+}
+
+// Unwrap returns why.
+func (r *RefusedError) Unwrap() error { return r.Why }
+
+// Judged says how many events of a process were checked.
+type Judged struct {
+	*Process
+	Events int
+	// Until says why the check stopped, if that was before the end of the process. Gap is
+	// set if events are missing there, so that later events were not checked.
+	Until string
+	Gap   bool
+}
+
+// Events returns how many events were judged.
+func (v *Verdict) Events() (n int) {
+	for _, k := range v.Kinds {
+		n += k
+	}
+	return n
+}
+
+// Err returns Refused. Without one, it returns an error if events could not be checked,
+// or if there are none.
+func (v *Verdict) Err() error {
+	if v.Refused != nil {
+		return v.Refused
+	}
+	for _, p := range v.Processes {
+		if p.Gap {
+			return fmt.Errorf("%v is judged up to event %d: %s", p.Process, p.Events, p.Until)
+		}
+	}
+	if v.Events() == 0 {
+		return fmt.Errorf("there is nothing to judge")
+	}
+	return nil
+}
+
+// String returns one line for each process and a summary line.
+func (v *Verdict) String() string {
+	var b strings.Builder
+	for _, p := range v.Processes {
+		fmt.Fprintf(&b, "%v: judged up to event %d", p.Process, p.Events)
+		if p.Until != "" {
+			fmt.Fprintf(&b, ", where %s", p.Until)
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "%d events of %d processes judged, %d promises, %d grants counted, %d views, %d terms with a leader; %d of %d messages have a matching send",
+		v.Events(), len(v.Processes), v.Kinds[KindPromise], v.Kinds[KindCount],
+		v.Kinds[KindView], v.Terms, v.Matched, v.Matched+v.Unmatched)
+	if v.Refused != nil {
+		fmt.Fprintf(&b, "\nREFUSED %v", v.Refused)
+	}
+	return b.String()
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// A member that waits for the reader of its trace would not start. Here there is one, so
-// that nothing waits.
+// A member must not wait for a reader of its trace when it starts. The test opens the pipe
+// for reading, so that a failing test does not block.
 func TestANamedPipeIsNoFileForATrace(t *testing.T) {
 	trace, _ := sole(t)
 	name := filepath.Join(t.TempDir(), "pipe")

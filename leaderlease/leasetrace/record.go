@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// Room is how many events a Trace should keep for a Recorder, which reads it each
-	// readEvery: a busy leader makes some thousand of them in that time.
+	// Room is the size of a Trace for a Recorder, which reads it every readEvery. A busy
+	// leader makes some thousand events in that time.
 	Room = 1 << 14
 
 	readEvery = 50 * time.Millisecond
-	// maxFile is after how many bytes a file is put aside, and the one that was put
-	// aside before is removed.
+	// maxFile is the size in bytes at which a file is renamed, replacing the older one.
 	maxFile     = 64 << 20
 	olderSuffix = ".1"
 )
 
-// Recorder writes a trace to a file while the Lease is at work.
+// Recorder writes a trace to a file while the Lease runs.
 type Recorder struct {
 	name   string
 	trace  *Trace
@@ -39,11 +38,10 @@ type Recorder struct {
 	done chan struct{}
 }
 
-// Record appends the trace of one process to the named file until Close. At 64 MiB the
-// file is renamed to that of the same name and ".1", and a new one begins. It fails if
-// the file cannot be opened, or is a named pipe. A write that fails ends the trace: failed is called once,
-// on the Recorder's goroutine, and nothing else comes of it. It must not call Close, which
-// waits for it.
+// Record appends the trace of one process to the named file until Close. At 64 MiB it
+// renames the file, appending ".1" to its name, and begins a new one. It fails if the file
+// cannot be opened, or is a named pipe. A failed write ends the recording: the Recorder's
+// goroutine calls failed once. failed must not call Close, which waits for it.
 func Record(name string, trace *Trace, failed func(error)) (*Recorder, error) {
 	return record(name, trace, maxFile, failed)
 }
@@ -51,7 +49,7 @@ func Record(name string, trace *Trace, failed func(error)) (*Recorder, error) {
 func record(name string, trace *Trace, limit int64, failed func(error)) (*Recorder, error) {
 	start, begun := trace.Start()
 	if !begun {
-		return nil, errors.New("leasetrace: record a trace whose Lease has not begun")
+		return nil, errors.New("leasetrace: the trace has no events: start its Lease before Record")
 	}
 	r := &Recorder{name: name, trace: trace, failed: failed, limit: limit, stop: make(chan struct{}), done: make(chan struct{})}
 	if err := r.open(start); err != nil {
@@ -61,8 +59,8 @@ func record(name string, trace *Trace, limit int64, failed func(error)) (*Record
 	return r, nil
 }
 
-// Close writes what is left, and that the process has ended. Call it when the Lease
-// is told of nothing any more. A nil Recorder has nothing to close.
+// Close writes the remaining events and the end of the process. Call it after the last
+// call of the Lease. Close on a nil Recorder does nothing.
 func (r *Recorder) Close() {
 	if r == nil {
 		return
@@ -89,7 +87,7 @@ func (r *Recorder) run() {
 	}
 }
 
-// copy writes what is new.
+// copy writes the new events.
 func (r *Recorder) copy(ending bool) error {
 	var some [256]Event
 	for n := len(some); n == len(some); {
@@ -119,7 +117,7 @@ func (r *Recorder) write() error {
 	return err
 }
 
-// rotate puts a file aside that is full.
+// rotate renames a full file and begins a new one.
 func (r *Recorder) rotate() error {
 	if r.written < r.limit {
 		return nil
@@ -137,11 +135,11 @@ func (r *Recorder) rotate() error {
 	return r.write()
 }
 
-// open goes on where an earlier process has stopped, maybe in the middle of a line. The
-// first line is to be written next.
+// open opens the file for append, and prepares the first line for the next write. An
+// earlier process may have stopped in the middle of a line.
 func (r *Recorder) open(start Start) error {
 	if info, err := os.Stat(r.name); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-		return fmt.Errorf("%s is a named pipe: to open it waits for its reader, so name a file", r.name)
+		return fmt.Errorf("%s is a named pipe, and opening it would wait for a reader: name a file", r.name)
 	}
 	f, err := os.OpenFile(r.name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -153,7 +151,7 @@ func (r *Recorder) open(start Start) error {
 	}
 	r.file, r.written, r.buf = f, info.Size(), r.buf[:0]
 	if !info.Mode().IsRegular() {
-		r.limit = math.MaxInt64 // a terminal or a device is nobody's to rename
+		r.limit = math.MaxInt64 // never rename a terminal or a device
 	}
 	if r.written > 0 {
 		r.buf = append(r.buf, '\n')
@@ -162,7 +160,7 @@ func (r *Recorder) open(start Start) error {
 	return nil
 }
 
-// Write writes processes to a file, as Record would have.
+// Write writes processes in the format of Record.
 func Write(w io.Writer, all []Process) error {
 	for i := range all {
 		p := &all[i]

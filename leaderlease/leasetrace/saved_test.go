@@ -14,7 +14,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// memory is a PromiseStore, and the disk that is waited for.
+// memory is a PromiseStore with saves that complete on wait.
 type memory struct {
 	longest time.Duration
 	saves   []hook.Save
@@ -30,7 +30,7 @@ func (r *memory) SaveMaxPromise(d time.Duration) error {
 // Run implements hook.Saver.
 func (r *memory) Run(save hook.Save) { r.saves = append(r.saves, save) }
 
-// wait lets the disk do what it is to do.
+// wait completes all saves.
 func (r *memory) wait() {
 	for _, save := range r.saves {
 		save()
@@ -38,7 +38,7 @@ func (r *memory) wait() {
 	r.saves = nil
 }
 
-// remembering is a member that asks for 250 ms, makes promises of 900 ms, and remembers them.
+// remembering returns a member that asks for 250 ms, promises up to 900 ms, and saves its promises.
 func remembering(t *testing.T, id uint64, r *memory, term uint64, started time.Duration) *member {
 	t.Helper()
 	m := &member{t: t, id: id, clock: &hand{now: leaderlease.Instant(started)}, trace: leasetrace.New(1000)}
@@ -59,9 +59,9 @@ func remembering(t *testing.T, id uint64, r *memory, term uint64, started time.D
 	return m
 }
 
-// upgraded is a leader that asks for 900 ms, a voter that asks for 250 ms itself, and the
-// voter's next process: what is saved rises in the first, and falls when the restart hold of
-// the second has ended. The story ends after so many steps.
+// upgraded has a leader that asks for 900 ms, a voter that asks for 250 ms itself, and the
+// voter's next process. The saved promise rises in the first process, and falls when the
+// restart hold of the second has ended. Only the first steps are run.
 func upgraded(t *testing.T, disk *memory, steps int) []leasetrace.Process {
 	t.Helper()
 	leader, voter := newMember(t, 1, raft.NewMemoryStorage(), time.Hour), remembering(t, 2, disk, 0, 2*time.Hour)
@@ -88,8 +88,7 @@ func upgraded(t *testing.T, disk *memory, steps int) []leasetrace.Process {
 	return traces(members...)
 }
 
-// What is saved of promises rises and falls, and the next process holds for it.
-func TestAProcessHoldsForWhatTheOneBeforeHasSaved(t *testing.T) {
+func TestAProcessHoldsForSavedPromises(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		steps       int
@@ -132,9 +131,9 @@ func TestAProcessHoldsForWhatTheOneBeforeHasSaved(t *testing.T) {
 	}
 }
 
-// A recorder keeps the newest events of a process that runs for long. What is saved may have
-// fallen in those before them, too.
-func TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent(t *testing.T) {
+// A recorder keeps only the newest events of a long-running process. The saved promise may
+// have fallen in the lost events.
+func TestTheSavedPromiseMayFallBeforeTheFirstEvent(t *testing.T) {
 	disk := &memory{longest: 900 * ms}
 	leader, voter := remembering(t, 1, &memory{}, 0, time.Hour), remembering(t, 2, disk, 2, 2*time.Hour)
 	leader.becomes(raft.StateLeader, 2, 1)
@@ -155,8 +154,7 @@ func TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent(t *testing.T) {
 	}
 }
 
-// A restart holds for what it says that was saved.
-func TestARestartHoldsForWhatWasSaved(t *testing.T) {
+func TestARestartHoldsForTheSavedPromise(t *testing.T) {
 	next := traces(remembering(t, 2, &memory{longest: 900 * ms}, 2, time.Hour))
 	next[0].Start.Hold = 250 * ms
 	if v := leasetrace.Judge(next); v.Refused == nil || !strings.Contains(v.Refused.Error(), "it holds for 250ms after a restart in term 2, and may have granted 900ms") {
@@ -164,8 +162,7 @@ func TestARestartHoldsForWhatWasSaved(t *testing.T) {
 	}
 }
 
-// What is told of saves otherwise than it was is refused.
-func TestSavesThatWereNotSoAreRefused(t *testing.T) {
+func TestChangedSavesAreRefused(t *testing.T) {
 	const first, second = 1, 2
 	at := func(process int, k leasetrace.Kind, change func(p *leasetrace.Process, e *leasetrace.Event)) func(*testing.T, []leasetrace.Process) {
 		return func(t *testing.T, all []leasetrace.Process) { change(&all[process], find(t, &all[process], k, 1)) }
@@ -178,7 +175,7 @@ func TestSavesThatWereNotSoAreRefused(t *testing.T) {
 	}{
 		{"a longer promise before it is saved", at(first, leasetrace.KindSaved, gone), "the promise is made: true, want false"},
 		{"a longer promise though saving it has failed", at(first, leasetrace.KindSaved, func(_ *leasetrace.Process, e *leasetrace.Event) { e.OK = false }), "the promise is made: true, want false"},
-		{"a save that nobody began", at(first, leasetrace.KindSaving, gone), "nobody has begun"},
+		{"a save without a beginning", at(first, leasetrace.KindSaving, gone), "without the event that begins to save it"},
 		{"two saves at a time", at(first, leasetrace.KindSaved, func(p *leasetrace.Process, e *leasetrace.Event) {
 			e.Kind, e.At = leasetrace.KindSaving, p.Events[e.Seq-2].At
 		}), "is saved, while 900ms is"},

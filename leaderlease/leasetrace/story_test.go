@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/goleak"
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
@@ -14,12 +15,12 @@ import (
 
 const ms = time.Millisecond
 
-// hand is a clock that is moved by hand.
+// hand is a clock that the test sets.
 type hand struct{ now leaderlease.Instant }
 
 func (h *hand) Now() leaderlease.Instant { return h.now }
 
-// member is a real Lease that is shown Readys and messages by hand.
+// member is a real Lease that receives Readys and messages from the test.
 type member struct {
 	*leaderlease.Lease
 	t     *testing.T
@@ -58,7 +59,7 @@ func hardState(term uint64) *raftpb.HardState {
 	return &raftpb.HardState{Term: new(term), Commit: new(uint64(1))}
 }
 
-// becomes shows a Ready in which raft has a new role, and what it has committed since.
+// becomes passes a Ready with a new role of raft and newly committed entries.
 func (m *member) becomes(role raft.StateType, term, leader uint64, committed ...*raftpb.Entry) {
 	m.term = term
 	for _, e := range committed {
@@ -87,8 +88,8 @@ func (m *member) renews(voters ...*member) {
 	}
 }
 
-// story is a lease that is gained, renewed, and lost to a partition, after which
-// another leader is elected: as soon as promises allow, and not before.
+// story returns traces of a lease that is gained, renewed, and lost in a partition. Then
+// another leader is elected, as soon as the promises allow.
 func story(t *testing.T) []leasetrace.Process {
 	t.Helper()
 	conf := &raftpb.ConfState{Voters: []uint64{1, 2, 3}}
@@ -127,7 +128,7 @@ func story(t *testing.T) []leasetrace.Process {
 	old.Tick()
 	next.becomes(raft.StateCandidate, 3, 0)
 	if !next.sends(raftpb.MsgVote, voter) {
-		t.Fatal("nobody may be elected once promises are over")
+		t.Fatal("the request for a vote is withheld after the promises have ended")
 	}
 	voter.becomes(raft.StateFollower, 3, 0)
 	voter.sends(raftpb.MsgVoteResp, next)
@@ -167,3 +168,5 @@ func drop(p *leasetrace.Process, e *leasetrace.Event) {
 		p.Events[i].Seq = uint64(i + 1)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,7 +7,6 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// A reader goes on where it is, and sees by the numbers what it has missed.
 func TestATraceKeepsTheNewestEvents(t *testing.T) {
 	tr := leasetrace.New(4)
 	var got [8]leasetrace.Event

@@ -10,8 +10,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// The leader's clock is as slow as the configured bound allows: what it takes
-// for the promised time is more than the voters do. The margin covers it.
+// The leader's clock is as slow as the configured bound allows, so it measures the promised time as
+// longer than the voters do. The margin covers the difference.
 func TestClockMarginCoversTheDrift(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.Node(1).Clock.SetRate(0.82)
@@ -36,8 +36,8 @@ func TestClockOfTheLeaderGoesBack(t *testing.T) {
 	s.usurp(2, 2, 3)
 }
 
-// One bad reading costs the lease of one round, not of the term. Answers that
-// are under way to probes from before do not bring it back.
+// One bad reading costs the lease until the next round. Answers under way to earlier probes do not
+// bring it back.
 func TestClockThatWentBackIsUsedAgain(t *testing.T) {
 	for _, back := range []time.Duration{ms, 500 * ms, time.Hour} {
 		s := begin(t, leasetest.Options{})
@@ -58,7 +58,7 @@ func TestClockThatWentBackIsUsedAgain(t *testing.T) {
 		}
 		s.wantStatus(1, core.ClockFault)
 		s.Run(150 * ms)
-		s.wantReign(1, 1)
+		s.wantLeader(1, 1)
 		s.isolate(1)
 		s.usurp(2, 2, 3)
 	}
@@ -78,8 +78,8 @@ func TestClockOfAVoterGoesBack(t *testing.T) {
 	}
 }
 
-// A clock that cannot be read gives no lease. When it is back, only what is sent
-// from then on counts: what happened meanwhile is not known.
+// There is no lease while the clock cannot be read. When the clock is back, only later probes count,
+// since the clock may have stepped meanwhile.
 func TestClockFails(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	n := s.lead(1)
@@ -97,13 +97,13 @@ func TestClockFails(t *testing.T) {
 	s.wantStatus(1, core.ClockFault)
 	s.Net.Hold = nil
 	s.Run(200 * ms)
-	s.wantReign(1, 1)
+	s.wantLeader(1, 1)
 	s.isolate(1)
 	s.usurp(2, 2, 3)
 }
 
-// A voter's clock is disrupted and jumps ahead: its promise seems to have ended.
-// The leader relies on it all the same.
+// A voter's clock is disrupted and jumps ahead, so its promise seems to have ended. The voter must
+// still keep it, since the leader relies on it.
 func TestClockOfAVoterJumpsAhead(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 500 * ms, 900 * ms, time.Hour} {
 		s := begin(t, leasetest.Options{})
@@ -119,7 +119,7 @@ func TestClockOfAVoterJumpsAhead(t *testing.T) {
 	}
 }
 
-// The same in the restart hold, which no clock shows the end of either.
+// The same in the restart hold.
 func TestClockJumpsAheadInTheRestartHold(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
@@ -133,8 +133,8 @@ func TestClockJumpsAheadInTheRestartHold(t *testing.T) {
 	s.usurp(2, 2, 3)
 }
 
-// The machine stood still and its clock with it; only the disruption marker
-// tells. The lease is void from the first reading on.
+// The machine and its clock were suspended, and only the disruption marker shows it. The lease is
+// void from the first reading on.
 func TestClockDisruptionVoidsTheLease(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	n := s.lead(1)
@@ -169,8 +169,7 @@ func TestClockRateWatchGivesUp(t *testing.T) {
 	s.usurp(2, 2, 3)
 }
 
-// One voter's clock is too fast. The lease goes on with the other, and not with
-// the fast one alone.
+// One voter's clock is too fast. The other voter renews the lease; the fast one alone does not.
 func TestClockFastVoterDoesNotCount(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.Node(2).Clock.SetRate(1.4)
@@ -182,9 +181,8 @@ func TestClockFastVoterDoesNotCount(t *testing.T) {
 	s.wantStatus(1, core.Expired)
 }
 
-// A process that starts again reads a clock that begins anew, at the reading at
-// which its predecessor's began. Leaders must not take the two for one clock that
-// has lost time.
+// The clock of a restarted process begins at the same reading as that of its predecessor. Leaders
+// must not take the two for one clock that has lost time.
 func TestClockOfARestartedVoterIsTrusted(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)

@@ -1,5 +1,4 @@
-// Package rules holds the directed tests of the protocol, one family a file,
-// named after the rule of docs/design.md that they defend; it exports nothing.
-// They stand apart from leaderlease because leasetest needs packages that who
-// embeds the library has no use for.
+// Package rules has the directed tests of the protocol. The name of a test begins with its rule
+// of docs/design.md. The package exports nothing. It is separate from leaderlease because leasetest
+// needs modules that an embedder of the library does not need.
 package rules

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/cryptotest"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/fence"
 	"github.com/leaderlease/go/leaderlease/internal/hook"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
@@ -165,7 +167,7 @@ func TestReadAnswerOfAnEarlierStart(t *testing.T) {
 	s.Node(3).Crash(0)
 	written := s.write(1, 7)
 	s.Node(3).Restart()
-	s.Run(150 * ms) // a heartbeat tells it who leads
+	s.Run(150 * ms) // it learns its leader from a heartbeat
 	a := s.read(3, 7)
 	s.Run(5 * ms)
 	s.hand(late)
@@ -199,10 +201,9 @@ func TestReadFailsFastWhenLeadershipMoves(t *testing.T) {
 	}
 }
 
-// The clock of leader 1 stands still, so its lease never ends, while a majority
-// elects another. Node 2 follows node 1 still, and an ordinary read there is
-// stale: that is what assumption A2 is for. A ReadIndex read is not answered,
-// since no round of node 1 comes back any more.
+// The clock of leader 1 stands still, so its lease never ends, while a majority elects another
+// leader. Node 2 still follows node 1, and a lease read there is stale, because assumption A2 does
+// not hold. A ReadIndex read is not answered, since no round of node 1 reaches a majority.
 func TestReadIndexOnAFollowerTrustsNoClock(t *testing.T) {
 	s := begin(t, leasetest.Options{Voters: ids(1, 2, 3, 4, 5)})
 	s.lead(1)
@@ -231,5 +232,87 @@ func TestReadIndexOnAFollowerTrustsNoClock(t *testing.T) {
 	s.Run(3 * election)
 	if !round.done || round.served() && round.version < newest {
 		t.Errorf("ReadIndex() on node 2 = %+v after healing, want version %d or an error", round, newest)
+	}
+}
+
+// Tokens rise strictly from holder to holder, over elections, transfers and
+// restarts, and never fall while one node holds on.
+func TestTokensRiseOverFailOvers(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 7)
+	c := leasetest.New(leasetest.Options{})
+	var newest fence.Token
+	holders := 0
+	take := func() {
+		t.Helper()
+		n := c.Leader()
+		for range 3 {
+			n.Write(1, uint64(c.Now())+1, func(uint64) {})
+			c.Run(50 * time.Millisecond)
+			token, err := n.Lease().Token()
+			if err != nil || !newest.Less(token) {
+				t.Fatalf("Token() of node %d = %v, %v, want more than %v", n.ID, token, err, newest)
+			}
+			newest = token
+		}
+		holders++
+	}
+	lead := func() bool {
+		return c.RunUntil(time.Minute, func() bool { n := c.Leader(); return n != nil && n.Valid() })
+	}
+	for round := range 12 {
+		if !lead() {
+			t.Fatalf("round %d: no leader with a lease", round)
+		}
+		take()
+		old := c.Leader()
+		switch round % 3 {
+		case 0:
+			old.Transfer(old.ID%3 + 1)
+			c.Run(time.Second)
+		case 1:
+			old.Crash(0)
+			c.Run(5 * time.Second)
+			old.Restart()
+		default:
+			c.Net.Split([]uint64{old.ID}, []uint64{old.ID%3 + 1, (old.ID+1)%3 + 1})
+			c.Run(10 * time.Second)
+			if token, err := old.Lease().Token(); err == nil {
+				t.Fatalf("Token() of a leader that was cut off = %v, want none", token)
+			}
+			c.Net.Heal()
+		}
+	}
+	if holders != 12 {
+		t.Errorf("%d holders took tokens, want 12", holders)
+	}
+}
+
+// Work begun under one node's lease has ended before another node has one.
+func TestWorkEndsBeforeTheNextHolderBegins(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 3)
+	c := leasetest.New(leasetest.Options{})
+	if !c.Elect(1) {
+		t.Fatal("Elect(1) = false")
+	}
+	ctx, stop, err := c.Node(1).Lease().Context(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	c.Node(1).Transfer(2)
+	gained := false
+	c.OnLeader = func(n *leasetest.Node, _ uint64) {
+		gained = true
+		if ctx.Err() == nil {
+			t.Errorf("node %d leads while work of node 1 goes on", n.ID)
+		}
+	}
+	if !c.RunUntil(time.Minute, func() bool { return c.Node(2).Valid() }) || !gained {
+		t.Fatal("leadership was not transferred")
+	}
+	events, stopWatch := c.Node(1).Lease().Watch()
+	defer stopWatch()
+	if e := <-events; e.Held {
+		t.Errorf("Watch() of node 1 = %+v, want the lease lost", e)
 	}
 }

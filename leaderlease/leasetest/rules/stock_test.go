@@ -10,27 +10,27 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// The ways in which raft's own ReadOnlyLeaseBased serves stale reads. Each
-// schedule leads nodes 2 and 3 to elect without node 1, which goes on believing
-// that it leads. The same schedule runs with raft's option and with the library.
+// stockSchedules are the ways in which raft's own ReadOnlyLeaseBased serves stale reads. In each
+// schedule nodes 2 and 3 elect a leader without node 1, which still believes that it leads. The
+// same schedule runs with raft's option and with the library.
 var stockSchedules = []struct {
 	name string
-	// run brings node 1 into power, and takes it away unnoticed.
+	// run elects node 1, and then cuts it off or stops it without its notice.
 	run func(s *story)
-	// usurp gets node 2 elected; it has as long as it takes.
+	// usurp elects node 2.
 	usurp func(s *story) bool
 }{
 	{
 		// Nothing but a partition: followers may elect after one election
 		// timeout, CheckQuorum notices after up to two.
 		name:  "partitioned leader",
-		run:   func(s *story) { s.reigns(); s.isolate(1); s.Run(election + 50*ms) },
+		run:   func(s *story) { s.leadsUntilQuorumCheck(); s.isolate(1); s.Run(election + 50*ms) },
 		usurp: electNode2,
 	},
 	{
-		name: "follower restart forgets who leads",
+		name: "a restarted follower forgets its leader",
 		run: func(s *story) {
-			s.reigns()
+			s.leadsUntilQuorumCheck()
 			s.isolate(1)
 			s.Node(3).Crash(0)
 			s.Node(3).Restart()
@@ -42,7 +42,7 @@ var stockSchedules = []struct {
 		// says the leader is well.
 		name: "tick burst",
 		run: func(s *story) {
-			s.reigns()
+			s.leadsUntilQuorumCheck()
 			s.Node(2).Pause()
 			s.Node(3).Pause()
 			s.Run(850 * ms)
@@ -67,7 +67,7 @@ var stockSchedules = []struct {
 		// The old leader does not hear that the transfer has succeeded.
 		name: "transfer",
 		run: func(s *story) {
-			s.reigns()
+			s.leadsUntilQuorumCheck()
 			s.Node(1).Transfer(2)
 			s.Net.Cut(2, 1)
 			s.Net.Cut(3, 1)
@@ -104,11 +104,11 @@ var stockSchedules = []struct {
 		usurp: electNode2,
 	},
 	{
-		// What the others have sent meanwhile is still on its way when the process
-		// is scheduled again and a client's read comes first.
+		// A client's read comes first when the process is scheduled again. The messages of
+		// the others are still under way.
 		name: "paused leader",
 		run: func(s *story) {
-			s.reigns()
+			s.leadsUntilQuorumCheck()
 			s.Node(1).Pause()
 			s.isolate(1)
 			s.Run(election + 60*ms)
@@ -117,15 +117,15 @@ var stockSchedules = []struct {
 	},
 }
 
-// reigns lets node 1 lead, until just after it has checked its quorum.
-func (s *story) reigns() {
+// leadsUntilQuorumCheck lets node 1 lead until just after it has checked its quorum.
+func (s *story) leadsUntilQuorumCheck() {
 	s.t.Helper()
 	s.lead(1)
 	s.Run(2050*ms - s.Now())
 }
 
-// electNode2 lets node 2 campaign until it leads. It asks nobody to forget its
-// leader: raft's own follower lease stands if it stands.
+// electNode2 lets node 2 campaign until it leads. No node is made to forget its leader, so that
+// raft's own follower lease stays in force.
 func electNode2(s *story) bool {
 	return s.campaign(3*time.Second, 2)
 }
@@ -165,3 +165,7 @@ func TestStockGoesStale(t *testing.T) {
 		})
 	}
 }
+
+// The rules as stories, to be read: the comments in testdata/rules are the
+// claims, the output is the proof.
+func TestRuleScripts(t *testing.T) { leasetest.RunScripts(t, "testdata/rules") }

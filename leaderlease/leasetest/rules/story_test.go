@@ -15,9 +15,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// The directed tests, one family a file, are named after the rule of
-// docs/design.md that they defend. internal/mutants/table_rules.go names, for
-// each, a change of the source that takes the rule out and makes it fail.
+// The name of a directed test begins with its rule of docs/design.md. internal/mutants has, for
+// each rule, changes of the source that remove it and make a test fail.
 
 const ms = time.Millisecond
 
@@ -28,8 +27,8 @@ const (
 	election = time.Second
 )
 
-// story is a cluster whose every election is checked: at the instant a node
-// wins, no node of an older term may pass its own lease check.
+// story is a cluster that checks every election: at the instant a node wins, no node of an older
+// term may pass its own lease check.
 type story struct {
 	*leasetest.Cluster
 	t        *testing.T
@@ -70,9 +69,9 @@ func (s *story) isolate(id uint64) {
 	}
 }
 
-// usurp does what it can to get id elected with the votes of the helpers: they
-// forget their leader, so that raft itself has no reason left to refuse. It
-// fails the test if that takes more than 5 s, or if a lease was valid then.
+// usurp elects id as early as possible with the votes of the helpers: they forget their leader, so
+// that raft itself does not refuse. It fails the test if that takes more than 5 s, or if a lease
+// was valid then.
 func (s *story) usurp(id uint64, helpers ...uint64) (took time.Duration) {
 	s.t.Helper()
 	start := s.Now()
@@ -117,8 +116,8 @@ func (s *story) wantStatus(id uint64, want core.Status) {
 	}
 }
 
-// wantReign fails the test unless id leads term under a valid lease.
-func (s *story) wantReign(id, term uint64) {
+// wantLeader fails the test unless id leads term under a valid lease.
+func (s *story) wantLeader(id, term uint64) {
 	s.t.Helper()
 	n := s.Node(id)
 	if n.Role() != raft.StateLeader || n.Term() != term || !n.Valid() {
@@ -142,7 +141,7 @@ func (s *story) write(id, key uint64) (version uint64) {
 // writes numbers the writes of all stories.
 var writes uint64
 
-// answer is what a read came to.
+// answer is the result of a read.
 type answer struct {
 	done    bool
 	version uint64
@@ -202,7 +201,7 @@ func (s *story) heldOf(match func(*raftpb.Message) bool) *raftpb.Message {
 	return nil
 }
 
-// diskDelay returns the delay of a disk that is slow as long as *slow says so.
+// diskDelay returns the delay of a disk that is slow while *slow is set.
 func diskDelay(may bool, slow *bool) func() time.Duration {
 	return func() time.Duration {
 		if may && *slow {

@@ -1,7 +1,6 @@
-// Package sim runs a leasetest.Cluster on what it draws from a seed: the
-// parameters of the run (a [Swarm]), what goes wrong (numbered faults and recipes,
-// which are faults put together for one rule each), and what clients do. A seed
-// always makes the same run, so a failure repeats.
+// Package sim runs a leasetest.Cluster with random parameters (a [Swarm]), numbered faults,
+// recipes, which are sequences of faults for one rule each, and client requests. All of them
+// are drawn from a seed. A seed always makes the same run, so a failure repeats.
 //
 //	func TestMyDisk(t *testing.T) {
 //		for seed := range uint64(100) {
@@ -9,10 +8,9 @@
 //		}
 //	}
 //
-// Config.NewMachine takes an embedder's own leasetest.Machine. One that keeps
-// checkpoints of its own is killed and comes back behind its log, finds writes in
-// its checkpoint that the log holds as well, and is restored from a peer's while the
-// process dies.
+// Config.NewMachine takes an embedder's own leasetest.Machine. The simulation kills a durable
+// machine, so that it comes back behind its log, gets entries again that its checkpoint
+// includes, and dies while it is restored from a peer's snapshot.
 //
 // # What a simulation checks
 //
@@ -26,16 +24,15 @@
 //     also after a crash, no acknowledged write lost, and what a log proves to be
 //     committed was applied by some node
 //   - porcupine: each key's history is linearizable
-//   - liveness: after healing, with every member up and everybody else switched
-//     off, a leader is elected and serves at least 99 of 100 reads under its lease;
-//     not where the nodes are bare (Swarm.Bare)
-//   - trace, with Config.Trace: each event that a Lease has traced is a step that the
-//     rules allow (package leasetrace)
+//   - liveness: after healing, with all members up and all other nodes switched off, a
+//     leader is elected and serves at least 99 of 100 reads under its lease, unless the
+//     nodes are bare (Swarm.Bare)
+//   - trace, with Config.Trace: the rules allow each traced event (package leasetrace)
 //   - misuse and panic: neither happens
 //
-// A failing run is made small by [Minimise] and kept as text, see [Schedule].
+// [Minimise] reduces a failing run, and its [Schedule] can be kept as text.
 //
-// # What crashes take
+// # What crashes lose
 //
 // A seed draws the kind of each node's disk: files of their own for entries and hard
 // state, one log, or writes that are atomic ([leasetest.DiskKind]). On the first two a
@@ -45,14 +42,13 @@
 //
 // # What it assumes
 //
-// Clocks keep within the bound of the run, and a leader's clock counts the time
-// in which it was paused. Fields of Swarm break either on purpose: a simulation
-// that finds nothing then is not worth much.
+// Clocks keep within the bound of the run, and a leader's clock counts the time in which it
+// was paused. Fields of Swarm break each assumption on purpose, and the oracles must then find
+// violations.
 //
-// # Where to find it
+// # Files
 //
-// sim.go builds the cluster and runs it, load.go is its clients, schedule.go and
-// swarm.go are what a seed means, fault*.go what goes wrong, recipe*.go faults for
-// one rule each, oracle*.go what is judged, minimise.go how a failure is made small,
-// result.go and trace.go what is left of a run.
+// sim.go builds and runs the cluster, load.go makes the client requests, schedule.go draws the
+// parameters and the faults, fault*.go and recipe*.go implement the faults, oracle*.go checks
+// the run, minimise.go reduces a failure, and result.go has the counts and the time line.
 package sim

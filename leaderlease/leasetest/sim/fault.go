@@ -23,7 +23,7 @@ type faultKind struct {
 var faultKinds = slices.Concat(processFaults, clockFaults, networkFaults, clusterFaults, hintFaults, recipes, resignFaults)
 
 func kindOf(name string) *faultKind {
-	for _, kinds := range [][]faultKind{faultKinds, tornFaults, obituaryFaults} {
+	for _, kinds := range [][]faultKind{faultKinds, tornFaults, deathFaults} {
 		for i := range kinds {
 			if kinds[i].name == name {
 				return &kinds[i]

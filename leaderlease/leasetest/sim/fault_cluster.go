@@ -167,7 +167,7 @@ func difference(from *raftpb.ConfState, to configuration, ids []uint64) (changes
 	return changes
 }
 
-// compactFault drops logs, so that who is behind needs a snapshot.
+// compactFault compacts logs, so that slow followers need a snapshot.
 func compactFault(f *fault) {
 	for _, n := range f.c.Nodes() {
 		if f.r.IntN(3) != 0 {
@@ -205,15 +205,14 @@ func (f *fault) pushOnce(among []uint64, round int) {
 			n.ForgetLeader()
 		}
 	}
-	// A candidate whose log is behind cannot win: give others a turn.
+	// A candidate with a shorter log cannot win, so the candidates alternate.
 	n := f.c.Node(among[(f.N+round/4)%len(among)])
 	if n.Up() && !n.Paused() && n.Role() != raft.StateLeader {
 		n.Campaign()
 	}
 }
 
-// tickBurst lets a process have all at once the ticks that it should have had
-// over some time, as after a long garbage collection.
+// tickBurst gives a process many ticks at once, as after a long garbage collection.
 func tickBurst(f *fault) {
 	n := f.leaderOr()
 	if n == nil || !n.Up() || n.Paused() {

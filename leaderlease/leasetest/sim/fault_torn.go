@@ -17,7 +17,7 @@ var tornFaults = []faultKind{
 	{"recipe_torn_changes", 4, 2, 5, tornChanges},
 }
 
-// drawDisks draws what crashes take from the disks, and whether nodes make up for it.
+// drawDisks draws which data crashes lose, and whether nodes recover it.
 func drawDisks(r *rand.Rand, w *Swarm) {
 	all := uint64(1)<<(w.nodes()+1) - 2
 	w.Separate = pick(r, 0, all, all, r.Uint64()) & all
@@ -73,10 +73,10 @@ func (f *fault) afterTear(n *leasetest.Node) {
 	n.Clock.Start()
 }
 
-// tornChanges keeps a follower from hearing of two or more changes of membership,
-// which it then gets in one append, and kills it before it knows on disk that
-// the first is committed. It comes back on the side of a majority of the voters before
-// all that, while the leader has a majority of the voters after it.
+// tornChanges hides two or more changes of membership from a follower, which then receives them
+// in one append, and kills the follower before its disk knows that the first one is committed.
+// The follower comes back on the side of a majority of the voters before the changes, while the
+// leader has a majority of the voters after them.
 func tornChanges(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		p, ok := f.drawParting(l)
@@ -90,8 +90,8 @@ func tornChanges(f *fault) {
 	})
 }
 
-// parting is x, which is to forget changes that lead to to, and the nodes on its side,
-// which are a majority of the voters before.
+// parting is a partition: x, which forgets the changes that lead to the configuration to, and
+// the nodes on its side, which are a majority of the voters before.
 type parting struct {
 	x    *leasetest.Node
 	to   configuration
@@ -111,7 +111,7 @@ func (f *fault) drawParting(l *leasetest.Node) (p parting, ok bool) {
 		f.r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 		p.to = configuration{voters: append([]uint64{l.ID}, ids[:f.r.IntN(len(ids)+1)]...)}
 		if !slices.Contains(p.to.voters, p.x.ID) {
-			p.to.learners = []uint64{p.x.ID} // it must be told of the log
+			p.to.learners = []uint64{p.x.ID} // it must receive the log
 		}
 		p.side = f.sideOf(p.x.ID, l.ID, old, p.to)
 		rest := slices.DeleteFunc(slices.Clone(p.to.voters), func(id uint64) bool { return slices.Contains(p.side, id) })

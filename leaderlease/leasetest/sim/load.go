@@ -8,8 +8,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// load is what clients do. Keys are numbered up: when the history of one is
-// full, a new one takes its slot.
+// load makes the requests of clients. When the history of a key is full, a new key takes its
+// slot.
 type load struct {
 	writes, reads, probes, compacts *rand.Rand
 	write                           uint64 // newest write
@@ -29,7 +29,7 @@ func (s *sim) startLoad() {
 	}
 }
 
-// compactSomewhere has a node compact its log without being told to.
+// compactSomewhere makes a random node compact its log.
 func (s *sim) compactSomewhere() {
 	if n := s.anyNode(s.load.compacts); n.Up() && !n.Paused() {
 		n.Compact()
@@ -80,8 +80,8 @@ func (s *sim) writeAt(n *leasetest.Node, key uint64) {
 		s.trace.note(s.c.Now(), n.ID, "write done", "key version", key, version)
 		s.versions.raise(key, version)
 		s.raft.acked(ack{write: id, key: key, version: version, index: n.Applied()})
-		// The prober: whoever still serves reads must have this write. Some
-		// nodes are about to learn that they lead no more: ask again soon.
+		// Each node that still serves reads must have this write. Some nodes are about to learn
+		// that they no longer lead, so the probe is repeated soon.
 		s.probeAll(key)
 		s.c.After(s.w.Latency*3/2, func() { s.probeAll(key) })
 		s.readAt(s.anyNode(s.load.probes), key)
@@ -127,8 +127,8 @@ func (s *sim) readAt(n *leasetest.Node, key uint64) {
 	})
 }
 
-// probeAll asks every node for a lease read of key, also those that should have
-// noticed that they lead no more. A paused one cannot answer.
+// probeAll asks every node for a lease read of key, including former leaders. A paused node
+// cannot answer.
 func (s *sim) probeAll(key uint64) {
 	for _, n := range s.c.Nodes() {
 		s.probe(n, key)
@@ -149,8 +149,8 @@ func (s *sim) probe(n *leasetest.Node, key uint64) {
 	}
 }
 
-// tryRead makes a lease read of key at n, even if n is paused: at the instant at
-// which it goes on, a reader may be scheduled first.
+// tryRead makes a lease read of key at n, even if n is paused: when the process resumes, a
+// reader may be scheduled first.
 func (s *sim) tryRead(n *leasetest.Node, key uint64) {
 	if s.cfg.IndexReads || !n.Up() || n.Lease() == nil {
 		return
@@ -177,8 +177,8 @@ func (s *sim) checkRead(n *leasetest.Node, key, floor, version uint64, path stri
 	s.versions.raise(key, version)
 }
 
-// checkNewest looks at what a read says of the whole: it never goes back either,
-// whichever key and node a client asks next.
+// checkNewest checks the newest version of all keys in a read. It never decreases, for any key
+// and node.
 func (s *sim) checkNewest(n *leasetest.Node, key, floor uint64) {
 	_, newest := n.Machine().Read(key)
 	if newest < floor {

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// TestRegressions replays every schedule that has ever mattered. One that
-// breaks an assumption on purpose must find what it says; with the assumption
-// kept, it must find nothing.
+// TestRegressions replays every kept schedule. A schedule that breaks an assumption must find the
+// violation that it names, and none with the assumption kept.
 func TestRegressions(t *testing.T) {
 	files, err := filepath.Glob("testdata/regressions/*.txt")
 	if err != nil || len(files) == 0 {

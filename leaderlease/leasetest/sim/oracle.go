@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease/detector"
 	"github.com/leaderlease/go/leaderlease/leasetest"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 const leaderRole = raft.StateLeader
@@ -17,7 +19,7 @@ const leaderRole = raft.StateLeader
 // has shown. A read that begins later and shows less is stale.
 type versionOracle struct {
 	floors map[uint64]uint64
-	// newest is the same of all keys together, where the machine tells it.
+	// newest is the newest version of all keys, if the machine reports it.
 	newest uint64
 }
 
@@ -38,9 +40,10 @@ func (o *versionOracle) raise(key, version uint64) {
 type leaseOracle struct {
 	newest uint64             // the newest term that has a leader
 	winner map[uint64]process // by term
-	// resigned are those who have, word is when the last one did.
-	resigned map[process]bool
-	word     time.Duration
+	// resigned are the processes that have resigned, resignedAt is the time of the last
+	// resignation.
+	resigned   map[process]bool
+	resignedAt time.Duration
 }
 
 // process is one run of one node.
@@ -53,8 +56,8 @@ func (o *leaseOracle) init() {
 	o.winner, o.resigned = make(map[uint64]process), make(map[process]bool)
 }
 
-// check looks at one node, as a reader would find it, at any moment. A paused
-// node is asked as well: what would it answer, if it ran just for this.
+// check checks one node as a reader would find it. It checks a paused node as well, as if the
+// node ran for just this check.
 func (o *leaseOracle) check(s *sim, n *leasetest.Node) {
 	o.hasResigned(s, n)
 	if s.cfg.IndexReads || n.Lease() == nil || !n.Up() || (n.Role() == leaderRole && n.Term() >= o.newest) {
@@ -133,7 +136,7 @@ func (s *sim) onReady(n *leasetest.Node, msgs []*raftpb.Message) {
 	}
 }
 
-// helps reports whether m helps to elect someone.
+// helps reports whether m helps an election.
 func (s *sim) helps(n *leasetest.Node, m *raftpb.Message) bool {
 	switch m.GetType() {
 	case raftpb.MsgVote, raftpb.MsgPreVote:
@@ -154,7 +157,7 @@ func (s *sim) helps(n *leasetest.Node, m *raftpb.Message) bool {
 
 func (s *sim) onDeliver(n *leasetest.Node, m *raftpb.Message) {
 	s.res.Messages++
-	s.takeTrace(n) // one that is held back has no Ready, and hears of candidates all the same
+	s.takeTrace(n) // a node that is held back has no Ready, but traces requests
 	s.trace.message(s.c.Now(), "gets ", n.ID, m)
 }
 
@@ -207,4 +210,191 @@ func (s *sim) violate(oracle string, node uint64, what string) {
 	}
 	s.res.Violation = v
 	s.trace.note(v.At, node, "VIOLATION of "+oracle+": "+what, "")
+}
+
+// raftOracle checks raft itself, and with it the simulator's disks and loop:
+// all nodes apply the same entry at the same index and come to equal states,
+// and no acknowledged write is lost.
+type raftOracle struct {
+	entries []appliedEntry // by index
+	hashes  map[uint64]uint64
+	written map[uint64]uint64 // by version, the write
+	acks    []ack
+}
+
+type appliedEntry struct {
+	term, sum uint64
+	outcome   leasetest.Outcome
+	seen      bool
+}
+
+type ack struct{ write, key, version, index uint64 }
+
+// Every so many entries the states are compared, which costs more than the
+// entries do. A durable machine has more ways to go wrong.
+const (
+	hashEvery        = 64
+	hashEveryDurable = 8
+)
+
+func (o *raftOracle) init() {
+	o.hashes, o.written = make(map[uint64]uint64), make(map[uint64]uint64)
+}
+
+func (o *raftOracle) acked(a ack) { o.acks = append(o.acks, a) }
+
+func (s *sim) onApply(n *leasetest.Node, e *raftpb.Entry, made leasetest.Outcome) {
+	o, index := &s.raft, e.GetIndex()
+	for uint64(len(o.entries)) <= index {
+		o.entries = append(o.entries, appliedEntry{})
+	}
+	got := appliedEntry{term: e.GetTerm(), sum: sum(e.GetData()), outcome: made, seen: true}
+	known := &o.entries[index]
+	switch {
+	case !known.seen:
+		*known = got
+		s.res.Entries++
+		if w := got.outcome.Write; w != 0 {
+			o.written[got.outcome.Version] = w
+			s.linear.committed(w, got.outcome.Version)
+		}
+	case known.term == got.term && known.sum == got.sum && known.outcome != got.outcome:
+		s.violatef("raft", n.ID, "makes %+v of the entry at index %d, which had led to %+v", got.outcome, index, known.outcome)
+	case *known != got:
+		s.violatef("raft", n.ID, "applies an entry of term %d at index %d, where another of term %d was applied", got.term, index, known.term)
+	}
+	s.trace.mix(uint64(s.c.Now()), n.ID, index, e.GetTerm())
+	if got.outcome.Sum != 0 {
+		s.trace.mix(got.outcome.Sum)
+	}
+	if e.GetType() != raftpb.EntryNormal {
+		s.noteConf(n, index)
+	}
+	if index%hashEvery == 0 || (n.Machine().Durable() && index%hashEveryDurable == 0) {
+		s.compareState(n)
+	}
+}
+
+func (s *sim) noteConf(n *leasetest.Node, index uint64) {
+	s.res.ConfChanges++
+	s.operator.sees(n, index)
+	s.trace.note(s.c.Now(), n.ID, "applies configuration", "index voters outgoing learners",
+		index, digits(n.Conf().GetVoters()), digits(n.Conf().GetVotersOutgoing()), digits(n.Conf().GetLearners()))
+}
+
+// digits shows a set of nodes as a decimal number, two digits each.
+func digits(ids []uint64) (set uint64) {
+	for _, id := range ids {
+		set = set*100 + id
+	}
+	return set
+}
+
+func (s *sim) compareState(n *leasetest.Node) {
+	o, index, hash := &s.raft, n.Applied(), n.Hash()
+	known, ok := o.hashes[index]
+	if !ok {
+		o.hashes[index] = hash
+		return
+	}
+	if known != hash {
+		s.violatef("raft", n.ID, "state at index %d differs from another node's", index)
+	}
+}
+
+// onRestart judges what a process begins with. The leader has applied what a log proves
+// to be committed.
+func (s *sim) onRestart(n *leasetest.Node) {
+	if index := n.Recovered(); index > 0 {
+		s.res.Recovered++
+		s.trace.note(s.c.Now(), n.ID, "its log proves a commit index", "index", index)
+		if index >= uint64(len(s.raft.entries)) || !s.raft.entries[index].seen {
+			s.violatef("raft", n.ID, "takes index %d for committed, which no node has applied", index)
+		}
+	}
+	s.compareState(n)
+}
+
+// checkAcks looks for every acknowledged write on a node that has applied
+// everything.
+func (s *sim) checkAcks(n *leasetest.Node) {
+	o := &s.raft
+	for _, a := range o.acks {
+		if n.Version(a.key) < a.version || o.written[a.version] != a.write {
+			s.violatef("raft", n.ID, "acknowledged write %d of key %d, version %d, is missing", a.write, a.key, a.version)
+			return
+		}
+	}
+}
+
+func sum(data []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(data)
+	return h.Sum64()
+}
+
+// traceRoom is for the events that come between two Readys or messages of a node.
+const traceRoom = 4096
+
+// traceOracle keeps the traces of all Leases, by node and process, and checks them at the end
+// of the run.
+type traceOracle struct {
+	processes []*leasetrace.Process // in the order of their starts
+	newest    map[uint64]*tracing
+}
+
+// tracing is a trace that is being read.
+type tracing struct {
+	*leasetrace.Process
+	from *leasetrace.Trace
+}
+
+func (o *traceOracle) init() { o.newest = make(map[uint64]*tracing) }
+
+// begin gives the next process of a node its trace.
+func (o *traceOracle) begin(id uint64) *leasetrace.Trace {
+	o.take(id)
+	t := &tracing{Process: &leasetrace.Process{Ended: true}, from: leasetrace.New(traceRoom)}
+	o.newest[id] = t
+	o.processes = append(o.processes, t.Process)
+	return t.from
+}
+
+// take reads what a node's present process has traced.
+func (o *traceOracle) take(id uint64) {
+	if t := o.newest[id]; t != nil {
+		t.Take(t.from)
+	}
+}
+
+// all returns the traces of the run.
+func (o *traceOracle) all() (all []leasetrace.Process) {
+	for id := range o.newest {
+		o.take(id)
+	}
+	for _, p := range o.processes {
+		all = append(all, *p)
+	}
+	return all
+}
+
+// judgeTraces checks that the rules allow every event.
+func (s *sim) judgeTraces() {
+	if !s.cfg.Trace {
+		return
+	}
+	if s.res.Traces = s.traces.all(); len(s.res.Traces) == 0 {
+		return // no member has the library
+	}
+	v := leasetrace.Judge(s.res.Traces)
+	s.res.Judged += uint64(v.Events())
+	if err := v.Err(); err != nil && !s.cfg.Misused {
+		s.violatef("trace", 0, "%v", err)
+	}
+}
+
+func (s *sim) takeTrace(n *leasetest.Node) {
+	if s.cfg.Trace {
+		s.traces.take(n.ID)
+	}
 }

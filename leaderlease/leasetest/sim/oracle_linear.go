@@ -46,8 +46,8 @@ const (
 	historyBudget = 10 * time.Second
 )
 
-// keyOp is the input of an operation: a write of version, or a read, whose
-// output is the version.
+// keyOp is the input of an operation: a write of version, or a read, which returns the
+// version.
 type keyOp struct {
 	write   bool
 	version uint64
@@ -121,8 +121,8 @@ func (o *linearOracle) committed(write, version uint64) {
 		return
 	}
 	p.h.writes = slices.DeleteFunc(p.h.writes, func(w openWrite) bool { return w.write == write })
-	// Writes are never left out, or later reads would show what was not written.
-	// One whose proposal the network has doubled happens twice.
+	// Every committed write is recorded, because later reads may show it. A write happens
+	// twice if the network has duplicated its proposal.
 	p.h.ops = append(p.h.ops, porcupine.Operation{
 		ClientId: int(p.node), Call: p.call, Return: o.tick(), Input: keyOp{write: true, version: version},
 	})

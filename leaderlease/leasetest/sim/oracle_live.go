@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/quorum"
+	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// finish heals the cluster and checks what must be true of a healthy one.
-// Without the demand that it serves lease reads, a library that never serves
-// any would pass.
+// finish heals the cluster and checks it. A healed cluster must serve lease reads: otherwise a
+// library that never serves any would pass.
 func (s *sim) finish() {
 	s.heal()
 	if s.cfg.Misused {
@@ -41,7 +41,7 @@ func (s *sim) finish() {
 	}
 	switch {
 	case l == nil && s.w.BeyondPPM > 0:
-		// Leaders do not trust such clocks, and rightly so.
+		// Leaders rightly distrust such clocks.
 		s.summarise()
 		return
 	case l == nil:
@@ -130,7 +130,7 @@ func (s *sim) needsRestart(n *leasetest.Node) bool {
 	return odd
 }
 
-// serving returns the leader once it does what it should, nil until then.
+// serving returns the leader once it serves lease reads if it can, nil until then.
 func (s *sim) serving() *leasetest.Node {
 	l := s.c.Leader()
 	if l == nil || !s.newestConf(l) {
@@ -142,8 +142,8 @@ func (s *sim) serving() *leasetest.Node {
 	return l
 }
 
-// newestConf reports whether no node has applied a configuration that l has
-// not: only then is l known not to be one that the group has moved on from.
+// newestConf reports whether l has applied every configuration that any node has applied. Only
+// then is l known to be a leader of the present group.
 func (s *sim) newestConf(l *leasetest.Node) bool {
 	for _, n := range s.c.Nodes() {
 		// A leader that is slow to apply may be behind in entries for long.
@@ -238,4 +238,43 @@ func (s *sim) describe() string {
 		}
 	}
 	return b.String()
+}
+
+// operator starts and stops the nodes of a simulation once everything has healed, by the
+// configurations that members have applied. It does not repair configurations that members
+// have forgotten in a crash.
+type operator struct {
+	conf  *raftpb.ConfState
+	index uint64
+}
+
+// sees records a configuration that n has applied. It ignores removed members, because they
+// may know a configuration that the remaining members do not know yet.
+func (o *operator) sees(n *leasetest.Node, index uint64) {
+	if index > o.index && slices.Contains(voters(n), n.ID) {
+		o.conf, o.index = n.Conf(), index
+	}
+}
+
+// wants reports whether a node should run: every member does.
+func (o *operator) wants(id uint64) bool {
+	return slices.Contains(slices.Concat(o.conf.GetVoters(), o.conf.GetVotersOutgoing(), o.conf.GetLearners(), o.conf.GetLearnersNext()), id)
+}
+
+// operate starts members and switches off other nodes, once each tick.
+func (s *sim) operate() {
+	for _, n := range s.c.Nodes() {
+		switch {
+		case s.operator.wants(n.ID):
+			s.restart(n)
+		case n.Up():
+			s.trace.note(s.c.Now(), n.ID, "is switched off", "")
+			n.Crash(0)
+		}
+	}
+	s.c.After(s.w.Tick, func() {
+		if !s.violated() {
+			s.operate()
+		}
+	})
 }

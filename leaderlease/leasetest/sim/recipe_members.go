@@ -9,8 +9,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// transferIsolate hands leadership over and makes the old leader deaf from the
-// moment on at which it says so: nobody tells it that it has been replaced.
+// transferIsolate transfers leadership, and makes the old leader deaf as soon as it sends the
+// MsgTimeoutNow, so that it does not learn that it was replaced.
 func transferIsolate(f *fault) {
 	from, to := f.transfer()
 	if from == nil {
@@ -28,8 +28,8 @@ func timeoutNow(from, to uint64) func(*raftpb.Message) bool {
 	}
 }
 
-// lateTimeoutNow holds the word to take over until the leader has given the
-// transfer up and reads under its lease again, and makes it deaf just then.
+// lateTimeoutNow delays the MsgTimeoutNow until the leader has given the transfer up and reads
+// under its lease again, and makes the leader deaf just then.
 func lateTimeoutNow(f *fault) {
 	from, to := f.transfer()
 	if from == nil {
@@ -133,8 +133,8 @@ func twoNodes(f *fault) {
 	})
 }
 
-// growRecipe makes the leader a sole voter, whose lease has no end of its own,
-// gives it company and cuts it off.
+// growRecipe makes the leader a sole voter, with a lease that has no end, adds voters and cuts
+// the leader off.
 func growRecipe(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		sole := configuration{voters: []uint64{l.ID}}
@@ -147,7 +147,7 @@ func growRecipe(f *fault) {
 	})
 }
 
-// learnersRecipe leaves the leader with its learners, who can promise nothing.
+// learnersRecipe leaves the leader with its learners, which cannot make promises.
 func learnersRecipe(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		ids := f.except(l.ID)
@@ -179,9 +179,9 @@ func demoteRecipe(f *fault) {
 	})
 }
 
-// retireRecipe leaves so few voters that they are no quorum of those before,
-// switches off all others as soon as the leader has applied that, and crashes
-// those that remain. The others come back when there is a leader again.
+// retireRecipe removes so many voters that the rest is no quorum of the earlier configuration.
+// It switches off all others as soon as the leader has applied the change, and crashes the
+// remaining voters. The others come back when there is a leader again.
 func retireRecipe(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		others := f.except(l.ID)

@@ -7,9 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
@@ -26,7 +29,7 @@ type Violation struct {
 	What string
 }
 
-// Result is what a simulation has seen.
+// Result is the result of a simulation.
 type Result struct {
 	Seed     uint64
 	Schedule *Schedule
@@ -49,10 +52,11 @@ type Result struct {
 	Writes, Entries uint64
 	Elections       uint64
 	Transfers       uint64
-	// Resignations counts leaders that resigned, Successors those who led at once then.
+	// Resignations counts leaders that resigned, Successors the leaders that were elected at
+	// once after a resignation.
 	Resignations, Successors uint64
-	// Alarms counts leaders that were suspected because of learnt silence, FalseAlarms
-	// suspicions of any kind that were wrong.
+	// Alarms counts suspicions because of unusual silence, FalseAlarms wrong suspicions of any
+	// kind.
 	Alarms, FalseAlarms uint64
 	ConfChanges         uint64
 	Crashes             uint64
@@ -70,7 +74,7 @@ type Result struct {
 	// processes that began with a commit index that only their log proved.
 	Torn, Recovered int
 
-	// Traces are what every Lease has traced, Judged is how many events were judged.
+	// Traces are the traces of all Leases, Judged is the number of checked events.
 	Traces []leasetrace.Process
 	Judged uint64
 
@@ -137,8 +141,8 @@ func (r *Result) save(t *testing.T, dir, name string, write func(io.Writer) erro
 	t.Logf("saved %s", path)
 }
 
-// Add adds what another simulation has counted. Recovery is the longer one of the two; Seed and
-// Hash are no counts.
+// Add adds the counts of another simulation. Recovery becomes the longer one of the two; Seed
+// and Hash are no counts.
 func (r *Result) Add(o *Result) {
 	seed, hash, recovery := r.Seed, r.Hash, max(r.Recovery, o.Recovery)
 	if r.Faults == nil {
@@ -178,4 +182,169 @@ func addUp(to, from reflect.Value) {
 			to.SetMapIndex(key, total)
 		}
 	}
+}
+
+// rule names a decision of docs/design.md and how often it was taken.
+type rule struct {
+	name string
+	hits func(r *Result) uint64
+}
+
+// rules lists what a long run must have exercised. A rule that never decided
+// anything was not tested.
+var rules = []rule{
+	{"V1 promises made", func(r *Result) uint64 { return r.Stats.Promises }},
+	{"V1 probes refused", func(r *Result) uint64 { return r.Stats.RefusedProbes }},
+	{"V2 grants given", func(r *Result) uint64 { return r.Stats.Grants }},
+	{"V3 votes kept out", func(r *Result) uint64 { return r.Stats.Withheld.VoteIn }},
+	{"V3 pre-votes kept out", func(r *Result) uint64 { return r.Stats.Withheld.PreVoteIn }},
+	{"V3 late transfers kept out", func(r *Result) uint64 { return r.Stats.Withheld.TimeoutNowIn }},
+	{"V4 vote requests kept in", func(r *Result) uint64 { return r.Stats.Withheld.VoteOut }},
+	{"V4 pre-vote requests kept in", func(r *Result) uint64 { return r.Stats.Withheld.PreVoteOut }},
+	{"V4 granted votes kept in", func(r *Result) uint64 { return r.Stats.Withheld.VoteRespOut }},
+	{"V5 ticks withheld", func(r *Result) uint64 { return r.Stats.Withheld.Tick }},
+	{"V5 own election held back", func(r *Result) uint64 { return uint64(r.HeldBack) }},
+	{"V6 restart holds", func(r *Result) uint64 { return r.Stats.Refused[leaderlease.StatusRestartHold] }},
+	{"V6 longer and shorter promises saved", func(r *Result) uint64 { return r.Saves }},
+	{"Readys torn", func(r *Result) uint64 { return uint64(r.Torn) }},
+	{"commit indexes that a log proved", func(r *Result) uint64 { return uint64(r.Recovered) }},
+	{"L1 probes sent", func(r *Result) uint64 { return r.Stats.Probes }},
+	{"L2 renewals", func(r *Result) uint64 { return r.Stats.Renewals }},
+	{"L3 reads in joint configurations", func(r *Result) uint64 { return r.JointReads }},
+	{"L4 no own-term commit", refused(leaderlease.StatusNoOwnTermCommit)},
+	{"L4 not a voter", refused(leaderlease.StatusNotVoter)},
+	{"L5 configuration pending", refused(leaderlease.StatusConfPending)},
+	{"L6 releases", func(r *Result) uint64 { return r.Stats.Transfers }},
+	{"L6 transferring", refused(leaderlease.StatusTransferring)},
+	{"L6b resignations", func(r *Result) uint64 { return r.Resignations }},
+	{"L6b successors at once", func(r *Result) uint64 { return r.Successors }},
+	{"leaders suspected by silence", func(r *Result) uint64 { return r.Alarms }},
+	{"false alarms", func(r *Result) uint64 { return r.FalseAlarms }},
+	{"L7 leases lost by step-down", func(r *Result) uint64 { return r.Stats.Losses[leaderlease.StatusNotLeader] }},
+	{"margin", refused(leaderlease.StatusMargin)},
+	{"expired", refused(leaderlease.StatusExpired)},
+	{"clock faults", func(r *Result) uint64 { return r.Stats.ClockFaults }},
+	{"clock disruptions", func(r *Result) uint64 { return r.Stats.Disruptions }},
+	{"disk stalled", refused(leaderlease.StatusDiskStalled)},
+	{"reads by lease", path(leaderlease.PathLease)},
+	{"reads joined", path(leaderlease.PathJoined)},
+	{"reads by read index", path(leaderlease.PathReadIndex)},
+	{"reads forwarded", path(leaderlease.PathForwarded)},
+	{"forwarded reads answered", func(r *Result) uint64 { return r.Stats.Answered }},
+}
+
+func refused(s leaderlease.Status) func(*Result) uint64 {
+	return func(r *Result) uint64 { return r.Stats.Refused[s] }
+}
+
+func path(p leaderlease.Path) func(*Result) uint64 {
+	return func(r *Result) uint64 { return r.Reads[p] }
+}
+
+// Uncovered returns the rules that have decided nothing.
+func (r *Result) Uncovered() (names []string) {
+	for _, rule := range rules {
+		if rule.hits(r) == 0 {
+			names = append(names, rule.name)
+		}
+	}
+	for _, k := range slices.Concat(faultKinds, tornFaults) {
+		if r.Faults[k.name] == 0 {
+			names = append(names, "fault "+k.name)
+		}
+	}
+	return names
+}
+
+// Coverage describes how often each rule has decided something.
+func (r *Result) Coverage() string {
+	var b strings.Builder
+	for _, rule := range rules {
+		fmt.Fprintf(&b, "%-34s %d\n", rule.name, rule.hits(r))
+	}
+	for _, k := range slices.Concat(faultKinds, tornFaults) {
+		fmt.Fprintf(&b, "fault %-28s %d\n", k.name, r.Faults[k.name])
+	}
+	return b.String()
+}
+
+// trace follows a run: a hash over everything that happened, which is equal for
+// equal runs, and the newest events for people to read.
+type trace struct {
+	hash   uint64
+	events []traceEvent // a ring
+	next   int
+	// messages also keeps each message in the ring, not only in the hash.
+	messages bool
+}
+
+// traceEvent is kept raw, because nearly all of them are never printed.
+type traceEvent struct {
+	at    time.Duration
+	node  uint64
+	what  string
+	args  [4]uint64
+	names string
+}
+
+const traceLen = 1 << 14
+
+// mix adds values to the hash.
+func (t *trace) mix(values ...uint64) {
+	h := t.hash
+	for _, v := range values {
+		h ^= v
+		h *= 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	t.hash = h
+}
+
+// note adds an event to the hash and to the time line. names has the names of args.
+func (t *trace) note(at time.Duration, node uint64, what, names string, args ...uint64) {
+	t.mix(uint64(at), node, uint64(len(what)))
+	t.mix(args...)
+	t.keep(at, node, what, names, args...)
+}
+
+func (t *trace) keep(at time.Duration, node uint64, what, names string, args ...uint64) {
+	e := traceEvent{at: at, node: node, what: what, names: names}
+	copy(e.args[:], args)
+	if len(t.events) < traceLen {
+		t.events = append(t.events, e)
+		return
+	}
+	t.events[t.next] = e
+	t.next = (t.next + 1) % traceLen
+}
+
+func (t *trace) message(at time.Duration, what string, node uint64, m *raftpb.Message) {
+	t.mix(uint64(at), uint64(m.GetType()), m.GetFrom(), m.GetTo(), m.GetTerm(), m.GetIndex(), m.GetCommit(), uint64(len(m.GetEntries())))
+	if t.messages {
+		t.keep(at, node, what+m.GetType().String(), "from term index commit", m.GetFrom(), m.GetTerm(), m.GetIndex(), m.GetCommit())
+	}
+}
+
+// timeline returns the events since from, one per line.
+func (t *trace) timeline(from time.Duration) string {
+	var b strings.Builder
+	for i := range t.events {
+		e := t.events[(t.next+i)%len(t.events)]
+		if e.at >= from {
+			e.print(&b)
+		}
+	}
+	return b.String()
+}
+
+func (e *traceEvent) print(b *strings.Builder) {
+	name := "       "
+	if e.node != 0 {
+		name = fmt.Sprintf("node %-2d", e.node)
+	}
+	fmt.Fprintf(b, "%14v  %s  %s", e.at, name, e.what)
+	for i, name := range strings.Fields(e.names) {
+		fmt.Fprintf(b, " %s=%d", name, e.args[i])
+	}
+	b.WriteByte('\n')
 }

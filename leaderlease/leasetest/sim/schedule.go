@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,8 @@ type Schedule struct {
 }
 
 // Fault is one thing that goes wrong, or is done to the cluster on purpose.
-// What it leaves open is drawn from the stream of its number, so a fault does
-// the same whatever other faults there are.
+// Its other parameters are drawn from the stream of its number, so a fault does the same with or
+// without other faults.
 type Fault struct {
 	N    int
 	At   time.Duration
@@ -207,3 +208,192 @@ func (f field) parse(text string) (err error) {
 	}
 	return err
 }
+
+// Swarm has the parameters of one run, which are drawn for each seed. Parameters that never change
+// hide bugs: with one promise length and one network, raft's own timeouts mask a missing guard.
+type Swarm struct {
+	// The group. Nodes are numbered from 1: voters, then learners, then spares.
+	Voters, Learners, Spares int
+	Tick                     time.Duration
+	ElectionTick             int
+	HeartbeatTick            int
+
+	// The lease. DriftPPM is the rate error that clocks really have.
+	D, Skew    time.Duration
+	DriftPPM   int
+	LongD      bool
+	NoMargin   bool // negative control: reads are served to the end of the lease
+	BeyondPPM  int  // negative control: clocks err by this much more than claimed
+	StopsClock bool // negative control: a suspended leader's clock stands still
+	Forgets    bool // negative control: a crash forgets changes of membership
+	Mute       bool // negative control: vote answers carry no commit hints
+	// HardStateAlone is a negative control: nodes start with the commit index of the hard
+	// state, and ignore a higher one that the log proves.
+	HardStateAlone bool
+
+	// Separate and OneLog are the nodes with disks of these kinds; all others write a Ready
+	// atomically. Tears is the percentage of crashes that tear a Ready.
+	Separate, OneLog uint64
+	Tears            int
+	// Bare nodes do only what raft asks for: a crash may lose a commit index that covers
+	// applied changes, and vote answers carry no commit hints. Reads must still be right;
+	// liveness is not checked.
+	Bare bool
+
+	// How nodes run: one bit per node, bit 1 for node 1.
+	Plain, Stock, Async, Queue, Arrival uint64
+	// Short are the nodes that ask for promises of half of D, and make promises of D.
+	Short uint64
+	// Suspects are the nodes that act upon closed connections, Learns those that also act upon
+	// silence.
+	Suspects, Learns uint64
+	// The longest delays. Each one is drawn anew, from zero.
+	Disk, Apply, Step, Latency time.Duration
+
+	// The load: time between two writes, reads and rounds of probing.
+	Keys               int
+	Write, Read, Probe time.Duration
+	// Gap is the mean time between two faults.
+	Gap time.Duration
+}
+
+// nodes returns how many nodes there are.
+func (w *Swarm) nodes() int { return w.Voters + w.Learners + w.Spares }
+
+// electionTimeout is the least time without a leader before raft campaigns.
+func (w *Swarm) electionTimeout() time.Duration { return time.Duration(w.ElectionTick) * w.Tick }
+
+// keepAssumptions takes back what a negative control has broken.
+func (w *Swarm) keepAssumptions() {
+	w.NoMargin, w.BeyondPPM, w.StopsClock, w.Stock = false, 0, false, 0
+	w.Forgets, w.Mute, w.HardStateAlone = false, false, false
+}
+
+func has(set uint64, id uint64) bool { return set>>id&1 == 1 }
+
+// drawSwarm draws the parameters of a run.
+func drawSwarm(r *rand.Rand) Swarm {
+	w := Swarm{
+		Voters:        pick(r, 1, 2, 3, 3, 3, 3, 3, 4, 5, 5, 5, 6, 7),
+		Learners:      pick(r, 0, 0, 0, 1, 2),
+		Spares:        pick(r, 0, 0, 1, 2, 3),
+		Tick:          time.Duration(pick(r, 20, 50, 100, 100, 100, 200)) * time.Millisecond,
+		ElectionTick:  pick(r, 5, 10, 10, 10, 15, 20),
+		HeartbeatTick: 1,
+		Keys:          pick(r, 1, 2, 3),
+		Gap:           time.Duration(pick(r, 1, 2, 2, 3, 5)) * time.Second,
+	}
+	drawLease(r, &w)
+	drawNodes(r, &w)
+	et := w.electionTimeout()
+	w.Latency = pick(r, time.Millisecond, 2*time.Millisecond, 5*time.Millisecond, et/50)
+	w.Write = between(r, 50*time.Millisecond, 400*time.Millisecond)
+	w.Read = between(r, 50*time.Millisecond, 200*time.Millisecond)
+	w.Probe = between(r, 10*time.Millisecond, 25*time.Millisecond)
+	return w
+}
+
+func drawLease(r *rand.Rand, w *Swarm) {
+	if w.ElectionTick >= 15 && r.IntN(2) == 0 {
+		w.HeartbeatTick = 2
+	}
+	floor := time.Duration(w.ElectionTick-1) * w.Tick
+	w.D = floor
+	switch r.IntN(4) {
+	case 0:
+		w.D = between(r, floor*3/4, floor)
+	case 1:
+		w.LongD = true
+		w.D = between(r, floor, 3*floor)
+	}
+	w.DriftPPM = pick(r, 0, 1_000, 50_000, 83_333, 83_333, 150_000, 150_000)
+	w.Skew = driftSkew(w.D, w.DriftPPM)
+	if r.IntN(3) == 0 {
+		w.Skew += between(r, 0, w.D/10)
+	}
+	// Two heartbeats must fit between the probe and the margin.
+	beats := 2 * time.Duration(w.HeartbeatTick) * w.Tick
+	if w.D-w.Skew < beats {
+		w.D, w.LongD = floor, false
+		w.DriftPPM = min(w.DriftPPM, 83_333)
+		w.Skew = driftSkew(w.D, w.DriftPPM)
+	}
+}
+
+// drawShort makes some nodes ask for shorter promises than the others, as in an upgrade, and
+// some act upon connections that end.
+func drawShort(r *rand.Rand, w *Swarm) {
+	if d := w.shortD(); r.IntN(3) == 0 && d-driftSkew(d, w.DriftPPM) >= 4*time.Duration(w.HeartbeatTick)*w.Tick {
+		w.Short = r.Uint64() & (uint64(1)<<(w.nodes()+1) - 2)
+	}
+	all := uint64(1)<<(w.nodes()+1) - 2
+	w.Suspects = pick(r, 0, ^uint64(0), ^uint64(0), r.Uint64()) & all
+	w.Learns = pick(r, 0, ^uint64(0), r.Uint64()) & all
+}
+
+func (w *Swarm) shortD() time.Duration { return w.D * 11 / 20 }
+
+// driftSkew is the least margin that covers a rate error of ppm, with a microsecond for the
+// rounding of readings.
+func driftSkew(d time.Duration, ppm int) time.Duration {
+	rho := float64(max(ppm, 1)) / 1e6
+	return time.Duration(float64(d)*2*rho/(1+rho)) + time.Microsecond
+}
+
+func drawNodes(r *rand.Rand, w *Swarm) {
+	all := uint64(1)<<(w.nodes()+1) - 2
+	some := func(never int) uint64 {
+		switch r.IntN(never + 2) {
+		case 0:
+			return all
+		case 1:
+			return r.Uint64() & all
+		default:
+			return 0
+		}
+	}
+	w.Async, w.Queue, w.Arrival = some(1), some(1), some(1)
+	if r.IntN(6) == 0 {
+		w.Plain = 1 << (1 + r.IntN(w.nodes()))
+		if r.IntN(2) == 0 {
+			w.Plain |= 1 << (1 + r.IntN(w.nodes()))
+		}
+	}
+	// Slower than this, and a healthy cluster could not keep its lease.
+	w.Disk = pick(r, 0, 0, 1, w.Tick/50, w.Tick/5)
+	w.Apply = pick(r, 0, 0, w.Tick/20, w.Tick/2)
+	w.Step = pick(r, 0, w.Tick/50, w.Tick/5, w.Tick/2)
+}
+
+func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
+
+func between(r *rand.Rand, lo, hi time.Duration) time.Duration {
+	if hi <= lo {
+		return lo
+	}
+	return lo + time.Duration(r.Int64N(int64(hi-lo)+1))
+}
+
+// stream returns the random numbers of one concern. Concerns do not share a
+// stream, so that taking one out leaves the others as they were.
+func stream(seed, concern uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, concern)) }
+
+// The concerns. Fault number n has the stream streamFault+n, and
+// streamTears+n for which of its crashes tear a Ready.
+const (
+	streamSwarm uint64 = iota + 1
+	streamPlan
+	streamNetwork
+	streamDisk
+	streamWrites
+	streamReads
+	streamProbes
+	streamClocks
+	streamCompacts
+	streamShort
+	streamDeaths
+	streamDisks
+	streamTorn
+	streamFault = 1 << 20
+	streamTears = 1 << 40
+)

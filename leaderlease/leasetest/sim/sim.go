@@ -37,18 +37,17 @@ type Config struct {
 	Compact time.Duration
 	// Messages keeps every message in the time line.
 	Messages bool
-	// IndexReads makes every read a ReadIndex read, which must be right whatever
-	// clocks do: leases are not judged.
+	// IndexReads makes every read a ReadIndex read, which must be right with any clocks.
+	// Leases are not checked.
 	IndexReads bool
-	// Node may amend how a node runs. With Misused nodes may embed their Lease
-	// wrongly: what is judged then is that nobody reads what is stale, not that
-	// anybody reads under a lease, nor single decisions.
+	// Node may amend the options of a node. With Misused, nodes may embed their Lease wrongly.
+	// Then stale reads are still violations, but missing leases and single decisions are not.
 	Node    func(id uint64, o *leasetest.NodeOptions)
 	Misused bool
-	// SkipGuard turns the guard oracle off, to see what the others find without
-	// it: it looks at single decisions, they at consequences.
+	// SkipGuard turns the guard oracle off, which checks single decisions. The other oracles
+	// check consequences.
 	SkipGuard bool
-	// Trace keeps what every Lease traces, and lets it be judged: see package leasetrace.
+	// Trace records the trace of every Lease and checks it with package leasetrace.
 	Trace bool
 }
 
@@ -75,14 +74,14 @@ type sim struct {
 	// is slow to apply, how long votes wait between filter and raft, and what
 	// part of Duration it is configured with.
 	pauses    map[uint64]int
-	dead      map[uint64][]leaderlease.ProcessID // the newest that have died
+	dead      map[uint64][]leaderlease.ProcessID // the newest dead processes
 	stalled   map[uint64]time.Duration
 	slowApply map[uint64]time.Duration
 	slowVotes map[uint64]time.Duration
 	scale     map[uint64]float64
-	// onSave hears of the nodes that begin to save another longest promise.
+	// onSave is called when a node begins to save another longest promise.
 	onSave func(id uint64)
-	// slowCandidates is until when the disks of those who campaign are slow.
+	// slowCandidates is the time until which the disks of candidates are slow.
 	slowCandidates time.Duration
 	healed         bool
 	// mistrusted: a voter's clock stood still, which leaders may have noticed.
@@ -198,7 +197,7 @@ func (s *sim) newDisk(id uint64, conf *raftpb.ConfState) leasetest.Disk {
 	return s.w.diskKind(id).NewDisk(conf)
 }
 
-// seenSaver is the PromiseStore of a node, of which the simulator sees each save begin.
+// seenSaver is a node's PromiseStore that reports the beginning of each save.
 type seenSaver struct {
 	leaderlease.PromiseStore
 	s  *sim
@@ -248,7 +247,7 @@ func (s *sim) nodeOptions(id uint64) leasetest.NodeOptions {
 	if has(w.Learns, id) {
 		o.Learn = 20 * s.beat() // faults are seconds apart
 	}
-	o.ForgetsChanges, o.TellsNobody, o.HardStateAlone = w.Forgets || w.Bare, w.Mute || w.Bare, w.HardStateAlone
+	o.ForgetsChanges, o.NoCommitHints, o.HardStateAlone = w.Forgets || w.Bare, w.Mute || w.Bare, w.HardStateAlone
 	switch {
 	case has(w.Stock, id):
 		o.Kind = leasetest.Stock

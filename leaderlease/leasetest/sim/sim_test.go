@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
@@ -169,4 +172,11 @@ func saveMinimised(t *testing.T, r *Result) {
 	}
 	t.Logf("minimised into %s: %s\n%s", *minimise, small.Line(), small.Timeline(30*time.Second))
 	*minimise = ""
+}
+
+// A simulation lives on a few megabytes and makes forty of garbage. At Go's usual
+// target more than a third of its processor time went into collecting that.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(800)
+	goleak.VerifyTestMain(m)
 }

@@ -57,8 +57,8 @@ func (p *play) judgeTraces() error {
 	}
 	v := leasetrace.Judge(all)
 	err = v.Err()
-	if err == nil && v.Reigns < 2 {
-		err = fmt.Errorf("of %d reigns", v.Reigns)
+	if err == nil && v.Terms < 2 {
+		err = fmt.Errorf("traces show %d terms with a leader, want at least 2", v.Terms)
 	}
 	p.claimf(err, "the rules allow each of %d decisions that the leases of %d processes have recorded", v.Events(), len(v.Processes))
 	p.notef("of %d messages that arrived, %d were seen to be sent", v.Matched+v.Unmatched, v.Matched)
