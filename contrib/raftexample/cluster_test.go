@@ -95,7 +95,7 @@ func (c *cluster) kill(m *member) {
 	m.process = nil
 }
 
-// stop kills who is left, and looks for what the race detector has said.
+// stop kills the remaining members, and fails the test if the race detector has reported anything.
 func (c *cluster) stop() {
 	for _, m := range c.members {
 		if m.process != nil {

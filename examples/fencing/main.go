@@ -1,7 +1,7 @@
-// Command fencing pauses the holder of a lock, lets another one take it over, and
-// wakes the first. What that writes then is refused: in kvnode by a transaction
-// that compares the create revision of the lock's key, and by a resource outside
-// with package fence, whose token is the same number.
+// Command fencing pauses the holder of a lock, lets another client take the lock,
+// and wakes the first. Its late write is refused: in kvnode by a transaction that
+// compares the create revision of the lock's key, and outside kvnode by a resource
+// with package fence, which uses the same number as its token.
 //
 // The clients are etcd's own, unmodified.
 package main
@@ -106,7 +106,7 @@ func story(ctx context.Context, client *clientv3.Client, out io.Writer) error {
 	return nil
 }
 
-// holder is who holds the lock, or believes so.
+// holder is a client that holds the lock, or believes so.
 type holder struct {
 	session *concurrency.Session
 	mutex   *concurrency.Mutex

@@ -15,8 +15,8 @@ func Doubling(first time.Duration, n int) []time.Duration {
 	return bounds
 }
 
-// Histogram counts durations. All methods are safe for concurrent use; those who note
-// at the same time write to the same cache line.
+// Histogram counts durations. All methods are safe for concurrent use; concurrent
+// calls write to the same cache line.
 type Histogram struct {
 	bounds   []time.Duration // immutable
 	sum, max atomic.Int64

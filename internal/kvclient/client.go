@@ -1,7 +1,7 @@
-// Package kvclient is etcd's client as the demo, the benchmarks and the
-// end-to-end tests use it. It makes each request once, since who counts or judges
-// what was answered must know what was asked, it tries soon to connect again,
-// since members come back soon, and it keeps how a read was served.
+// Package kvclient configures etcd's client for the demo, the benchmarks and the
+// end-to-end tests. It makes each request once, since tests must know which requests
+// were sent to judge the answers. It reconnects soon, since the tests restart members
+// soon. It records the path of each read.
 package kvclient
 
 import (

@@ -36,7 +36,7 @@ func conclude(ops []Op) []Op {
 	return concluded
 }
 
-// sightings returns, by value, who saw it first.
+// sightings returns, by value, the first operation that saw it.
 func sightings(ops []Op) map[string]sighting {
 	seen := make(map[string]sighting)
 	for i := range ops {

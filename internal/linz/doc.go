@@ -31,9 +31,9 @@
 //
 // # Why unknown writes do not drown the search
 //
-// An unknown write whose value was seen ends at the return of the first
-// operation that saw it, and its revision is known. One whose value nobody ever
-// saw is left out: placed at the very end it changes nothing, and wherever it
-// may have taken effect nobody was there to tell. What remains are unknown
-// deletions of keys that were later found missing; they stay open to the end.
+// An unknown write with a value that was seen ends at the return of the first
+// operation that saw it, and its revision is known. If its value was never seen,
+// it is left out: no operation depends on whether it took effect, so it can be
+// placed at the very end. What remains are unknown deletions of keys that were
+// later found missing; they stay open to the end.
 package linz

@@ -60,12 +60,12 @@ func (r register) step(op *Op) (register, bool) {
 		r.floor = max(r.floor, op.Revision)
 		return r, op.Revision >= r.floor
 	case op.Revision <= r.floor:
-		return r, false // a write makes a revision that nobody has seen yet
+		return r, false // the revision of a write is new to all clients
 	}
 	return register{key: op.Version(), floor: op.Revision}, true
 }
 
-// maybeDeleted is the state after a deletion whose revision nobody was told.
+// maybeDeleted is the state after a deletion of unknown revision.
 func (r register) maybeDeleted() register {
 	if r.key.Mod == 0 {
 		return r

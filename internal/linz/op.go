@@ -79,7 +79,7 @@ type Op struct {
 	// Expect is the mod revision that CAS compares with, 0 meaning no key.
 	Expect int64
 
-	// Note is shown with the operation, such as who answered it.
+	// Note is shown with the operation, for example the member that answered it.
 	Note string
 
 	// Call and Return are readings of the recorder's clock. Return means

@@ -107,7 +107,7 @@ func apply(s *Final, op *Op) {
 	op.Revision = s.Revision
 }
 
-// Whatever one right store answers is accepted, whoever misses answers.
+// Check accepts all answers of a single correct store, also if clients miss some of them.
 func TestHistoriesOfARightStorePass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history, final := drawHistory(t)

@@ -4,9 +4,9 @@
 // blocking, and delays and deadlines are in virtual time. Make the Network
 // inside the bubble.
 //
-// A Network knows hosts by name: the host of an address that somebody listens
-// at, and the host that somebody dials from. Faults are between two hosts, in
-// one direction or both, and concern connections that exist and new ones alike:
+// A Network knows hosts by name: the host of a listener's address, and the host
+// that a dialer names as its own. Faults are between two hosts, in one direction
+// or both, and concern connections that exist and new ones alike:
 //
 //   - Cut holds what is sent until Heal, as TCP does when packets are lost, and
 //     neither side hears of it. Dialling hangs.

@@ -34,7 +34,7 @@ type listener struct {
 	closed chan struct{}
 }
 
-// offer hands over a connection, unless nobody accepts it.
+// offer hands over a connection. It reports false if the listener does not accept it.
 func (l *listener) offer(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

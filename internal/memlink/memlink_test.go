@@ -118,7 +118,7 @@ func TestDeadlines(t *testing.T) {
 		if ne, ok := errors.AsType[net.Error](err); n != bufferSize || !ok || !ne.Timeout() {
 			t.Errorf("Write() into a full pipe = %d, %v, want %d and a timeout", n, err, bufferSize)
 		}
-		// A new deadline wakes who waits under the old one.
+		// A new deadline wakes a reader that waits under the old one.
 		go func() {
 			time.Sleep(time.Second)
 			_ = b.SetReadDeadline(time.Now())
@@ -256,13 +256,13 @@ func TestListeners(t *testing.T) {
 		}
 		_ = ln.Close()
 		if _, err := waiting.Read(make([]byte, 1)); !errors.Is(err, errReset) {
-			t.Errorf("Read() of a connection nobody took = %v, want %v", err, errReset)
+			t.Errorf("Read() of a connection that was not accepted = %v, want %v", err, errReset)
 		}
 		if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Accept() = %v, want %v", err, net.ErrClosed)
 		}
 		if _, err := n.Dial(t.Context(), "a", "b:7"); !errors.Is(err, errRefused) {
-			t.Errorf("Dial() of nobody = %v, want %v", err, errRefused)
+			t.Errorf("Dial() without a listener = %v, want %v", err, errRefused)
 		}
 		if _, err := n.Listen("nonsense"); err == nil || !strings.Contains(err.Error(), "missing port") {
 			t.Errorf("Listen(nonsense) = %v, want missing port", err)

@@ -196,8 +196,8 @@ func (n *Network) Dialer(host string) func(ctx context.Context, addr string) (ne
 	return func(ctx context.Context, addr string) (net.Conn, error) { return n.Dial(ctx, host, addr) }
 }
 
-// Dial connects from a host to an address. It hangs until ctx ends where a cut
-// is in the way, and is refused where nobody listens.
+// Dial connects from a host to an address. While a cut is in the way it hangs until
+// ctx ends. Without a listener it is refused.
 func (n *Network) Dial(ctx context.Context, from, addr string) (net.Conn, error) {
 	to, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -25,7 +25,7 @@ type pipe struct {
 	path *path
 
 	mu sync.Mutex
-	// changed wakes everyone who waits for any of the following.
+	// changed is broadcast when any of the following fields changes.
 	changed      *sync.Cond
 	parts        []part
 	size         int

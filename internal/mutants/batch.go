@@ -29,7 +29,7 @@ type batch struct {
 // key tells a mutant from all others.
 func (m Mutant) key() string { return fmt.Sprint(m.Rule, ": ", m.Name, m.Sim) }
 
-// batched compiles as many of all, whose tests are in one package, as share a binary.
+// batched compiles mutants together into one test binary, as many as share a package of tests.
 func batched(ctx context.Context, all []Mutant, dir string) (batch, error) {
 	b := batch{numbers: make(map[string]int)}
 	for i, m := range all {
@@ -70,7 +70,7 @@ func (b batch) sound(ctx context.Context, all []Mutant) error {
 	return nil
 }
 
-// drop takes out of b whose branches do not compile, and reports whether there are any.
+// drop removes from b the mutants that do not compile, and reports whether there are any.
 func (b batch) drop(h hedge, errs string) (dropped bool) {
 	for _, at := range regexp.MustCompile(`(?m)^(?:\S*/)?(branches_\d+\.go):(\d+):`).FindAllStringSubmatch(errs, -1) {
 		line, _ := strconv.Atoi(at[2])
@@ -96,7 +96,7 @@ func (h hedge) write(dir string) (overlay string, err error) {
 	return overlay, errors.Join(err, jsonErr, os.WriteFile(overlay, b, 0o600))
 }
 
-// batches are by the packages whose tests they are, below a directory of their own.
+// batches groups mutants by the package of their tests, each in a directory of its own.
 type batches struct {
 	dir string
 	of  map[string]batch

@@ -25,7 +25,7 @@ var levels = []level{
 	{3, libPkg, "^TestExplore", [][]string{nil}},
 }
 
-// exploredTables are those whose bugs break a rule of the lease.
+// exploredTables are the tables of bugs that break a rule of the lease.
 var exploredTables = regexp.MustCompile("^(planted|rules)$")
 
 // explorer makes the searches, and keeps what they find.

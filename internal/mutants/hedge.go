@@ -106,7 +106,7 @@ func (f *parsed) body(d *ast.FuncDecl) string {
 	return f.text[f.offset(d.Body.Lbrace)+1 : f.offset(d.Body.Rbrace)]
 }
 
-// enclosing returns the function in whose body alone old is, or nil.
+// enclosing returns the only function that contains old in its body, or nil.
 func (f *parsed) enclosing(old string) *ast.FuncDecl {
 	at := strings.Index(f.text, old)
 	if at < 0 || strings.Count(f.text, old) > 1 {

@@ -117,7 +117,7 @@ func plant(m Mutant, dir string) (overlay string, err error) {
 }
 
 // compile builds the test binary of pkg, so that a mutant that does not compile
-// is not taken for one that was caught. Nobody debugs it.
+// is not taken for one that was caught. It carries no debug information.
 func compile(ctx context.Context, pkg, overlay, dir string, flags ...string) (binary string, err error) {
 	binary = filepath.Join(dir, "mutant.test")
 	args := []string{"test", "-c", "-vet=off", "-gcflags=./...=-dwarf=false" + strings.Join(flags, ""), "-ldflags=-s -w -buildid=", "-overlay", overlay, "-o", binary}

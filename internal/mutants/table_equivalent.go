@@ -122,7 +122,7 @@ var equivalentLibrary = []kept{
 		file: "leaderlease/clock/vdso_linux.go", operator: "boundary",
 		before: "if used := probeVDSO(fn); used == 0 || used > vdsoStack/2 {",
 		after:  "if used := probeVDSO(fn); used == 0 || used >= vdsoStack/2 {",
-		why:    "The half is what somebody chose; a byte more or less of it is as good.",
+		why:    "The half is an arbitrary choice; a byte more or less is as good.",
 	},
 	{
 		file: "leaderlease/clock/vdso_linux.go", operator: "drop early exit",
@@ -173,19 +173,19 @@ var equivalentLibrary = []kept{
 		file: "leaderlease/clock/vdso_linux.go", operator: "one unit",
 		before: "const vdsoStack = 5120",
 		after:  "const vdsoStack = 5119",
-		why:    "The bound is what somebody chose; what is kept free is a number in the assembly.",
+		why:    "The bound is an arbitrary choice; what is kept free is a number in the assembly.",
 	},
 	{
 		file: "leaderlease/clock/vdso_linux.go", operator: "one unit",
 		before: "return 0, err",
 		after:  "return 1, err",
-		why:    "Beside an error nobody looks at the address.",
+		why:    "Callers ignore the address beside an error.",
 	},
 	{
 		file: "leaderlease/clock/internal/vdso/elf.go", operator: "one unit",
 		before: "const maxSize = 1 << 20",
 		after:  "const maxSize = 2 << 20",
-		why:    "The bound is what somebody chose, far above any vDSO and far below what would wrap.",
+		why:    "The bound is an arbitrary choice, far above any vDSO and far below what would wrap.",
 	},
 	{
 		file: "leaderlease/clock/vdso_linux.go", operator: "stale copy",
@@ -203,7 +203,7 @@ var equivalentLibrary = []kept{
 		file: "leaderlease/clock/internal/vdso/elf.go", operator: "boundary",
 		before: "if s.size == 0 || s.size > maxSize || s.entries == 0 {",
 		after:  "if s.size == 0 || s.size >= maxSize || s.entries == 0 {",
-		why:    "The bound is what somebody chose, far above any vDSO.",
+		why:    "The bound is an arbitrary choice, far above any vDSO.",
 	},
 	{
 		file: "leaderlease/clock/internal/vdso/elf.go", operator: "boundary",
@@ -227,7 +227,7 @@ var equivalentLibrary = []kept{
 		file: "leaderlease/lease.go", operator: "swap",
 		before: "mu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex l.commit.Store(start.commit)",
 		after:  "l.commit.Store(start.commit) mu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex",
-		why:    "The Lease is nobody else's yet, and neither reads what the other writes.",
+		why:    "The Lease is not shared yet, and neither reads what the other writes.",
 	},
 	{
 		file: "leaderlease/outbound.go", operator: "swap",

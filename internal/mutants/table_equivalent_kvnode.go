@@ -11,7 +11,7 @@ var equivalentKvnode = []kept{
 		file: "kvnode/internal/ttl/renew.go", operator: "one unit",
 		before: "return 0, rpctypes.ErrGRPCLeaseNotFound",
 		after:  "return 1, rpctypes.ErrGRPCLeaseNotFound",
-		why:    "Beside an error nobody looks at the time.",
+		why:    "Callers ignore the time beside an error.",
 	},
 	{
 		file: "kvnode/internal/ttl/engine.go", operator: "drop call",
@@ -109,7 +109,7 @@ var equivalentKvnode = []kept{
 		file: "kvnode/read.go", operator: "one unit",
 		before: "const readPause = 10 * time.Millisecond",
 		after:  "const readPause = 9 * time.Millisecond",
-		why:    "It bounds how often a read is tried again, and is what somebody chose.",
+		why:    "It bounds how often a read is tried again, and is an arbitrary choice.",
 	},
 	{
 		file: "kvnode/apply.go", operator: "stale copy",
@@ -121,7 +121,7 @@ var equivalentKvnode = []kept{
 		file: "kvnode/internal/store/meta.go", operator: "stale copy",
 		before: "st.cutIndex, st.cutRevision = m.Index, m.Revision members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}",
 		after:  "members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}} st.cutIndex, st.cutRevision = m.Index, m.Revision",
-		why:    "The state is nobody else's yet, and neither reads what the other writes.",
+		why:    "The state is not shared yet, and neither reads what the other writes.",
 	},
 	{
 		file: "kvnode/internal/ttl/renew.go", operator: "one unit",

@@ -5,7 +5,7 @@ const (
 	sparesFile  = "raftwal/spares.go"
 )
 
-// walSpares are about when a spare is made, and by whom.
+// walSpares are about when a spare is made, and which goroutine makes it.
 var walSpares = []Mutant{
 	{
 		Rule: "storage", Name: "a spare is made all at once", Pkg: walPkg, Test: "^TestSpareGrowsWithTheSegmentBeforeIt$",

@@ -12,8 +12,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
-// Members make certificates of their own, for clients and for each other. Who does
-// not ask who signed them is served; who asks, or speaks plain text, is not.
+// Members make self-signed certificates for clients and for each other. A client that skips
+// verification is served. A client that verifies, or speaks plain text, is not.
 func TestAutoTLS(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	eachServer(t, func(t *testing.T, p testcluster.Program) {
@@ -22,7 +22,7 @@ func TestAutoTLS(t *testing.T) {
 			for i := range m.Flags {
 				m.Flags[i] = strings.ReplaceAll(m.Flags[i], "http://", "https://")
 			}
-			m.TLS = &tls.Config{InsecureSkipVerify: true} // #nosec G402 -- nobody has signed it
+			m.TLS = &tls.Config{InsecureSkipVerify: true} // #nosec G402 -- it is self-signed
 		}
 		s.start()
 		skip := []string{"--insecure-skip-tls-verify", "--insecure-transport=false"}
@@ -33,7 +33,7 @@ func TestAutoTLS(t *testing.T) {
 			}
 		}
 		for name, args := range map[string][]string{
-			"who asks who signed it": {"--endpoints=" + s.urls(), "--insecure-transport=false"},
+			"a client that verifies": {"--endpoints=" + s.urls(), "--insecure-transport=false"},
 			"plain text":             {"--endpoints=" + strings.Join(s.Endpoints(), ",")},
 		} {
 			if out, err := s.run(ctl, append(args, "--command-timeout=500ms", "get", "key")...); err == nil {
@@ -44,8 +44,8 @@ func TestAutoTLS(t *testing.T) {
 	})
 }
 
-// keepsCertificates restarts a member that does not lead, so that nobody waits for
-// the next leader: it goes on with the certificates it has made.
+// keepsCertificates restarts a follower, so that no election delays the test: the member
+// keeps the certificates that it has made.
 func keepsCertificates(t *testing.T, s *secured) {
 	t.Helper()
 	leader, err := s.Leader(deadline(t))

@@ -34,9 +34,9 @@ const (
 	byLeaseBusy = 0.99
 )
 
-// Nobody dies, so nobody is replaced, however busy the machine is; and the lease is held nearly
-// always. Three members with kvnode's own flags have a client each, which reads four times for each
-// write, at a modest rate. For an hour, and beside what keeps all processors busy:
+// While no member dies, no leader is replaced, however busy the machine is, and the lease is held
+// nearly always. Each of three members, run with kvnode's own flags, has a client that reads four
+// times for each write, at a modest rate. To run it for an hour, with all processors busy:
 //
 //	make canary FOR=1h
 //	make canary FOR=1h BESIDE='stress-ng --cpu 0'

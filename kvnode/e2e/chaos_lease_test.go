@@ -12,7 +12,7 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-var stockFlag = flag.String("stock", "", "etcd `binary` as it is; -etcd is then etcd with contrib/etcd's patch, whose gate the chaos test turns on and off")
+var stockFlag = flag.String("stock", "", "unpatched etcd `binary`; -etcd is then etcd with contrib/etcd's patch, and the chaos test turns its gate on and off")
 
 // leaseGate lets a patched etcd serve reads under the lease.
 const leaseGate = "--feature-gates=LeaderLeaseReads=true"

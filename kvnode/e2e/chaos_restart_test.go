@@ -28,8 +28,8 @@ func (c *chaos) restartAll() error {
 	return c.anyMember().Use(func(cl *clientv3.Client) error { return c.cutPower(ctx, cl) })
 }
 
-// restartAllQuiet does so when the last write is just acknowledged, so that nothing
-// that comes later has told anybody that it is committed.
+// restartAllQuiet kills all members when the last write has just been acknowledged, so that no later
+// message has told a follower that the write is committed.
 func (c *chaos) restartAllQuiet() error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*recovery)
 	defer cancel()
@@ -107,7 +107,7 @@ func together(ctx context.Context, n int, do func(ctx context.Context, i int) er
 // twice as long. One after a promise takes half of it: notTransferred tells of that.
 const rollingPause = 500 * time.Millisecond
 
-// notTransferred is what a leader says that ends although nobody else leads.
+// notTransferred is logged by a leader that stops although no other member leads.
 const notTransferred = "leadership was not transferred"
 
 var errNotTransferred = errors.New("a leader that ended has not transferred leadership")
@@ -127,8 +127,8 @@ func (c *chaos) rollingRestart() error {
 	return err
 }
 
-// rollOnce stops one member after the other as an operator does, and goes by
-// nothing but /readyz. A leader that stops finds who takes over.
+// rollOnce restarts one member after the other as an operator does, guided by /readyz
+// alone. A leader that stops finds a transferee.
 func (c *chaos) rollOnce() error {
 	order := slices.Clone(c.c.Members())
 	c.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })

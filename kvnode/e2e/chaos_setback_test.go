@@ -53,8 +53,8 @@ func (c *chaos) replace(ctx context.Context, m *testcluster.Member) error {
 	return c.waitCaughtUp(ctx, m, before)
 }
 
-// replaceMember does by way of another member what an operator does with one whose
-// directory is of no use any more.
+// replaceMember replaces a member with an unusable directory, as an operator does, by requests to
+// another member.
 func replaceMember(ctx context.Context, c *testcluster.Cluster, m, by *testcluster.Member) error {
 	err := by.Use(func(cl *clientv3.Client) error {
 		if err := load.Retry(ctx, func(ctx context.Context) error { return removeNamed(ctx, cl, m.Name) }); err != nil {

@@ -67,7 +67,7 @@ func (c *chaos) waitOtherLeader(ctx context.Context, old *testcluster.Member) er
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("nobody leads instead of %s: %w", old.Name, ctx.Err())
+			return fmt.Errorf("no member leads instead of %s: %w", old.Name, ctx.Err())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -125,8 +125,8 @@ func (c *chaos) catchUp() error {
 	return c.waitCaughtUp(ctx, m, before)
 }
 
-// untilForgotten waits until the logs of all but m begin beyond index, which a busy disk delays. Of
-// etcd nobody knows.
+// untilForgotten waits until the logs of all members but m begin beyond index. A busy disk delays
+// that. It cannot be observed in etcd.
 func (c *chaos) untilForgotten(ctx context.Context, m *testcluster.Member, index uint64) error {
 	for _, o := range c.others(m) {
 		for c.p.Name == kvnode && statusOf(ctx, o).Checkpoint.Index <= index+catchUpEntries {
@@ -141,7 +141,7 @@ func (c *chaos) untilForgotten(ctx context.Context, m *testcluster.Member, index
 // statusOf asks for the page /status, which kvnode alone has.
 func statusOf(ctx context.Context, m *testcluster.Member) (s status.Report) {
 	_, body := page(ctx, m, "/status")
-	_ = json.Unmarshal(body, &s) // nobody answers, or it is etcd
+	_ = json.Unmarshal(body, &s) // the member does not answer, or is etcd
 	return s
 }
 
@@ -160,8 +160,8 @@ func (c *chaos) waitCaughtUp(ctx context.Context, m *testcluster.Member, before 
 	return nil
 }
 
-// compactionWaits says that some member of etcd has had a snapshot already: for 30 s
-// after it its leader compacts nothing, and who comes back meanwhile finds the log whole.
+// compactionWaits reports whether a member of etcd has installed a snapshot. For 30 s after that its
+// leader compacts nothing, so a member that comes back meanwhile finds the log whole.
 func (c *chaos) compactionWaits() bool {
 	return c.p.Name == etcd && slices.ContainsFunc(c.c.Members(), func(m *testcluster.Member) bool {
 		return snapshotText.MatchString(m.Log())

@@ -59,7 +59,7 @@ func leasesKeys(t *testing.T, a, b *clientv3.Client) {
 	}
 	resp, err := two.Txn(ctx).If(clientv3.Compare(value("l/1"), "=", "3")).Then(opPut("l/1", "txn"), opPut("l/2", "txn")).Commit()
 	if err != nil || !resp.Succeeded {
-		t.Errorf("Commit() of who does not own the keys = %v, %v, want it done", resp, err)
+		t.Errorf("Commit() of a client that does not own the keys = %v, %v, want it done", resp, err)
 	}
 	want(one, "txn")
 	del, err := two.Delete(ctx, "l/", clientv3.WithPrefix())

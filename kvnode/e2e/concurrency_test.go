@@ -49,8 +49,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Who asks first is served first; the lock's create revision grows from holder
-// to holder.
+// Clients get the lock in the order in which they asked. The lock's create revision grows
+// from holder to holder.
 func TestMutexesAreServedInOrder(t *testing.T) {
 	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)
@@ -103,8 +103,8 @@ func TestMutexOfClosedSessionGoesOn(t *testing.T) {
 	})
 }
 
-// Who campaigns first leads first; observers hear of each leader, of what it
-// proclaims, and of its successor when it resigns.
+// Candidates lead in the order in which they campaigned. Observers receive each leader, its
+// proclaimed values, and its successor when it resigns.
 func TestElectionIsObserved(t *testing.T) {
 	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)

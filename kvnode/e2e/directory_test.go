@@ -195,7 +195,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 		defer func() { m[0].Flags = flags }()
 		refused(t, m[0], dir, "etcd")
 	})
-	t.Run("of somebody else", func(t *testing.T) {
+	t.Run("of another user", func(t *testing.T) {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), []byte("x"), 0o600); err != nil {
 			t.Fatal(err)

@@ -35,8 +35,8 @@ func drillDisk(t *testing.T, m *machines) {
 	m.perform("disk")
 }
 
-// mount returns a directory with a small disk of its own. Who may not mount one gets a
-// directory: the commands are performed on a disk with room.
+// mount returns a directory on a small disk of its own. Without the permission to mount one it returns
+// a plain directory: the commands are performed on a disk with room.
 func (m *machines) mount() string {
 	m.t.Helper()
 	dir := m.path("disk")

@@ -37,7 +37,7 @@ type machines struct {
 	separated bool
 	// mounted means that a disk of its own was to be had.
 	mounted bool
-	// mu is held by who starts and stops members: units, and the test.
+	// mu is held by each unit and by the test while they start or stop members.
 	mu sync.Mutex
 }
 

@@ -60,8 +60,8 @@ func commands(t *testing.T, name string) []string {
 	return all[name]
 }
 
-// unmarked returns the blocks of code, of whatever language, that have no marker right before them, or
-// are not of sh: nobody performs them.
+// unmarked returns the blocks of code that are not performed: they have no marker right before them,
+// or are not shell.
 func unmarked(text string) (none []string) {
 	open, before := false, ""
 	for line := range strings.Lines(text) {
@@ -94,7 +94,7 @@ func TestDrillsAreThoseOfThePage(t *testing.T) {
 		t.Errorf("%s has %d words drill:, and %d markers: one is written in another way", procedures, n, len(marker.FindAllString(text, -1)))
 	}
 	if none := unmarked(text); len(none) > 0 {
-		t.Errorf("%s has blocks that nobody performs: %q", procedures, none)
+		t.Errorf("%s has blocks that are not performed: %q", procedures, none)
 	}
 	all["functions"] = []string{string(read(t, functions))}
 	if none := uncalled(all); len(none) > 0 {

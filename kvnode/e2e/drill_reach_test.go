@@ -21,8 +21,8 @@ var (
 	defined = regexp.MustCompile(`(?m)^(\w+)\(\) `)
 )
 
-// numbered is a script whose commands each say that they are reached, and do nothing else besides. They
-// have a file for that: in what a shell prints, lines of two that run at the same time get mixed.
+// numbered returns the script with a statement before each command that records that it is reached. The
+// statements write to a file, since lines that run at the same time get mixed in a shell's output.
 func numbered(script string) (text string, lines map[int]string) {
 	var b strings.Builder
 	lines = make(map[int]string)

@@ -40,7 +40,7 @@ func TestElectionService(t *testing.T) {
 		a, b := memberClients(t, c)
 		name := &v3electionpb.LeaderRequest{Name: []byte("e")}
 		_, err := elector(a).Leader(ctx, name)
-		wantStatus(t, "Leader() of nobody", err, codes.Unknown, "election: no leader")
+		wantStatus(t, "Leader() without a leader", err, codes.Unknown, "election: no leader")
 		early, err := elector(b).Observe(ctx, name)
 		must(t, err)
 
@@ -74,7 +74,7 @@ func TestElectionService(t *testing.T) {
 			next(t, o, r.resp.GetLeader(), "b1")
 		}
 		_, err = elector(a).Proclaim(ctx, &v3electionpb.ProclaimRequest{Leader: key, Value: []byte("a3")})
-		wantStatus(t, "Proclaim() of who resigned", err, codes.Unknown, "election: not leader")
+		wantStatus(t, "Proclaim() after Resign()", err, codes.Unknown, "election: not leader")
 		_, err = elector(a).Resign(ctx, &v3electionpb.ResignRequest{Leader: key})
 		must(t, err)
 	})
@@ -120,7 +120,7 @@ func TestElectionServiceRefuses(t *testing.T) {
 		}
 		none := &v3electionpb.LeaderKey{Name: []byte("e"), Key: []byte("e/none"), Rev: 5, Lease: granted(t, b, 60)}
 		_, err = e.Proclaim(ctx, &v3electionpb.ProclaimRequest{Leader: none})
-		wantStatus(t, "Proclaim() of nobody", err, codes.Unknown, "election: not leader")
+		wantStatus(t, "Proclaim() without a leader", err, codes.Unknown, "election: not leader")
 		_, err = e.Resign(ctx, &v3electionpb.ResignRequest{Leader: none})
 		must(t, err)
 	})

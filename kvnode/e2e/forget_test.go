@@ -13,8 +13,8 @@ import (
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
-// One of two members is removed, and the other is killed. It comes back as a
-// cluster of one, and does not ask for a member that nobody needs any more.
+// One of two members is removed, and the other is killed. It comes back as a cluster of one and
+// does not look for the removed member.
 func TestARemovalIsNotForgotten(t *testing.T) {
 	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		c := newCluster(t, testcluster.Config{Program: p, Size: 2})
@@ -35,7 +35,7 @@ func TestARemovalIsNotForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(6 * time.Second) // etcd removes nobody whom it has known for less than 5 s
+		time.Sleep(6 * time.Second) // etcd removes no member within 5 s of adding it
 		err = stays.Use(func(cl *clientv3.Client) error {
 			return load.Retry(ctx, func(ctx context.Context) error { // of two, it may have lost the other for a moment
 				_, err := cl.MemberRemove(ctx, status.Header.GetMemberId())

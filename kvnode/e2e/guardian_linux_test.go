@@ -18,7 +18,7 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// unheard are members who hear of a death from guardians alone.
+// unheard are flags of members that learn of a death from death notices alone.
 var unheard = []string{"--suspect-on-close=false", "--suspect-on-silence=false"}
 
 // guarded are three members with guardians, that speak TLS to each other or not.
@@ -51,7 +51,8 @@ func follows(t *testing.T, c *testcluster.Cluster, old *testcluster.Member) {
 	}))
 }
 
-// saysObituary wants the next leader to say what it leads by. With TLS nobody asks.
+// saysObituary expects the next leader to report that a death notice started its election. It does
+// not check this with TLS.
 func saysObituary(t *testing.T, c *testcluster.Cluster, secure bool) {
 	t.Helper()
 	next, err := c.Leader(deadline(t))
@@ -90,8 +91,8 @@ func TestAGuardianTellsOfTheDeath(t *testing.T) {
 	}
 }
 
-// Who tells the guardian to stop stops the member, in order. Until then it waits, and has given
-// back what its start has taken of memory.
+// A supervisor that is told to stop stops the member in order. While it waits it has released the
+// memory that it needed to start.
 func TestAGuardianIsToldToStop(t *testing.T) {
 	c, leader := guarded(t, false, unheard...)
 	if resident, err := memoryOf(leader, "VmRSS"); err != nil || resident > 15<<20 {
@@ -104,8 +105,8 @@ func TestAGuardianIsToldToStop(t *testing.T) {
 	follows(t, c, leader)
 }
 
-// Where a guardian dies with its member, nobody is told: the others hear that its connections have
-// ended, and wait for as long as they have promised, as without guardians.
+// If a supervisor dies with its member, no death notice is sent: the other members see the closed
+// connections and wait until their promises expire, as without supervisors.
 func TestAGuardianDiesWithItsMember(t *testing.T) {
 	c, leader := guarded(t, false)
 	ward, err := leader.MemberProcess()
@@ -144,8 +145,8 @@ func TestNoMemberOutlivesItsGuardian(t *testing.T) {
 	}
 }
 
-// A guardian whose parent has given it a socket, and whose log is a pipe, ends as its member did: also
-// where that parent says nothing, and nobody reads the pipe any more.
+// A supervisor that got a socket from its parent, and logs to a pipe, ends as its member did, even if
+// the parent is silent and does not read the pipe.
 func TestAGuardianWithASocketAndAPipe(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		p, dir := onlyKvnode(t), t.TempDir()

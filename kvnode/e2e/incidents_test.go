@@ -40,8 +40,8 @@ var seen = map[string][]string{
 	"found-bug":     {`flagged("voters")`, `model.lanes.some((l) => l.leases.length > 0)`, `model.proved`},
 }
 
-// Each incident of the documents opens in a browser, as one file that asks nobody for anything, and
-// shows what it is about.
+// Each incident of the documents opens in a browser, as one file that loads nothing else, and
+// shows its subject.
 func TestIncidentsInABrowser(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(incidents, "*.trace"))
 	must(t, err)

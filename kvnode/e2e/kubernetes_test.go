@@ -13,9 +13,9 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// registry does what an API server's storage layer does: objects are created,
-// updated and deleted only by who knows their newest revision, lists are read in
-// pages of one revision, and watches go on from a list.
+// registry does what an API server's storage layer does: it creates objects, updates and deletes
+// them on condition of their newest revision, lists them in pages of one revision, and
+// watches on from a list.
 type registry struct {
 	c      *clientv3.Client
 	prefix string
@@ -91,7 +91,7 @@ func eachRegistry(t *testing.T, test func(t *testing.T, r registry), flags ...st
 	}, flags...)
 }
 
-// An object changes only by who has seen its newest revision.
+// An update must name the object's newest revision.
 func TestObjectsAreWrittenOptimistically(t *testing.T) {
 	eachRegistry(t, func(t *testing.T, r registry) {
 		ctx := deadline(t)

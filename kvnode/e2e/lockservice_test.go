@@ -29,7 +29,7 @@ func wantStatus(t *testing.T, what string, err error, code codes.Code, text stri
 	}
 }
 
-// granted grants a TTL lease that nobody keeps alive.
+// granted grants a TTL lease without keep-alives.
 func granted(t *testing.T, c *clientv3.Client, ttl int64) int64 {
 	t.Helper()
 	resp, err := c.Grant(deadline(t), ttl)
@@ -126,7 +126,7 @@ func TestLockService(t *testing.T) {
 	})
 }
 
-// A caller that gives up, or whose time is over, does not stand in line any more.
+// A caller that gives up, or runs into its deadline, leaves the queue.
 func TestLockServiceForgetsWhoGivesUp(t *testing.T) {
 	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		a, b := memberClients(t, c)
@@ -197,7 +197,7 @@ func TestLockServiceRefuses(t *testing.T) {
 	})
 }
 
-// Who waits at a follower waits on when the leader dies, and is served.
+// A client that waits at a follower keeps waiting when the leader dies, and is served.
 func TestLockServiceOutlivesTheLeader(t *testing.T) {
 	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		c := startCluster(t, p)

@@ -20,7 +20,7 @@ func findCurl(t *testing.T) string {
 	return curl
 }
 
-// With no more than the flags that everybody gives, curl and etcdctl use one port.
+// With the usual flags only, curl and etcdctl use one port.
 func TestOnePort(t *testing.T) {
 	curl := findCurl(t)
 	ctl := binaryPath(t, "etcdctl")

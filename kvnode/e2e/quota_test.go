@@ -52,7 +52,7 @@ func TestFullStoreRaisesAnAlarm(t *testing.T) {
 			}
 		}
 		succeeds(fmt.Sprintf("compaction %d --physical", rev))
-		for _, one := range clients(t, s.c.Members()) { // who answers has compacted: a defragmentation before would free nothing
+		for _, one := range clients(t, s.c.Members()) { // a member that answers has compacted: an earlier defragmentation would free nothing
 			_, err := one.Get(ctx, "big", clientv3.WithCountOnly())
 			must(t, err)
 		}

@@ -23,12 +23,11 @@ var formerFlag = flag.String("former", "", "kvnode `binary` of a former version,
 // compares has a member compare its data with the others' before it serves. kubeadm sets it.
 const compares = "--feature-gates=InitialCorruptCheck=true"
 
-// One member is restarted after the other, as for an upgrade. No request fails of clients that know
-// all members, be it by calls or by a stream of package fastkv. Members of a former version may tell
-// those that write through them that the leader has
-// changed, and that nobody knows what became of what they had handed to it. The lease is nowhere for
-// no longer than a hand-over takes: the time from the last member that says that it holds one to the
-// next. With a former version's binary so it is from that to this one, and back:
+// Members are restarted one after the other, as for an upgrade. Clients that know all members see no
+// failed request, by unary calls or by a stream of package fastkv. Members of a former version may fail
+// a write with the error that the leader has changed and the outcome is unknown. The lease is missing
+// for no longer than a transfer takes, measured from the last member that reports a lease to the next.
+// The same holds between this version and a former one, in both directions:
 //
 //	make rolling FORMER=COMMIT
 func TestRollingRestart(t *testing.T) {
@@ -167,8 +166,8 @@ func (r *roll) do(t *testing.T, c *testcluster.Cluster, all []*clientv3.Client, 
 	if failed := streams.failed.Load() + streams.changed.Load(); failed > 0 && (*formerFlag == "" || r.from.Path != *formerFlag) { // it does not say what it has taken
 		t.Errorf("%s: %d requests on a stream failed, such as: %v", r.name, failed, streams.why.Load())
 	}
-	// A leader of a former version stands against whom it has named, at times, once its election has
-	// begun. What it costs then is not this version's.
+	// A leader of a former version sometimes campaigns against its transferee after the transferee's
+	// election has begun. This version is not charged with that time.
 	if *slowFlag && longest > rollingPause && r.from.Path != *formerFlag {
 		t.Errorf("%s: no lease for %v, want %v at most", r.name, longest, rollingPause)
 	}

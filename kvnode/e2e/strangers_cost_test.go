@@ -62,8 +62,8 @@ type terms struct {
 	leaders []string // term and leader, each once
 }
 
-// watchTerms asks all members who leads, over connections that are there before
-// the crowd is.
+// watchTerms asks all members for their leader, over connections that are opened before the
+// crowd comes.
 func watchTerms(ctx context.Context, s *siege) *terms {
 	w := &terms{}
 	for _, m := range s.Members() {

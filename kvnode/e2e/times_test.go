@@ -15,7 +15,7 @@ import (
 var timesFlag = flag.Int("times", 5, "how often TestTimes measures each time")
 
 // TestTimes measures how long clients wait for a cluster to start, and for the
-// next leader. It fails only if nobody ever serves; compare with
+// next leader. It fails only if no member ever serves; compare with
 //
 //	go test -run TestTimes -v . -args -servers=kvnode,etcd
 func TestTimes(t *testing.T) {
@@ -124,7 +124,7 @@ func firstRead(ctx context.Context, t *testing.T, clients []*clientv3.Client) {
 		case <-answered:
 			return
 		case <-ctx.Done():
-			t.Fatalf("nobody reads: %v", ctx.Err())
+			t.Fatalf("no read succeeded: %v", ctx.Err())
 		case <-time.After(attempts):
 		}
 	}

@@ -176,8 +176,7 @@ func TestCurlWithMutualTLS(t *testing.T) {
 	}
 }
 
-// A member joins over TLS, and another one with a certificate that nobody here
-// has signed does not.
+// A member joins over TLS. A member with a certificate of an unknown authority does not.
 func TestJoinWithMutualTLS(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	p := onlyKvnode(t)

@@ -234,8 +234,8 @@ func watchesFiltered(t *testing.T, m *testcluster.Member) {
 	}
 }
 
-// Who asks for it hears now and then how far it is, although nothing happens that
-// it watches, or would hear of; others do not.
+// A watch with progress notifications receives them although none of its keys change. Other
+// watches receive none.
 func watchesProgress(t *testing.T, m *testcluster.Member) {
 	ctx := deadline(t)
 	c := clients(t, []*testcluster.Member{m})[0]

@@ -15,8 +15,8 @@ const (
 		"integration/clientv3/experimental/recipes,integration/clientv3/lease,integration/clientv3/naming,integration/clientv3/watch"
 )
 
-// fastEdits let somebody else say how clients reach the KV service: package fastkv, which
-// imports clientv3, as testdata/fastkv has it.
+// fastEdits let the tests replace the path of the client to the KV service: package fastkv imports
+// clientv3, and is added from testdata/fastkv.
 var fastEdits = map[string][]edit{
 	"client/kv.go": {
 		{old: "func NewKV(c *Client) KV {\n\tapi := &kv{remote: RetryKVClient(c)}", replacement: "var KVClient = RetryKVClient\n\nfunc NewKV(c *Client) KV {\n\tapi := &kv{remote: KVClient(c)}"},

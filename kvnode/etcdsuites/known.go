@@ -16,9 +16,9 @@ type cause struct {
 	sometimes bool // it may pass as well
 }
 
-// readKnown reads known.txt: a line in brackets is a reason, the lines below
-// it are the tests that fail for it, or sometimes do. Names are whole: a
-// pattern would take in tests that nobody has looked at.
+// readKnown reads known.txt: a line in brackets is a reason, and the lines below
+// it are the tests that fail for it, always or sometimes. Names are whole: a
+// pattern would cover tests that were never examined.
 func readKnown(r io.Reader) (known, error) {
 	var (
 		tests  = known{}

@@ -25,8 +25,8 @@ type verdict struct {
 	gone    []string // in the list, and not met
 }
 
-// judge sorts the outcomes by the list. With whole, all tests were run, so
-// that a name in the list that nobody met is wrong.
+// judge sorts the outcomes by the list. If whole is set, all tests were run, so
+// a listed name without an outcome is wrong.
 func judge(outcomes map[string]outcome, list known, whole bool) verdict {
 	v := verdict{known: map[string][]string{}}
 	for test, got := range outcomes {
@@ -62,7 +62,8 @@ func judge(outcomes map[string]outcome, list known, whole bool) verdict {
 	return v
 }
 
-// judgedByItself is false for a test whose parts say all about it.
+// judgedByItself reports whether a test has an outcome of its own: it has no subtests, or it failed
+// although none of them did.
 func judgedByItself(test string, got outcome, outcomes map[string]outcome) bool {
 	parts, failures := 0, 0
 	for other, part := range outcomes {

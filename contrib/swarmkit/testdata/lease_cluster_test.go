@@ -34,7 +34,7 @@ type manager struct {
 	server *grpc.Server
 }
 
-// links is who is cut off.
+// links records which managers are cut off.
 type links struct {
 	mu  sync.Mutex
 	cut map[string]bool // by address
@@ -175,7 +175,7 @@ func (m *manager) restart(t testing.TB) {
 	m.start(t, l)
 }
 
-// isolate cuts a manager off, whose raft does not notice that time passes.
+// isolate cuts a manager off the network. Its raft does not notice that time passes.
 func (m *manager) isolate(yes bool) {
 	m.links.set(m.opts.Addr, yes)
 	m.opts.ClockSource.(*frozen).stopped.Store(yes)

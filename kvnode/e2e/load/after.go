@@ -55,7 +55,7 @@ func Retry(ctx context.Context, do func(context.Context) error) error {
 const lookups = 100
 
 // Missing looks for each acknowledged write at its own revision in m's history,
-// which nobody may have compacted, and returns those that are not there.
+// and returns those that are not there. The history must not be compacted.
 func Missing(ctx context.Context, m *testcluster.Member, history []linz.Op) ([]linz.Op, error) {
 	var missing []linz.Op
 	err := m.Use(func(c *clientv3.Client) error {

@@ -47,7 +47,7 @@ type Load struct {
 	recorder *linz.Recorder
 	members  []*testcluster.Member
 	conns    []*clientv3.Client // one a member
-	streams  []*clientv3.Client // so, for those who send by streams
+	streams  []*clientv3.Client // likewise, for clients that send by streams
 
 	hold                  sync.RWMutex // see Hold
 	reads, writes, failed atomic.Int64
@@ -131,8 +131,8 @@ func (l *Load) Writes() int64 { return l.writes.Load() }
 // Failed counts the requests that were not answered, or with an error.
 func (l *Load) Failed() int64 { return l.failed.Load() }
 
-// Newest returns the newest revision that a client was told of, by a read or by the
-// answer to a write. Nobody may be shown less from then on.
+// Newest returns the newest revision that any client has seen, in a read or in the
+// answer to a write. No later read may show less.
 func (l *Load) Newest() int64 { return l.newest.Load() }
 
 // Paths counts the reads that each path has served, by the server's own word.

@@ -84,7 +84,7 @@ func (l *Locks) broken(format string, args ...any) {
 	l.mu.errs = append(l.mu.errs, fmt.Errorf(format, args...))
 }
 
-// contender is one of those who want the lock.
+// contender is a client that wants the lock.
 type contender struct {
 	l      *Locks
 	conn   *clientv3.Client
@@ -126,7 +126,7 @@ func (c *contender) turn(ctx context.Context) error {
 	return m.Unlock(ctx)
 }
 
-// lose makes its holder late: nobody keeps its lease alive, or somebody ends it.
+// lose ends the holder's lease while it works: it stops the keep-alives, or revokes the lease.
 func (c *contender) lose(ctx context.Context, s *concurrency.Session) {
 	s.Orphan()
 	if c.random.IntN(2) == 0 {
@@ -165,7 +165,7 @@ func (c *contender) write(ctx context.Context, owner clientv3.Cmp) {
 	}
 }
 
-// admit notes who holds a token. The gate admits one at a time.
+// admit records the token of a holder. It admits one at a time.
 func (l *Locks) admit(token uint64, name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,8 +191,8 @@ func Token(owner clientv3.Cmp) int64 {
 	return owner.GetCompare().GetCreateRevision()
 }
 
-// JudgeLocks replays a history: whoever wrote the guarded key held the lock then,
-// being the oldest of those that want it, and tokens never went back.
+// JudgeLocks replays a history. Each writer of the guarded key must hold the lock at that
+// time, which means that it is the oldest contender, and tokens never decrease.
 func JudgeLocks(history []Event) error {
 	wanting := make(map[string]int64) // lock keys with their create revisions
 	highest := int64(0)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Crowd says who comes, and where to.
+// Crowd configures the clients and their targets.
 type Crowd struct {
 	// Peers and Clients are the addresses, host:port, of the two doors.
 	Peers, Clients []string
@@ -19,8 +19,8 @@ type Crowd struct {
 	Pause  time.Duration
 	// Failing handshakes and Lies are begun each second.
 	Failing, Lies int
-	// Liar is what those show who lie, which the members' authority has signed, and
-	// Lie what they say.
+	// Liar is a certificate that the members' authority has signed, for clients that send a false
+	// hello. Lie is that hello.
 	Liar tls.Certificate
 	Lie  []byte
 	// Sources is from how many addresses of loopback they come, none of which is the
@@ -28,7 +28,7 @@ type Crowd struct {
 	Sources int
 
 	counts
-	source atomic.Uint64 // numbers who comes from elsewhere
+	source atomic.Uint64 // numbers the source addresses
 }
 
 type counts struct{ open, cut, refused, failed, lied atomic.Int64 }
@@ -138,7 +138,7 @@ func (c *Crowd) fail(ctx context.Context, addr string, hello []byte) {
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
 	if _, err := conn.Write(hello); err == nil {
-		_, _ = conn.Read(make([]byte, 4096)) // what it has computed for nobody
+		_, _ = conn.Read(make([]byte, 4096)) // an answer that the client discards
 	}
 }
 
@@ -164,7 +164,7 @@ func clientHello(protocol string) []byte {
 	near, far := net.Pipe()
 	defer func() { _ = far.Close() }()
 	go func() {
-		c := tls.Client(near, &tls.Config{NextProtos: []string{protocol}, InsecureSkipVerify: true}) // #nosec G402 -- nobody answers
+		c := tls.Client(near, &tls.Config{NextProtos: []string{protocol}, InsecureSkipVerify: true}) // #nosec G402 -- no server answers
 		_ = c.Handshake()                                                                            // as above
 		_ = near.Close()
 	}()

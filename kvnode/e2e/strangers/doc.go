@@ -1,4 +1,4 @@
-// Package strangers is a crowd at the doors of a cluster: connections of nobody who
-// belongs there. Some say nothing, some begin handshakes that lead nowhere, some
-// have a certificate and lie in their hello.
+// Package strangers opens many unauthenticated connections to a cluster. Some send
+// nothing, some begin handshakes and do not finish them, and some have a valid
+// certificate and send a false hello.
 package strangers

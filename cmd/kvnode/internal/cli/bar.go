@@ -12,7 +12,7 @@ import (
 
 // bar shows how much of a log has been read, if a person is looking.
 type bar struct {
-	bar    *pb.ProgressBar // nil if nobody is
+	bar    *pb.ProgressBar // nil if stderr is no terminal
 	before map[string]int64
 }
 
@@ -24,7 +24,7 @@ func newBar(sys *System, dir string) *bar {
 	b := &bar{before: make(map[string]int64)}
 	var total int64
 	// Names sort in the order of reading.
-	files, _ := os.ReadDir(dir) // whoever reads the log reports that it cannot
+	files, _ := os.ReadDir(dir) // an error is reported by the reader of the log
 	for _, f := range files {
 		info, err := f.Info()
 		if err != nil || !strings.HasSuffix(f.Name(), ".wal") {

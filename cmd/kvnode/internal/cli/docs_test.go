@@ -35,7 +35,7 @@ func (h helps) of(line string) string {
 	}
 	code, stdout, _ := kvnode(append(args, "--help")...)
 	group := strings.Contains(stdout, "Available Commands:") && !strings.Contains(stdout, "\n  kvnode "+name)
-	if code == exitOK && !group { // whose help is shown for what it has not
+	if code == exitOK && !group { // an unknown subcommand of a group shows the group's help
 		help = stdout
 	}
 	h[name] = help

@@ -35,7 +35,7 @@ func TestAMemberThatFails(t *testing.T) {
 	}
 }
 
-// Whatever starts members that have failed again leaves alone who was removed.
+// The exit code tells a supervisor not to restart a member that was removed.
 func TestAMemberThatWasRemovedHasNotFailed(t *testing.T) {
 	removed := fmt.Errorf("kvnode: %w", node.ErrRemoved)
 	if err := ended(removed, removed); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 )
 
-// A guardian tells of a death, and ends, where the files of its log have gone, or are a pipe without reader,
-// which nobody can open before there is one.
+// A supervisor sends the death notice and exits even if it cannot open its log: the directory is gone,
+// or the log is a pipe, which cannot be opened before it has a reader.
 func TestALateLoggerIsNotWaitedFor(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -40,7 +40,7 @@ func TestALateLoggerIsNotWaitedFor(t *testing.T) {
 		}
 		reader.Stop()
 	}
-	f, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0) // who waits for it goes
+	f, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0) // the supervisor's open returns
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}

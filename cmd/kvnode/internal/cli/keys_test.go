@@ -129,7 +129,7 @@ func TestLockCommand(t *testing.T) {
 	}
 }
 
-// Who has lost the lock does not go on with what it is for.
+// A client that loses the lock kills the command that it runs under it.
 func TestALostLockKillsItsCommand(t *testing.T) {
 	runServer(t, server.Config{Node: node.Config{DataDir: t.TempDir(), Listener: listen(t)}, ClientListener: listen(t)}, func(c *clientv3.Client) {
 		var out, errs buffer
@@ -235,13 +235,13 @@ func TestKeyRefusals(t *testing.T) {
 	}
 }
 
-// Nobody there is an error that says so, in time.
+// If no member answers, a command fails in time and names the endpoint.
 func TestNobodyAnswers(t *testing.T) {
 	addr := free(t)
 	for _, args := range []string{"get a", "put a 1", "del a", "watch a", "lock l", "snapshot save x"} {
 		code, _, stderr := kvnode(append(strings.Fields(args), "--timeout", "300ms", "--endpoints", addr)...)
 		if code != exitFailed || !strings.HasPrefix(stderr, addr+": ") || !strings.Contains(stderr, "refused") {
-			t.Errorf("kvnode %s of nobody = %d %s, want %d, who does not answer and why", args, code, stderr, exitFailed)
+			t.Errorf("kvnode %s of a dead endpoint = %d %s, want %d, the endpoint and the reason", args, code, stderr, exitFailed)
 		}
 	}
 }

@@ -116,15 +116,15 @@ func (l *locker) use(ctx context.Context, session *concurrency.Session, key stri
 	}
 }
 
-// runLocked runs a command, and kills it once the lock is lost. Signals are its own to handle; one that came
-// before has ended asked, and the command does not begin. On Linux it ends with this process, whatever
-// ends that: nobody would renew the lock any more.
+// runLocked runs a command, and kills it when the lock is lost. The command handles signals itself;
+// a signal that arrived earlier has canceled asked, and the command is not started. On Linux the
+// command dies with this process, because nothing would renew its lock any longer.
 func runLocked(asked context.Context, lost <-chan struct{}, command, environ []string, sys *System) error {
 	runtime.LockOSThread() // it would end with this thread
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(asked))
 	defer cancel(nil)
-	// #nosec G204 -- whoever gave the command line is to run it.
+	// #nosec G204 -- the user's command line names the command.
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environ, os.Stdin, sys.Stdout, sys.Stderr
 	cmd.SysProcAttr = untilWeEnd()
@@ -133,7 +133,7 @@ func runLocked(asked context.Context, lost <-chan struct{}, command, environ []s
 	signal.Notify(signals, passed...)
 	defer signal.Stop(signals)
 	if asked.Err() != nil {
-		return errReported // interrupted when the lock had just been taken: nobody would tell the command
+		return errReported // interrupted right after taking the lock: the command would miss the signal
 	}
 	if err := cmd.Start(); err != nil {
 		return usageError{err}

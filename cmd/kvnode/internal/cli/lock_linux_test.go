@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// What ends kvnode lock is told to its command, which would go on without the lock; and who asks
-// for the exit code of a command that a signal has ended learns of that as from a shell.
+// kvnode lock forwards signals to its command, which would otherwise go on without the lock. If a
+// signal ends the command, the exit code is the one that a shell reports.
 func TestSignalsOfALock(t *testing.T) {
 	ours := make(chan os.Signal, 1)
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTERM} {
-		signal.Notify(ours, s) // or this process ends if nobody else takes it
+		signal.Notify(ours, s) // or the signal ends this process if it has no other handler
 		r, w, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func TestALockedCommandThatIsKilled(t *testing.T) {
 	})
 }
 
-// A command does not outlive who holds its lock.
+// A command dies with the kvnode lock process that holds its lock.
 func TestALockedCommandEndsWithItsHolder(t *testing.T) {
 	if os.Getenv("KVNODE_TEST_HOLDER") != "" {
 		_ = runLocked(t.Context(), nil, []string{"sh", "-c", "echo up; exec sleep 300"}, []string{"PATH=" + os.Getenv("PATH")}, &System{Stdout: os.Stdout, Stderr: os.Stderr})
@@ -109,7 +109,7 @@ func TestWhatWasIgnoredStaysSo(t *testing.T) {
 	}
 }
 
-// Who is interrupted just before the command begins does not begin it.
+// If a signal arrives just before the command starts, the command does not start.
 func TestALockThatIsInterruptedRunsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -107,8 +107,8 @@ func (l *processLog) close() {
 	}
 }
 
-// loggedBytes is the most of one text that a line has. Longer: whoever may say what
-// is logged, such as the name of a member, fills disks with it.
+// loggedBytes is the maximum size of one text in a log line. Peers and clients choose some of these
+// texts, such as a member's name, and could otherwise fill the disk.
 const loggedBytes = 16 << 10
 
 // readable writes durations as people do, since JSON would have nanoseconds, and of

@@ -35,7 +35,7 @@ func TestLogger(t *testing.T) {
 		if err := json.Unmarshal([]byte(got), &line); err != nil || line["msg"] != "shown, --max-txn-ops" || line["level"] != "WARN" || line["took"] != "1.5s" || line["time"] == "" {
 			t.Errorf("%s has %q, want one line with time, level, msg and took=1.5s", name, got)
 		}
-		// Whose name is that of a field keeps it.
+		// A value that equals the name of a field is not changed.
 		if line["member"] != "MaxTxnOps" || line["error"] != "open /MaxTxnOps/wal: needs --max-txn-ops" {
 			t.Errorf("%s has member %q and error %q, want flags for fields only", name, line["member"], line["error"])
 		}
@@ -88,8 +88,8 @@ func (b blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An output that takes nothing delays neither who logs nor the other outputs, and does not keep
-// the process from ending. What it misses is counted.
+// A blocked output delays neither the caller that logs, nor the other outputs, nor the exit of the
+// process. The lines that it loses are counted.
 func TestABlockedOutputOfTheLog(t *testing.T) {
 	stderr := make(blocked)
 	defer close(stderr)

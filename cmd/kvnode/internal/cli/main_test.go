@@ -94,7 +94,7 @@ func TestExitCodes(t *testing.T) {
 		{"refused", "--peer-skip-client-san-verification", exitUsage, "", "peer-skip-client-san-verification"},
 		{"invalid", "--validate --name a,b", exitUsage, "", "--name"},
 		{"invalid directory", "--validate --data-dir /dev/null", exitUsage, "", "is a file"},
-		{"status of nobody", "status --endpoints=", exitUsage, "", "names no member"},
+		{"status of no endpoint", "status --endpoints=", exitUsage, "", "names no member"},
 		{"status as XML", "status -o xml", exitUsage, "", "must be table or json"},
 		{"status in a hurry", "status --interval 1ms", exitUsage, "", "10ms at least"},
 		{"status of a path", "status --endpoints http://a:1/b", exitUsage, "", "must be host:port"},
@@ -109,7 +109,7 @@ func TestExitCodes(t *testing.T) {
 			"no certificate", "--validate --auto-tls --trusted-ca-file /nowhere/ca --listen-client-urls https://localhost:0 --data-dir " + dir,
 			exitUsage, "", "--trusted-ca-file: open /nowhere/ca",
 		},
-		{"a log nobody can write", "--validate --log-outputs /nowhere/log --data-dir " + dir, exitUsage, "", "--log-outputs: open /nowhere/log"},
+		{"a log that cannot be written", "--validate --log-outputs /nowhere/log --data-dir " + dir, exitUsage, "", "--log-outputs: open /nowhere/log"},
 		{"unwritable log", "--log-outputs /nowhere/log --data-dir " + dir, exitUsage, "", "--log-outputs"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

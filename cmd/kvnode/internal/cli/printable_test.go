@@ -15,7 +15,7 @@ import (
 // cleared screen in both spellings, and text that runs backwards.
 const hostile = "a\nb\x1b[31mc\u009b2Jd\u202ee\U000e0001\x7f"
 
-// strange is an answer all of whose texts are hostile, and the names long.
+// strange returns answers in which every text is hostile and every name is long.
 func strange() []answer {
 	long := hostile + strings.Repeat("x", 60_000)
 	return []answer{

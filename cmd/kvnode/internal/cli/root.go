@@ -58,7 +58,7 @@ func (s *System) printError(text string) {
 	}
 }
 
-// usageError is an error of whoever wrote the command line.
+// usageError is a mistake in the command line.
 type usageError struct{ error }
 
 // Unwrap returns the error itself.

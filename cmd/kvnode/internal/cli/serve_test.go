@@ -157,7 +157,7 @@ func TestASecondSignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := make(chan os.Signal, 1) // one that nobody else hears any more would end the test
+	late := make(chan os.Signal, 1) // a signal without a handler would end the test
 	signal.Notify(late, syscall.SIGTERM)
 	defer signal.Stop(late)
 	s := watchSignals(&sys, logger)

@@ -20,7 +20,7 @@ and TTL leases of a snapshot, be it kvnode's or etcd's, or of a member's data di
 --initial-cluster and --initial-cluster-token.
 
 If a majority of the members is gone for good, stop those that are left, and restore the data directory
-of the one whose log ends last, or copies of it: all of its log is replayed, so nothing that was
+of the member with the longest log, or copies of it: all of its log is replayed, so nothing that was
 acknowledged is missing. A copied store.db by itself is a checkpoint, and lacks what was written since.
 The directory is not changed, and must not be in use.
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// damaged is a member whose store is not whole, and that sends it faithfully.
+// damaged is a member that sends a snapshot of a damaged store.
 type damaged struct {
 	pb.UnimplementedMaintenanceServer
 }

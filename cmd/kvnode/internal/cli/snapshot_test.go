@@ -120,8 +120,8 @@ func TestSnapshotStatusAndRestore(t *testing.T) {
 	})
 }
 
-// A data directory is described and restored with all of its log, and who gives its
-// store.db alone is warned.
+// A data directory is restored with its whole log. A store.db alone is restored with a warning that
+// the log is missing.
 func TestADataDirectoryIsStatedAndRestored(t *testing.T) {
 	old := filepath.Join(t.TempDir(), "old")
 	runServer(t, server.Config{Node: node.Config{DataDir: old, Listener: listen(t)}, ClientListener: listen(t)}, func(c *clientv3.Client) {

@@ -20,7 +20,7 @@ import (
 
 const statusLong = `Status asks members how they are: role, term, the leader lease with its state and reason, for how
 long it still serves reads (REMAINING) and how long before its end it stops (MARGIN), for how long
-the member has promised to help nobody else (PROMISED), reads by path, and how far it has applied
+the member has promised to elect no other member (PROMISED), reads by path, and how far it has applied
 the log. It exits with 1 if a member does not answer.`
 
 // asker is what kvnode status was told.

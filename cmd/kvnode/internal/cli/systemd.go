@@ -51,8 +51,8 @@ func supervised(srv *server.Server, log *slog.Logger) (stopping func()) {
 	}
 }
 
-// watchdog finds a raft loop that does not turn any more: behind a log that nobody reads, or
-// a read of the disk, say; it waits for no write. Such a member holds what it has promised and serves nobody.
+// watchdog detects a raft loop that has stopped, for example behind a blocked log output or a disk
+// read. Such a member keeps its promise and serves no request. The watchdog ignores slow writes.
 type watchdog struct {
 	ticks func() uint64 // of the loop, so far
 	last  uint64

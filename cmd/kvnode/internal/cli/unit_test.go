@@ -38,7 +38,7 @@ func TestTheUnitStartsAMember(t *testing.T) {
 	if stop, err := time.ParseDuration(unit["TimeoutStopSec"]); err != nil || stop <= stopTime {
 		t.Errorf("TimeoutStopSec=%s (%v), want more than %v, which an orderly stop may take", unit["TimeoutStopSec"], err, stopTime)
 	}
-	// PrivateDevices would hide it, and nobody would miss it: most machines have none.
+	// PrivateDevices would hide the device. Most machines have none, so the loss would go unnoticed.
 	if unit["PrivateDevices"] != "" || unit["DeviceAllow"] != clock.DefaultVMClock+" r" {
 		t.Errorf("PrivateDevices=%s, DeviceAllow=%s: want that %s may be read", unit["PrivateDevices"], unit["DeviceAllow"], clock.DefaultVMClock)
 	}

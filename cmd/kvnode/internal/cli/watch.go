@@ -73,7 +73,7 @@ func (w *watcher) run(ctx context.Context, sys *System, args []string) error {
 	})
 }
 
-// watchEnd is what a watch ends with that nobody has canceled.
+// watchEnd returns the error of a watch that ended although it was not canceled.
 func watchEnd(cause error) error {
 	switch {
 	case cause == nil:

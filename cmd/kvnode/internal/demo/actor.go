@@ -14,7 +14,7 @@ import (
 // keyPrefix begins every key that is recorded.
 const keyPrefix = "story/"
 
-// cast is everybody who reads and writes in the story, and the record of it.
+// cast is the set of clients of the story, with the record of their operations.
 type cast struct {
 	recorder *linz.Recorder
 	keys     *linz.Keys
@@ -38,7 +38,7 @@ func newCast() *cast {
 	return &cast{recorder: linz.NewRecorder(), keys: linz.NewKeys(keyPrefix+"load", slots, opsPerKey)}
 }
 
-// actor is one client whose every operation is recorded. It belongs to one
+// actor is one client that records each of its operations. It belongs to one
 // goroutine at a time.
 type actor struct {
 	id     int
@@ -85,7 +85,7 @@ func (a *actor) get(ctx context.Context, c *client, key, mode string) (kvclient.
 	return got, nil
 }
 
-// value returns a value that nobody else writes.
+// value returns a value that no other write uses.
 func (a *actor) value() string {
 	a.count++
 	return fmt.Sprintf("%d.%d", a.id, a.count)

@@ -207,7 +207,7 @@ func TestStatusLineSumsUpTheCluster(t *testing.T) {
 			"n2 leads term 5 | lease valid, 712 ms + 180 margin | applied 12 | reads: lease 6",
 		},
 		{
-			"nobody leads",
+			"no member leads",
 			[]view{{"n1", true, status.Report{}, errFalse}, {"n2", false, status.Report{}, errFalse}},
 			"no leader | n1 does not answer | n2 does not run",
 		},

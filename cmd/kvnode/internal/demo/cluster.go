@@ -15,7 +15,7 @@ type cluster struct {
 	*testcluster.Cluster
 	dir     string
 	clients []*client
-	// died receives members whose process has ended unasked.
+	// died receives each member that ends without being told to.
 	died chan *testcluster.Member
 }
 

@@ -45,7 +45,7 @@ func Command() *cobra.Command {
 ports of their own. Nothing has to be set up, and nothing is left behind.
 
 Without --story it prints what to paste into another terminal and shows, once a
-second, who leads and under which lease, until Ctrl-C.
+second, which member leads and under which lease, until Ctrl-C.
 
 With --story it plays a script of about 30 seconds: an election, reads under the
 leader lease beside ReadIndex reads, a leader that freezes and wakes too late, a
@@ -97,7 +97,7 @@ func run(ctx context.Context, o *options, out *printer) (err error) {
 	}
 	defer func() {
 		err = errors.Join(err, c.close())
-		// Who has to look for a fault needs the logs.
+		// The logs are needed to find a fault.
 		if o.keep || o.dir != "" || err != nil {
 			out.linef("Data and logs are in %s", dir)
 			return
@@ -110,7 +110,7 @@ func run(ctx context.Context, o *options, out *printer) (err error) {
 	return live(ctx, out, c)
 }
 
-// makeDir makes the directory of a run, which nobody else uses.
+// makeDir creates a directory for this run alone.
 func makeDir(dir string) (string, error) {
 	if dir == "" {
 		return os.MkdirTemp("", "kvnode-demo-")

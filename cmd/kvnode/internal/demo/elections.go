@@ -29,7 +29,7 @@ const watchPause = 4 * time.Millisecond
 
 // nextLeader waits until a member other than the old leader leads in a later term.
 func (p *play) nextLeader(ctx context.Context, old int) (election, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("nobody else led within %v", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no other member led within %v", patience))
 	wins := make(chan election, size)
 	var watchers sync.WaitGroup
 	defer watchers.Wait()

@@ -81,7 +81,7 @@ func (c *client) ready(ctx context.Context) error {
 
 // leading returns the client of the member that says it leads.
 func (c *cluster) leading(ctx context.Context) (*client, error) {
-	err := errors.New("nobody leads")
+	err := errors.New("no member leads")
 	for _, cl := range c.clients {
 		r, statusErr := cl.status(ctx)
 		if statusErr == nil && r.Role == "leader" {

@@ -17,11 +17,11 @@ type nap struct {
 	// these, before it hears from its peers that its term is over. Until then
 	// nothing but the end of its lease keeps it from answering.
 	lines []*client
-	// before is what its last lease reads showed, end until when they kept
-	// anybody else from leading.
+	// before holds the answers of its last lease reads. end is when the promise
+	// behind them ends, until which no other member may lead.
 	before sightings
 	end    time.Time
-	// gap is from the last of those reads to when nobody else led yet.
+	// gap is the time from the last of those reads to the last check that found no other leader.
 	gap  time.Duration
 	keys []napKey
 }

@@ -13,7 +13,7 @@ import (
 // pageOf is where a browser finds the page of leases that a member serves.
 func pageOf(c *client) string { return "http://" + c.m.Endpoint + "/lease" }
 
-// keepPage writes the page of all that the leases have decided, for whoever keeps the files.
+// keepPage writes the page of all lease decisions to the directory of the run.
 func (c *cluster) keepPage(out *printer) (err error) {
 	var all []leasetrace.Process
 	names := make(map[uint64]string)

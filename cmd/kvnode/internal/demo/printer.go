@@ -97,7 +97,7 @@ func (p *printer) endLiveLocked() {
 	}
 }
 
-// writeLocked ignores errors: who closes the output does not want to read it.
+// writeLocked ignores errors: a closed output is not read any more.
 func (p *printer) writeLocked(text string) { _, _ = io.WriteString(p.w, text) }
 
 // indent puts a margin before each line.

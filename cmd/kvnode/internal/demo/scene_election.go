@@ -9,7 +9,7 @@ import (
 	"github.com/leaderlease/go/internal/kvclient"
 )
 
-// firstKey is the first that anybody reads.
+// firstKey is the first key that the story reads.
 const firstKey = keyPrefix + "first"
 
 // election: three fresh nodes, up to the first read and write.
@@ -22,7 +22,7 @@ func (p *play) election(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.claimf(differs("a key that nobody wrote", first.Value, ""), "a linearizable read was answered, and shows an empty store")
+	p.claimf(differs("a key that was never written", first.Value, ""), "a linearizable read was answered, and shows an empty store")
 	p.notef("%s after the first process was started", short(first.Returned.Sub(begun)))
 
 	if err := p.findLeader(ctx); err != nil {
@@ -30,7 +30,7 @@ func (p *play) election(ctx context.Context) error {
 	}
 	leader := p.clients[p.leader]
 	p.claimf(nil, "all three name %s as leader of term %d, and so does %s itself", leader.m.Name, p.term, leader.m.Name)
-	// Who leads is stopped next, and one of the others is killed.
+	// The next scenes freeze the leader and kill one of the other two.
 	others := p.followers()
 	p.notef("a browser shows the leases as they are: %s, or %s", pageOf(others[0]), pageOf(others[1]))
 
@@ -53,7 +53,7 @@ func firstOf[T any](ctx context.Context, p *play, clients []*client, ask func(ct
 	answers := make(chan T, len(clients))
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	defer cancel() // first: who asks ends by it
+	defer cancel() // before the wait below: it ends the requests
 	for _, c := range clients {
 		a := p.cast.actor()
 		asking.Go(func() {

@@ -29,7 +29,7 @@ func (p *play) freeze(ctx context.Context) error {
 	n.gap = won.after.Sub(n.before.last.Called)
 	p.claimf(nil, "%s leads in term %d", p.clients[p.leader].m.Name, p.term)
 	p.notef("elected %s to %s after the pause", short(won.after.Sub(paused)), short(won.by.Sub(paused)))
-	p.claimf(tooEarly(won.by, n.end), "nobody was seen to lead before the promise to %s had ended", n.m.Name)
+	p.claimf(tooEarly(won.by, n.end), "no member was seen to lead before the promise to %s had ended", n.m.Name)
 	p.notef("its last lease read left %s to serve and %s of margin: until %s after the pause",
 		short(n.before.last.Remaining), short(margin), short(n.end.Sub(paused)))
 	if err := p.overwrite(ctx, n); err != nil {

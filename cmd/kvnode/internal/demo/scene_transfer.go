@@ -60,7 +60,7 @@ func inTurn(old, next sightings) error {
 	return nil
 }
 
-// moveLeader asks whoever leads to transfer leadership to a member, unless that leads
+// moveLeader asks the leader to transfer leadership to a member, unless that member leads
 // already.
 func (p *play) moveLeader(ctx context.Context, to *client) error {
 	if err := p.findLeader(ctx); err != nil {

@@ -14,7 +14,7 @@ const (
 
 // foreignTable is what etcd 3.7 has and kvnode does not do.
 var foreignTable = []setting{
-	// Somebody would miss these.
+	// Leaving these out would do harm.
 	{name: "wal-dir", refused: "the log lies in the data directory; mount a disk there"},
 	{name: "pre-vote", refused: "the leader lease depends on it", etcd: "true", bool: true},
 	{name: "force-new-cluster", refused: forceNew, etcd: "false", bool: true},
@@ -28,7 +28,7 @@ var foreignTable = []setting{
 	{name: "discovery-proxy", refused: noDiscovery}, // takes neither any more
 	{name: "discovery-srv", refused: noDiscovery},
 
-	// Nobody would.
+	// Leaving these out is harmless.
 	{name: "unsafe-no-fsync", ignored: "kvnode always syncs", etcd: "false", bool: true},
 	{name: "initial-election-tick-advance", ignored: "members campaign at once in a new cluster, and after a restart as soon as their restart hold is over", etcd: "true", bool: true},
 	{name: "socket-reuse-address", ignored: "Go always does so", etcd: "false", bool: true},

@@ -54,8 +54,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// Nobody can know which of two variables was meant, not even if a flag settles
-// it for this start.
+// Two variables that disagree are an error even if a flag overrides both for this start.
 func TestVariablesThatDisagree(t *testing.T) {
 	for _, flags := range []map[string]string{nil, {"name": "c"}} {
 		_, err := Load(flags, []string{"KVNODE_NAME=a", "ETCD_NAME=b"})
@@ -74,7 +73,7 @@ func TestTheFileMayBeNamedByTheEnvironment(t *testing.T) {
 	}
 }
 
-// Whoever corrects a configuration wants to see all of it at once.
+// All errors of a configuration are reported at once.
 func TestAllErrorsAreReportedTogether(t *testing.T) {
 	path := file(t, "heartbeat-interval: soon\nbogus: 1\nmax-txn-ops: 0\npeer-skip-client-san-verification: true\n")
 	_, err := Load(map[string]string{

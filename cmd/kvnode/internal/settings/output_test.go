@@ -29,7 +29,7 @@ func TestOutputsAreChecked(t *testing.T) {
 		{"a link to where nothing can be made", dangling, "--log-outputs: open " + dangling},
 		{"a file", old, ""},
 		{"a file to be made", missing, ""},
-		{"a pipe that nobody reads yet", pipe, ""},
+		{"a pipe without a reader", pipe, ""},
 		{"streams", "stderr,stdout,default", ""},
 		{"no such directory", filepath.Join(dir, "a", "b"), "--log-outputs: open " + filepath.Join(dir, "a", "b")},
 		{"a directory", dir, "--log-outputs: open " + dir},

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Spoken returns a text with flags in the place of the fields that the packages of
-// kvnode name: they know no flags. A field of the node or the API goes by its last name,
-// too, if that has several words; package kvnode calls those of the node Config's, and says
-// Config.Existing of a member that joins. What is quoted, or a part of a longer word such as a
-// path, is somebody's own and stays.
+// Spoken replaces the names of Go fields in a text by their flags. The packages of kvnode name
+// fields in their errors and know no flags. A field of the node or of the API is also found by its
+// last name alone, if that has several words. Package kvnode calls the node's fields Config's, and
+// Config.Existing is the field of a member that joins. Quoted text, and parts of longer words such as
+// paths, are not changed.
 func Spoken(text string) string {
 	var b strings.Builder
 	done := 0

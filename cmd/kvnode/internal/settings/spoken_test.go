@@ -46,8 +46,8 @@ func TestWhatIsSomebodysOwnIsLeftAlone(t *testing.T) {
 			t.Errorf("Spoken(%q) = %q, want it unchanged", text, got)
 		}
 	}
-	const text = `a quote " that nobody ends, (MaxTxnOps): "x", MaxTxnOps` + "\nReadMode"
-	if got, want := Spoken(text), `a quote " that nobody ends, (MaxTxnOps): "x", --max-txn-ops`+"\n--read-mode"; got != want {
+	const text = `a quote " without an end, (MaxTxnOps): "x", MaxTxnOps` + "\nReadMode"
+	if got, want := Spoken(text), `a quote " without an end, (MaxTxnOps): "x", --max-txn-ops`+"\n--read-mode"; got != want {
 		t.Errorf("Spoken(%q) = %q, want %q", text, got, want)
 	}
 }

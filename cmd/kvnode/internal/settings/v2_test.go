@@ -28,7 +28,8 @@ func TestFlagsOfEtcd35(t *testing.T) {
 	}
 }
 
-// What scripts say of the v2 API by rote is taken; who means it is told the way out.
+// The values of the v2 flags that scripts pass by habit are accepted. A value that turns the v2 API on is
+// refused with the alternative.
 func TestV2(t *testing.T) {
 	for _, test := range []struct{ name, value, want string }{
 		{"enable-v2", "false", ""},
