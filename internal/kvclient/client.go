@@ -5,17 +5,22 @@
 package kvclient
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/leaderlease/go/kvnode/client"
 )
 
 // Close closes all of them: clients, or what is made of clients.
@@ -47,4 +52,78 @@ func New(secure *tls.Config, endpoints []string, opts ...grpc.DialOption) (*clie
 		return nil, fmt.Errorf("client of %v: %w", endpoints, err)
 	}
 	return c, nil
+}
+
+// Answer is what a request for one key was told.
+type Answer struct {
+	// Value and Mod, the mod revision, are what the key holds after the request;
+	// Mod is 0 where there is no such key.
+	Value string
+	Mod   int64
+	// Revision is the store's, Term the member's.
+	Revision int64
+	Term     uint64
+	Served
+	// Called and Returned are readings of this process's clock.
+	Called, Returned time.Time
+}
+
+// Get reads one key.
+func Get(ctx context.Context, c *clientv3.Client, key string, opts ...clientv3.OpOption) (Answer, error) {
+	var a Answer
+	ctx = WithServed(ctx, &a.Served)
+	a.Called = time.Now()
+	resp, err := c.Get(ctx, key, opts...)
+	a.Returned = time.Now()
+	if err != nil {
+		return a, err
+	}
+	a.Revision, a.Term = resp.Header.GetRevision(), resp.Header.GetRaftTerm()
+	if len(resp.Kvs) > 0 {
+		a.Value, a.Mod = string(resp.Kvs[0].GetValue()), resp.Kvs[0].GetModRevision()
+	}
+	return a, nil
+}
+
+// Served is how a read was served, by the server's own word. Etcd says nothing.
+type Served struct {
+	// Path is how the read was made linearizable, empty if nothing is said.
+	Path string
+	// Remaining is for how long the lease would still have served; it is negative
+	// if nothing is said.
+	Remaining time.Duration
+}
+
+type servedKey struct{}
+
+// WithServed has a read under the context it returns leave in s how it was served.
+func WithServed(ctx context.Context, s *Served) context.Context {
+	*s = Served{Remaining: -1}
+	return context.WithValue(ctx, servedKey{}, s)
+}
+
+// rangeMethod is that of reads.
+const rangeMethod = "/etcdserverpb.KV/Range"
+
+// keepServed takes it from the trailers.
+func keepServed(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	into, ok := ctx.Value(servedKey{}).(*Served)
+	if !ok || method != rangeMethod {
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	var trailer metadata.MD
+	err := invoke(ctx, method, req, reply, cc, append(opts, grpc.Trailer(&trailer))...)
+	into.take(trailer)
+	return err
+}
+
+func (s *Served) take(trailer metadata.MD) {
+	if v := trailer.Get(client.TrailerReadPath); len(v) == 1 {
+		s.Path = v[0]
+	}
+	if v := trailer.Get(client.TrailerRemaining); len(v) == 1 {
+		if ms, err := strconv.ParseInt(v[0], 10, 64); err == nil {
+			s.Remaining = time.Duration(ms) * time.Millisecond
+		}
+	}
 }

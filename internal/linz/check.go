@@ -1,9 +1,49 @@
+// Package linz records what the clients of a key-value service did and saw, and
+// judges whether one copy of the data, serving one operation at a time, could
+// have answered so. It knows etcd's data model: each write makes a new revision
+// of the whole store, and a key shows the revision that last changed it.
+//
+// # What it promises
+//
+// Check returns a report without violations only if
+//   - for each key there is an order of its operations, consistent with real
+//     time, in which each of them answers what a single register would; a
+//     write with an unknown outcome may take effect at any time after its
+//     call, or never,
+//   - no operation shows a revision older than one that was shown before it was
+//     called, on any key, to any client,
+//   - no two writes were acknowledged at one revision, and a revision of a key
+//     has one value,
+//   - at the end no acknowledged write is missing.
+//
+// A history that cannot be judged in time, or that is too large to be judged,
+// is a violation too.
+//
+// # What it assumes
+//
+//   - All clients read one monotonic clock (they run in one process).
+//   - Values are unique: no two writes of one history carry the same.
+//   - A deletion reports the version it deleted (prev_kv), a compare-and-swap
+//     that fails the version it found.
+//   - A compare-and-swap expects a revision that an answer has shown, not a
+//     guess, which would see an unknown write without saying so.
+//   - Reads are linearizable; serializable ones are not recorded.
+//
+// # Why unknown writes do not drown the search
+//
+// An unknown write with a value that was seen ends at the return of the first
+// operation that saw it, and its revision is known. If its value was never seen,
+// it is left out: no operation depends on whether it took effect, so it can be
+// placed at the very end. What remains are unknown deletions of keys that were
+// later found missing; they stay open to the end.
 package linz
 
 import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -157,4 +197,51 @@ func translate(ops []Op) []porcupine.Operation {
 		}
 	}
 	return operations
+}
+
+// pictureBudget bounds the second search, which remembers how far it came.
+const pictureBudget = 10 * time.Second
+
+// maxPictures bounds how many keys are drawn.
+const maxPictures = 3
+
+// WritePictures draws, for the first keys whose operations have no order, an
+// HTML page with the longest orders found, and returns the files' names.
+func (r *Report) WritePictures(dir string) ([]string, error) {
+	var files []string
+	for _, key := range slices.Sorted(maps.Keys(r.pictures)) {
+		if len(files) == maxPictures {
+			break
+		}
+		_, info := porcupine.CheckOperationsVerbose(model, r.pictures[key], pictureBudget)
+		name := filepath.Join(dir, fmt.Sprintf("history-%s.html", plain(key)))
+		if err := writePicture(name, info); err != nil {
+			return files, fmt.Errorf("draw the history of key %q: %w", key, err)
+		}
+		files = append(files, name)
+	}
+	return files, nil
+}
+
+func writePicture(name string, info porcupine.LinearizationInfo) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	return porcupine.Visualize(model, info, f)
+}
+
+// plain makes a file name of a key.
+func plain(key string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, key)
 }

@@ -311,3 +311,114 @@ func beSystemctl(addr string, args []string) error {
 	}
 	return nil
 }
+
+// drillDiskSize is enough for a log's segments of 64 MiB, the spare ones and a small store.
+const drillDiskSize = "400m"
+
+// drillDisk fills the disk of m3 until a checkpoint finds no room.
+func drillDisk(t *testing.T, m *machines) {
+	m.common("snapshot-count: 100\n")
+	disk := m.mount()
+	must(t, os.Mkdir(filepath.Join(disk, "m3"), 0o700))
+	m.give(filepath.Join(disk, "m3"))
+	must(t, os.Symlink(filepath.Join(disk, "m3"), m.member("m3").Dir))
+	m.found()
+	a, _ := memberClients(t, m.Cluster)
+	m.perform("disk-reserve")
+	m.fill(filepath.Join(disk, "other"))
+	for full, begin := !m.mounted, time.Now(); !full; {
+		if time.Since(begin) > blockTimeout {
+			t.Fatalf("the disk is not full after %v", blockTimeout)
+		}
+		putSurely(t, a, "k", strings.Repeat("x", 100<<10))
+		out, err := m.sh("fetch \"$M3/readyz?verbose\" || true\n")
+		must(t, err)
+		full = strings.Contains(out, "[-]disk_space")
+	}
+	m.perform("disk")
+}
+
+// mount returns a directory on a small disk of its own. Without the permission to mount one it returns
+// a plain directory: the commands are performed on a disk with room.
+func (m *machines) mount() string {
+	m.t.Helper()
+	dir := m.path("disk")
+	must(m.t, os.Mkdir(dir, 0o755))
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+drillDiskSize, "tmpfs", dir).CombinedOutput(); err != nil {
+		m.t.Logf("no small disk, so none will be full: %v: %s", err, out)
+		return dir
+	}
+	m.mounted = true
+	m.t.Cleanup(func() {
+		// The members that have files there end before, but the test's clean-ups come in
+		// the other order.
+		must(m.t, m.Kill())
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			m.t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// fill writes a file until there is no room, if the disk is small.
+func (m *machines) fill(path string) {
+	m.t.Helper()
+	f, err := os.Create(path)
+	must(m.t, err)
+	defer f.Close()
+	for block := make([]byte, 1<<20); m.mounted && err == nil; {
+		_, err = f.Write(block)
+	}
+}
+
+// unitUser is the ID of the user and group that members have in a drill. In the unit it is kvnode.
+const unitUser = 65532
+
+// separate makes the members run as another user than the commands, as under the unit, if the test runs
+// as root. Otherwise the drill does not show that members may read what the commands write.
+func (m *machines) separate(p testcluster.Program) {
+	m.t.Helper()
+	setpriv, err := exec.LookPath("setpriv")
+	m.separated = err == nil && os.Geteuid() == 0
+	if !m.separated {
+		m.t.Logf("LEFT OUT: members run as the user of the test, which is not root or has no setpriv: %v", err)
+		m.standIn("chown", `test "$1" = kvnode: || test "$1 $2" = "-R kvnode:"`)
+		return
+	}
+	chown, err := exec.LookPath("chown")
+	must(m.t, err)
+	m.standIn("chown", fmt.Sprintf(`for arg; do
+  if test "$arg" = kvnode:; then arg=%[1]d:%[1]d; fi
+  set -- "$@" "$arg"
+  shift
+done
+exec %[2]s "$@"`, unitUser, chown))
+	for _, path := range []string{p.Path, m.path("bin"), m.Members()[0].Dir} {
+		reachable(m.t, filepath.Dir(path))
+	}
+	m.give(filepath.Dir(m.Members()[0].Dir))
+	for _, one := range m.Members() {
+		as := []string{fmt.Sprint("--reuid=", unitUser), fmt.Sprint("--regid=", unitUser), "--clear-groups", "--pdeathsig=keep", one.Program.Path}
+		one.Program.Path, one.Program.Args = setpriv, slices.Concat(as, one.Program.Args)
+	}
+}
+
+// give makes the members' user the owner of a directory.
+func (m *machines) give(path string) {
+	m.t.Helper()
+	if m.separated {
+		must(m.t, os.Chown(path, unitUser, unitUser))
+	}
+}
+
+// reachable lets all users go through a temporary directory and those above it.
+func reachable(t *testing.T, dir string) {
+	t.Helper()
+	for ; dir != filepath.Dir(dir) && dir != filepath.Clean(os.TempDir()); dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		must(t, err)
+		if info.Mode().Perm()&0o011 != 0o011 {
+			must(t, os.Chmod(dir, info.Mode().Perm()|0o011))
+		}
+	}
+}

@@ -1,3 +1,17 @@
+// Etcdsuites runs etcd's own tests, go.etcd.io/etcd/tests/v3, against kvnode.
+//
+// Suites that start etcd as a program (common, e2e) get kvnode in its place, and
+// etcd's own etcdctl, etcdutl and proxies. Suites that embed etcd (integration)
+// get a framework that starts kvnode as a process; edits in build.go patch them.
+//
+// known.txt lists the tests that cannot pass, with the reasons. The run fails if
+// another test fails, and if a listed test passes or no longer exists.
+//
+// With -fastkv every client of the integration tests sends by kvnode/fastkv: clientv3
+// is patched by fastEdits in build.go. known_fastkv.txt adds to the list.
+//	make etcd-suites
+//	make etcd-suites-fastkv
+//	cd kvnode/etcdsuites && go run . -suites e2e -only TestCtlV3 -logs DIR
 package main
 
 import (

@@ -1,3 +1,5 @@
+// Package load puts a cluster under a load of reads and writes and records what
+// its clients asked and saw, for package linz to judge.
 package load
 
 import (
@@ -181,4 +183,139 @@ func (l *Load) Stop() ([]linz.Op, error) {
 	l.stop()
 	l.wg.Wait()
 	return l.recorder.History(), errors.Join(kvclient.Close(l.conns), kvclient.Close(l.streams))
+}
+
+// worker is one client of a load.
+type worker struct {
+	l      *Load
+	id     int
+	random *rand.Rand
+	client linz.EtcdClient
+	conns  []*clientv3.Client // one a member
+
+	member int              // the one it talks to
+	serial int              // of its values
+	seen   map[string]int64 // the mod revision of a key as last seen
+	failed bool             // the last request
+}
+
+// run makes requests until ctx ends.
+func (w *worker) run(ctx context.Context) {
+	w.member = w.id % len(w.conns)
+	for {
+		// A request in doubt sends the worker elsewhere, as does chance, so that
+		// each member has its share.
+		if w.failed || w.random.IntN(200) == 0 {
+			w.member = (w.member + 1 + w.random.IntN(len(w.conns)-1)) % len(w.conns)
+		}
+		w.client.To, w.client.Name = w.conns[w.member], w.l.members[w.member].Name
+		w.once(ctx)
+		pause := time.Duration(w.random.Int64N(2*int64(w.l.cfg.Think) + 1))
+		if w.failed {
+			pause += 10 * time.Millisecond
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// once makes one request: half of them read.
+func (w *worker) once(ctx context.Context) {
+	w.l.hold.RLock()
+	defer w.l.hold.RUnlock()
+	ctx, cancel := context.WithTimeout(ctx, w.l.cfg.Timeout)
+	defer cancel()
+	key := w.l.Keys.Key(w.random.IntN(w.l.Keys.Len()))
+	w.serial++
+	value := fmt.Sprintf("c%d-%d", w.id, w.serial)
+	count := &w.l.writes
+	var (
+		now linz.Version
+		err error
+	)
+	switch n := w.random.IntN(20); {
+	case n < 10:
+		count = &w.l.reads
+		var got kvclient.Answer
+		if got, err = w.client.Get(ctx, key); err == nil && got.Path != "" {
+			w.l.served(got.Path)
+		}
+		now.Mod = got.Mod
+	case n < 14:
+		now, err = w.client.Put(ctx, key, value)
+	case n < 18:
+		now, err = w.client.CAS(ctx, key, value, w.seen[key])
+	default:
+		err = w.client.Delete(ctx, key)
+	}
+	w.failed = err != nil
+	if w.failed {
+		w.l.failed.Add(1)
+		return
+	}
+	w.l.told(now.Mod)
+	w.seen[key] = now.Mod
+	count.Add(1)
+}
+
+// Pauses measures for how long nothing is answered.
+type Pauses struct {
+	l    *Load
+	stop chan struct{}
+	wg   sync.WaitGroup
+
+	failed int64 // before it began
+	// The goroutine that looks writes them.
+	reads, writes pause
+}
+
+// pause is the longest time without an answer so far.
+type pause struct {
+	count   int64
+	since   time.Time
+	longest time.Duration
+}
+
+// look takes note of how many answers there are by now.
+func (p *pause) look(count int64, now time.Time) {
+	p.longest = max(p.longest, now.Sub(p.since))
+	if count != p.count {
+		p.count, p.since = count, now
+	}
+}
+
+// Pauses begins to measure.
+func (l *Load) Pauses() *Pauses {
+	now := time.Now()
+	p := &Pauses{
+		l: l, stop: make(chan struct{}), failed: l.Failed(),
+		reads: pause{count: l.Reads(), since: now}, writes: pause{count: l.Writes(), since: now},
+	}
+	p.wg.Go(p.run)
+	return p
+}
+
+func (p *Pauses) run() {
+	often := time.NewTicker(5 * time.Millisecond)
+	defer often.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case now := <-often.C:
+			p.reads.look(p.l.Reads(), now)
+			p.writes.look(p.l.Writes(), now)
+		}
+	}
+}
+
+// End returns the longest time without the answer to a read, and to a write, and how
+// many requests have failed meanwhile.
+func (p *Pauses) End() (reads, writes time.Duration, failed int64) {
+	close(p.stop)
+	p.wg.Wait()
+	return p.reads.longest, p.writes.longest, p.l.Failed() - p.failed
 }

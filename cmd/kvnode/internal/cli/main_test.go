@@ -2,15 +2,21 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"flag"
+	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	node "github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -134,6 +140,78 @@ func TestCompletion(t *testing.T) {
 		_, stdout, _ := kvnode(append([]string{"__complete"}, strings.Split(args, " ")...)...)
 		if !strings.Contains(stdout, want) {
 			t.Errorf("completion of %q = %q, want %q", args, stdout, want)
+		}
+	}
+}
+
+// A member that ends by itself ends the process with the reason.
+func TestAMemberThatFails(t *testing.T) {
+	listen := func() net.Listener {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	srv, err := server.Start(server.Config{Node: node.Config{DataDir: t.TempDir(), Listener: listen()}, ClientListener: listen()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Node().Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var log buffer
+	err = untilStopped(srv, make(chan struct{}), slog.New(slog.NewTextHandler(&log, nil)))
+	if !errors.Is(err, node.ErrStopped) || !strings.Contains(log.String(), "the member has failed") {
+		t.Errorf("untilStopped() = %v, logs %s, want kvnode.ErrStopped and a line that says so", err, log.String())
+	}
+}
+
+// The exit code tells a supervisor not to restart a member that was removed.
+func TestAMemberThatWasRemovedHasNotFailed(t *testing.T) {
+	removed := fmt.Errorf("kvnode: %w", node.ErrRemoved)
+	if err := ended(removed, removed); err != nil {
+		t.Errorf("ended(removed) = %v, want nil", err)
+	}
+	for _, failure := range []error{node.ErrLost, node.ErrStopped} {
+		if err := ended(failure, nil); !errors.Is(err, failure) {
+			t.Errorf("ended(%v) = %v, want the failure", failure, err)
+		}
+	}
+	if err := ended(nil, node.ErrTimeout); !errors.Is(err, node.ErrTimeout) {
+		t.Errorf("ended(asked to, not in order) = %v, want why not", err)
+	}
+}
+
+// A port that is open and does not answer is most likely that of a member that reads
+// its store. What is at the port is not in question.
+func TestStatusOfAMemberThatStarts(t *testing.T) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	for _, scheme := range []string{"http", "https"} {
+		code, stdout, _ := kvnode("status", "--timeout", "200ms", "--endpoints", scheme+"://"+l.Addr().String())
+		if code == exitOK || !strings.Contains(stdout, "still starting") || strings.Contains(stdout, "give ") {
+			t.Errorf("kvnode status of a member that starts, by %s = %d %s, want that it may be still starting", scheme, code, stdout)
+		}
+	}
+}
+
+func TestCommitOf(t *testing.T) {
+	revision, date := debug.BuildSetting{Key: "vcs.revision", Value: "0123abcd"}, debug.BuildSetting{Key: "vcs.time", Value: "2026-11-27T09:56:02Z"}
+	for _, tc := range []struct {
+		info *debug.BuildInfo
+		want string
+	}{
+		{&debug.BuildInfo{}, "unknown"},
+		{&debug.BuildInfo{Settings: []debug.BuildSetting{revision, date}}, "0123abcd of 2026-11-27T09:56:02Z"},
+		{&debug.BuildInfo{Settings: []debug.BuildSetting{revision, date, {Key: "vcs.modified", Value: "true"}}}, "0123abcd of 2026-11-27T09:56:02Z with changes"},
+	} {
+		if got := commitOf(tc.info); got != tc.want {
+			t.Errorf("commitOf(%v) = %q, want %q", tc.info, got, tc.want)
 		}
 	}
 }

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/cmd/internal/gctune"
@@ -156,5 +160,119 @@ func ended(failure, stop error) error {
 		return failure
 	default:
 		return stop
+	}
+}
+
+// again is how long further signals count as the first: a terminal tells the
+// whole group of processes, and a wrapper among them tells us once more.
+const again = 300 * time.Millisecond
+
+// signals turns the first signal into a wish and the second into an end.
+type signals struct {
+	asked chan struct{} // closed by the first
+	stop  chan struct{}
+	done  chan struct{}
+}
+
+func watchSignals(sys *System, log *processLog) *signals {
+	s := &signals{asked: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{})}
+	received := make(chan os.Signal, 2)
+	signal.Notify(received, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		defer close(s.done)
+		defer signal.Stop(received)
+		if !s.wait(received, 0) {
+			return
+		}
+		log.Info("asked to stop")
+		close(s.asked)
+		if s.wait(received, again) {
+			log.Warn("asked to stop again: ending at once")
+			log.close()
+			sys.Exit(exitFailed)
+		}
+	}()
+	return s
+}
+
+// wait reports whether a signal came, after deaf has passed.
+func (s *signals) wait(received <-chan os.Signal, deaf time.Duration) bool {
+	for began := time.Now(); ; {
+		select {
+		case <-received:
+			if time.Since(began) >= deaf {
+				return true
+			}
+		case <-s.stop:
+			return false
+		}
+	}
+}
+
+// ignore ends the watch.
+func (s *signals) ignore() {
+	close(s.stop)
+	<-s.done
+}
+
+// supervised tells systemd how the member is, as a unit of Type=notify expects it: it is ready
+// once it serves linearizable reads. With WatchdogSec, systemd also hears at half of that
+// interval that the raft loop has turned and that /livez does not fail. The returned function
+// tells it that the member stops. Without NOTIFY_SOCKET nothing is sent.
+func supervised(srv *server.Server, log *slog.Logger) (stopping func()) {
+	interval, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		log.Warn("the watchdog's interval cannot be read, so systemd is not told that the member is alive", "error", err)
+	}
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		say(log, "STATUS=waiting for a leader")
+		watch := watchdog{ticks: func() uint64 { return srv.Node().Status().Late.Count }}
+		ready, due := srv.Ready(), make(<-chan time.Time)
+		if interval > 0 {
+			ticker := time.NewTicker(interval / 2)
+			defer ticker.Stop()
+			due = ticker.C
+		}
+		for {
+			select {
+			case <-ready:
+				say(log, daemon.SdNotifyReady+"\nSTATUS=serving")
+				ready = nil
+			case <-due:
+				if watch.turned() && srv.Live(context.Background()) == nil {
+					say(log, daemon.SdNotifyWatchdog)
+				}
+			case <-ended:
+				say(log, daemon.SdNotifyStopping+"\nSTATUS=stopping")
+				return
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-done
+	}
+}
+
+// watchdog detects a raft loop that has stopped, for example behind a blocked log output or a disk
+// read. Such a member keeps its promise and serves no request. The watchdog ignores slow writes.
+type watchdog struct {
+	ticks func() uint64 // of the loop, so far
+	last  uint64
+}
+
+// turned reports whether the loop has ticked since it was asked last.
+func (w *watchdog) turned() bool {
+	before := w.last
+	w.last = w.ticks()
+	return w.last != before
+}
+
+// say sends a state to systemd, if that asks for it.
+func say(log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("systemd cannot be told", "state", state, "error", err)
 	}
 }
