@@ -93,7 +93,7 @@ func (m *machines) pids() (all []int) {
 	return all
 }
 
-// drillUpgrade goes from what is built here to the release, and back.
+// drillUpgrade upgrades from this tree's build to the release, and back.
 func drillUpgrade(t *testing.T, m *machines) {
 	m.release()
 	m.found()
@@ -120,7 +120,7 @@ func (m *machines) runsRelease(want bool) {
 	}
 }
 
-// drillRoutine has one key written over and over. What is left of it is small, in a small file.
+// drillRoutine overwrites one key many times. After compaction the store is small, in a small file.
 func drillRoutine(t *testing.T, m *machines) {
 	m.found()
 	a, _ := memberClients(t, m.Cluster)

@@ -48,8 +48,8 @@ const systemctlEnv = "E2E_SYSTEMCTL"
 // outputTail is how much a failure shows of what the commands have printed.
 const outputTail = 4 << 10
 
-// patientKvnode has kvnode wait as long as etcdctl does where it asks members: by itself it gives up after
-// two seconds, or five. What it stands for is replaced by an upgrade.
+// patientKvnode is a wrapper that gives kvnode's requests etcdctl's timeout, instead of two or five
+// seconds. An upgrade replaces the program that it wraps.
 const patientKvnode = `case "$1" in status|get) sub=$1; shift; exec %[1]s "$sub" --timeout=30s "$@" ;; esac
 exec %[1]s "$@"`
 

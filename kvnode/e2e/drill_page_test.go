@@ -110,8 +110,8 @@ func TestDrillsAreThoseOfThePage(t *testing.T) {
 	}
 }
 
-// The block that readers change has variables that the drills have values of their own for, what is
-// made of those, and nothing else.
+// The block of variables that readers change sets the variables for which the drills have values,
+// variables computed from those, and no others.
 func TestThePageSetsWhatTheDrillsSet(t *testing.T) {
 	values := maps.Clone(newMachines(t, onlyKvnode(t)).values)
 	for line := range strings.Lines(commands(t, "variables")[0]) {
@@ -128,10 +128,10 @@ func TestThePageSetsWhatTheDrillsSet(t *testing.T) {
 	}
 }
 
-// loops are those that wait for something.
+// loops finds loops that wait.
 var loops = regexp.MustCompile(`(?m)^.*\b(?:until|while) .*$`)
 
-// Commands wait by wait_until alone, which ends, and names what it has waited for.
+// Commands wait with wait_until only, which has a timeout and names its condition.
 func TestWaitsOfThePageEnd(t *testing.T) {
 	all, err := blocks(procedureText(t))
 	must(t, err)
@@ -187,7 +187,7 @@ func nowhere(names []string, pages string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.Contains(pages, "# TYPE "+name+" ") })
 }
 
-// Metrics that operators are told to look at are there, on members of a cluster that has failed over.
+// The metrics that the page names exist on members of a cluster that has failed over.
 func TestMetricsOfThePageAreThere(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t))
 	ctx := deadline(t)
@@ -222,8 +222,8 @@ func TestMetricsOfThePageAreThere(t *testing.T) {
 }
 
 var (
-	// here begins a text that goes on until a line of that word; goesOn ends a line that the next
-	// one belongs to; inside begins what is no command by itself.
+	// here matches the start of a here-document, goesOn a line that continues on the next one, and
+	// inside a line that is no command by itself.
 	here   = regexp.MustCompile(`<<(\w+)`)
 	goesOn = regexp.MustCompile(`(\\|\||&&)$`)
 	inside = regexp.MustCompile(`^\s*(#|[})]|(done|fi|esac|then|else|do)\b|$)`)
@@ -257,7 +257,7 @@ func numbered(script string) (text string, lines map[int]string) {
 	return b.String(), lines
 }
 
-// unreached returns the lines that a run has not told of.
+// unreached returns the lines that a run has not reported.
 func unreached(lines map[int]string, out string) (none []string) {
 	for _, m := range reached.FindAllStringSubmatch(out, -1) {
 		if i, err := strconv.Atoi(m[1]); err == nil {

@@ -281,7 +281,7 @@ func (n *names) normalise(text string) string {
 	})
 }
 
-// sorted sorts lines, for what is listed by member ID.
+// sorted sorts lines, for output that is ordered by member ID.
 func sorted(text string) string {
 	return strings.Join(slices.Sorted(strings.Lines(text)), "")
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// TestEtcdctl runs an unmodified etcdctl against three members. The scripts say
-// what it is asked and what it prints; etcd wrote them, see the package comment.
+// TestEtcdctl runs an unmodified etcdctl against three members. The scripts hold
+// its commands and the expected output; etcd wrote them, see the package comment.
 func TestEtcdctl(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	eachServer(t, func(t *testing.T, p testcluster.Program) {

@@ -119,8 +119,8 @@ func TestObjectsAreWrittenOptimistically(t *testing.T) {
 	})
 }
 
-// A list is of one revision, whatever is written and compacted between its pages;
-// when that revision itself is compacted, the list says so.
+// A list is of one revision, also if keys are written and compacted between its pages.
+// If that revision itself is compacted, the list fails with that error.
 func TestListsAreOfOneRevision(t *testing.T) {
 	eachRegistry(t, func(t *testing.T, r registry) {
 		ctx := deadline(t)
@@ -203,9 +203,8 @@ func (w *watched) event(e *clientv3.Event) {
 	}
 }
 
-// A cache that lists and then watches ends up with what is there, although
-// history is compacted behind it; bookmarks let it pass over what it does not
-// watch.
+// A cache that lists and then watches ends up with the current state, although history is
+// compacted behind it. Bookmarks carry it past revisions of other keys.
 func TestCachesFollowFromAList(t *testing.T) {
 	eachRegistry(t, func(t *testing.T, r registry) {
 		ctx := deadline(t)

@@ -93,8 +93,8 @@ func txnText(succeeded bool, responses []*pb.ResponseOp) string {
 	return fmt.Sprint(succeeded, fmt.Sprint(all))
 }
 
-// What is wrong at any depth is refused as a whole, and what may not happen
-// together in branches of which one is taken may.
+// An error at any depth refuses the whole transaction. Operations that exclude each other are
+// accepted in branches of which only one is taken.
 func nestedTransactionsAreRefused(t *testing.T, client *clientv3.Client) {
 	ctx := deadline(t)
 	gets := func(n int) (all ops) {
@@ -211,7 +211,7 @@ func TestStreamedRanges(t *testing.T) {
 	})
 }
 
-// A range in a stream is that of Get, header and all, in whatever chunks it comes.
+// A streamed range equals Get's answer, header included, in chunks of any size.
 func streamsAreThoseOfGet(t *testing.T, client *clientv3.Client) {
 	ctx := deadline(t)
 	before := fill(ctx, t, client, "k/", "a", 300, 3<<10)
@@ -253,8 +253,8 @@ func rangeText(r *clientv3.GetResponse) string {
 	return fmt.Sprint(r.Header, r.More, r.Count, len(r.Kvs), r.Kvs)
 }
 
-// A stream goes on as of the revision at which it began, whatever is written
-// behind its first chunk, and only its last chunk has a header.
+// A stream stays at the revision at which it began, also if keys are written after its first chunk.
+// Only the last chunk has a header.
 func streamsAreOfOneRevision(t *testing.T, client, other *clientv3.Client) {
 	ctx := deadline(t)
 	const keys = 64

@@ -161,7 +161,7 @@ const says = `((t, proved, lanes) => {
 	return [text("count") + " " + text("what"), text("holder"), text("unknown")].join("; ");
 })`
 
-// The page says in words what a sole voter's lease is, and what is not known in a partition.
+// The page describes the lease of a sole voter, and what is unknown in a partition.
 func TestLeasePageSaysWhatItKnows(t *testing.T) {
 	ctx := blankPage(t)
 	const (
@@ -222,7 +222,7 @@ func blankPage(t *testing.T) context.Context {
 	return ctx
 }
 
-// counting has a picture of three members at 50 ms, and what is counted there.
+// counting draws three members at 50 ms and returns the counts of the page.
 const counting = `((heard, promises, leases, learner) => {
 	const lane = (id) => ({ id, name: "n" + id, heard: heard.includes(id) ? [{ from: 0, to: 100 }] : [], holds: [], renewals: [], reads: [], flags: [], learner: learner === id,
 		leases: leases.filter((l) => l.by === id).map((l) => ({ term: 2, from: 0, known: 1, usable: 80, end: 90, reads: 79, margin: 10, before: 0, after: 0, ...l })),
@@ -301,7 +301,7 @@ const sideBySide = `(async () => {
 	};
 })()`
 
-// stopped returns what a stopped page says, and what it says when the lease was renewed.
+// stopped returns the text of a stopped page, and its text at the time of a renewal.
 const stopped = `(async () => {
 	const before = $("holder").textContent, known = model.to;
 	while (model.to < known + 1000) await new Promise((done) => setTimeout(done, 20));
@@ -361,8 +361,8 @@ func TestLeasePageAgreesWithStatus(t *testing.T) {
 	must(t, chromedp.Cancel(ctx))
 }
 
-// The lease of a sole voter is valid for the status and for the page, also when its last
-// event is older than the time that the page is told about with each picture.
+// The lease of a sole voter is valid in the status and on the page, also when its last
+// event is older than the period that a picture covers.
 func TestLeasePageOfASoleVoterAgreesWithStatus(t *testing.T) {
 	c := startSize(t, onlyKvnode(t), 1)
 	ctx := browse(t)

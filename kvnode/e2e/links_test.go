@@ -127,7 +127,7 @@ func (l *links) reset() int {
 	return n
 }
 
-// cut ends all connections, and lets no other through until it is told not to.
+// cut ends all connections, and refuses new ones until it is called with false.
 func (l *links) cut(off bool) {
 	l.mu.Lock()
 	l.isCut = off

@@ -237,7 +237,7 @@ func elector(c *clientv3.Client) v3electionpb.ElectionClient {
 	return v3electionpb.NewElectionClient(c.ActiveConnection())
 }
 
-// next fails unless the next that an observer is told is the value of that key.
+// next fails unless the observer's next value is that of key.
 func next(t *testing.T, o v3electionpb.Election_ObserveClient, key *v3electionpb.LeaderKey, value string) {
 	t.Helper()
 	resp, err := o.Recv()

@@ -56,8 +56,8 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if signal.Ignored(os.Interrupt) {
-		// So it is behind a shell's &, and for all that is started here: an etcdctl would not end
-		// that is interrupted. What is asked to be told is not passed on.
+		// A program behind a shell's & ignores interrupts, and its children inherit that: an interrupted
+		// etcdctl would not end. A signal that is caught here has its default effect in children.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	os.Exit(run(m))

@@ -190,10 +190,10 @@ func makeDiffer(ctx context.Context, t *testing.T, cl *clientv3.Client, m *testc
 	return status.Header.GetMemberId()
 }
 
-// checkpoint has a member bring its store.db up to what it has applied now.
+// checkpoint has a member write its applied state to store.db.
 func checkpoint(ctx context.Context, m *testcluster.Member) error {
 	return m.Use(func(cl *clientv3.Client) error {
-		// What it has read it has applied.
+		// A linearizable read waits until the member has applied all writes before it.
 		if err := load.Retry(ctx, func(ctx context.Context) error { _, err := cl.Get(ctx, "key"); return err }); err != nil {
 			return err
 		}
@@ -263,10 +263,9 @@ func revisionOf(t *testing.T, c *clientv3.Client) int64 {
 	return resp.Header.GetRevision()
 }
 
-// etcdctl check perf writes 150 times a second with 50 clients, for a minute. An
-// interrupt ends it before: it judges what it has measured, and removes its keys,
-// as it does at the end. How fast writes are is not judged here: a busy machine is no fault of the
-// server's.
+// etcdctl check perf writes 150 times a second with 50 clients, for a minute. An interrupt ends it
+// early: it judges its measurements and removes its keys, as at the end. The test does not judge
+// the speed of writes, since the machine may be busy.
 func TestCheckPerf(t *testing.T) {
 	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		c := startCluster(t, p)

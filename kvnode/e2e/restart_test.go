@@ -20,7 +20,7 @@ import (
 var allKilledFlag = flag.Int("all-killed", 1, "how many times all members are killed and started again, to measure when a write is acknowledged")
 
 // All members are killed at once, as by a power cut, and started again. The log says how long
-// after the start the first write was acknowledged, by whichever member.
+// after the start any member acknowledged the first write.
 func TestWritesAfterAllWereKilled(t *testing.T) {
 	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		c := newCluster(t, testcluster.Config{Program: p, Flags: []string{electsSoon}})

@@ -158,7 +158,7 @@ func (w *writings) steps(ctx context.Context, n int) {
 	}
 }
 
-// compact forgets what is older than a revision, if it was not forgotten before.
+// compact compacts up to a revision, if it is not compacted yet.
 func (w *writings) compact(ctx context.Context, rev int64) error {
 	_, err := w.c.Compact(ctx, max(2, rev))
 	if err != nil && strings.Contains(err.Error(), "has been compacted") {
@@ -200,8 +200,8 @@ func (w *writings) step(ctx context.Context) {
 	must(w.t, err)
 }
 
-// What an etcd has, whatever was done to it, three members of kvnode have once they are
-// imported from its snapshot: each key at each revision, each event, each TTL lease.
+// Three members that import a snapshot of etcd have all that etcd had: each key at each revision, each
+// event, each TTL lease.
 func TestAnEtcdIsImported(t *testing.T) {
 	p, ctl := onlyKvnode(t), binaryPath(t, "etcdctl")
 	seed := rand.Uint64()

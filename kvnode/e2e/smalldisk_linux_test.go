@@ -15,8 +15,8 @@ import (
 // diskEnv makes the test binary hold a disk: its value is where that is mounted.
 const diskEnv = "E2E_DISK"
 
-// diskSize is the size of a small disk that is not full: room for all that a member
-// of the chaos test writes. It is memory, but only what is written is used.
+// diskSize is the size of a small disk that is not full. A member of the chaos test never fills it. The
+// disk is memory, and only written pages use any.
 const diskSize = 4 << 30
 
 // smallDisk is a disk of a member's own that can be full. It needs no privileges: another process

@@ -34,12 +34,12 @@ const letIn = 5 * time.Second
 
 // TestStrangers connects to the ports of three members without authentication, while one
 // is killed, the leader moves, and the next leader is killed. The members connect to each
-// other all the same. In full it is
+// other all the same. The full test is
 //
 //	make strangers BEFORE=kvnode
 //
-// which takes minutes, compares what it costs, and holds members to being let in in
-// time, and the leader to changing only then. It wants a quiet machine.
+// It takes minutes and compares the costs. Members must be connected again in time, and no other
+// leader change is allowed. It needs a quiet machine.
 func TestStrangers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the crowd needs some seconds")

@@ -92,7 +92,7 @@ func clients(t *testing.T, members []*testcluster.Member) []*clientv3.Client {
 	return all
 }
 
-// attempts are this far apart, which bounds the error of what is measured.
+// attempts is the pause between attempts, which is also the measurement error.
 const attempts = 5 * time.Millisecond
 
 // firstRead waits until one of the clients has read linearizably. It asks again

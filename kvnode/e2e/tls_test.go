@@ -288,7 +288,7 @@ func keepsCertificates(t *testing.T, s *secured) {
 	must(t, m.Use(func(c *clientv3.Client) error { return putAndGet(deadline(t), c, "restarted") }))
 }
 
-// certificates returns those that a member shows to clients and to peers.
+// certificates returns the certificates that a member shows to clients and to peers.
 func certificates(t *testing.T, m *testcluster.Member) (seen []string) {
 	t.Helper()
 	for _, addr := range []string{m.Endpoint, m.Peer} {

@@ -34,9 +34,8 @@ func (b bench) binary(suite string) string {
 	return filepath.Join(b.bin(), strings.ReplaceAll(suite, "/", "-")+".test")
 }
 
-// etcdScript stands for etcd: kvnode, and etcd's own proxies, which are to run in
-// front of it. Tests listen in plain text on all addresses, which kvnode wants to
-// be told.
+// etcdScript stands for etcd: kvnode, and etcd's own proxies, which run in front of it. Tests
+// listen in plain text on all addresses, which kvnode requires a flag for.
 const etcdScript = `#!/bin/sh
 case $1 in gateway|grpc-proxy) exec "${0%etcd}proxy" "$@" ;; esac
 export KVNODE_ALLOW_PLAINTEXT=true

@@ -9,6 +9,7 @@
 //
 // With -fastkv every client of the integration tests sends by kvnode/fastkv: clientv3
 // is patched by fastEdits in build.go. known_fastkv.txt adds to the list.
+//
 //	make etcd-suites
 //	make etcd-suites-fastkv
 //	cd kvnode/etcdsuites && go run . -suites e2e -only TestCtlV3 -logs DIR
@@ -28,8 +29,8 @@ import (
 	"time"
 )
 
-// allSuites are those that meet a server. Left out are those of etcd's code in
-// process: embed, snapshot, v2store.
+// allSuites are the suites that use a server. The suites of etcd's in-process code are left out:
+// embed, snapshot, v2store.
 const allSuites = "common,e2e,integration,integration/clientv3,integration/clientv3/concurrency," +
 	"integration/clientv3/connectivity,integration/clientv3/experimental/recipes,integration/clientv3/lease," +
 	"integration/clientv3/naming,integration/clientv3/watch"

@@ -177,7 +177,7 @@ func Prepare(ctx context.Context, all []Death) (cannot map[Needs]error, done boo
 	return cannot, false, nil
 }
 
-// try gives one member what it needs, and takes it back.
+// try prepares and restores the means of a death for one member.
 func try(needs Needs) error {
 	dir, err := os.MkdirTemp("", "leasebench")
 	if err != nil {

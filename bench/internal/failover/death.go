@@ -43,7 +43,7 @@ const (
 	Disks  Needs = "disks of their own"
 )
 
-// All are the deaths. Those that need nothing come first.
+// All lists the ways in which a leader dies. Ways without requirements come first.
 var All = []Death{
 	{Name: "kill -9", Short: "kill", happen: kill},
 	{Name: "panic", Short: "panic", happen: func(_ context.Context, c *Cluster, i int) error { return c.Members()[i].Crash() }},
@@ -174,7 +174,7 @@ func (w *cables) close() error {
 
 func ip(args ...string) error { return command("ip", args...) }
 
-// command runs a program of the system. An error has what it wrote.
+// command runs a system program. An error includes its output.
 func command(name string, args ...string) error {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {

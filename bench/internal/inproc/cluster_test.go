@@ -40,7 +40,7 @@ func roles(c *Cluster) (leader, follower int) {
 	return leader, (leader + 1) % Members
 }
 
-// longest is how long a test goes on until it has what it needs to judge.
+// longest is the longest time that a test collects measurements.
 const longest = time.Minute
 
 // mixed reads and writes for a quarter of a second, and again until there is enough to
@@ -95,7 +95,7 @@ func TestEachModeTakesItsPathAndIsNeverStale(t *testing.T) {
 
 func nearlyAll(r *load.Result, p load.Path) bool { return r.Read.Path(p) >= r.Read.Done*9/10 }
 
-// The audit is the benchmark's own test: what is wrong on purpose must show.
+// The audit is the benchmark's own test: it must find each deliberately wrong reader.
 func TestTheAuditCatchesWrongReaders(t *testing.T) {
 	c, _, _ := start(t, Options{})
 	c.SetRTT(2 * time.Millisecond)

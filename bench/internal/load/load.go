@@ -119,7 +119,7 @@ func (l *Load) Validate() error {
 	return nil
 }
 
-// Target is what is loaded.
+// Target is the system under load.
 type Target interface {
 	// Client returns the client with that number, counted from 0. Each is used
 	// by one goroutine.
@@ -202,7 +202,7 @@ type Keys struct {
 	Zipf float64
 }
 
-// Validate reports what is wrong with k.
+// Validate returns an error for each invalid field of k.
 func (k Keys) Validate() error {
 	if k.Count < 1 {
 		return fmt.Errorf("number of keys %d must be at least 1", k.Count)

@@ -99,7 +99,7 @@ type Latency struct {
 	Value    time.Duration
 }
 
-// Quantiles are those that are kept, as far as there are operations enough.
+// Quantiles are the quantiles of a report. A quantile is left out if too few operations support it.
 var Quantiles = []float64{0.5, 0.9, 0.99, 0.999, 0.9999, 1}
 
 // PerSecond returns the throughput.

@@ -239,7 +239,7 @@ func TestFiguresAreNamedForBenchstat(t *testing.T) {
 	}
 }
 
-// What is measured of deaths stands in tables of its own, with each sample.
+// Fail-over measurements have tables of their own, with each sample.
 func TestFailoverHasTheirSamplesBesideThem(t *testing.T) {
 	r := sized()
 	for round, value := range []float64{240e6, 1.2e9} {

@@ -173,7 +173,7 @@ func (r *Report) WriteText(w io.Writer) error {
 type Figure struct {
 	// Part is Failover, or empty for servers at size.
 	Part string
-	// Row is what the server holds or does, What is what was measured.
+	// Row is the state or action of the server, What is the measured quantity.
 	Row  string
 	What string
 	// Unit is of Bytes and Nanoseconds.

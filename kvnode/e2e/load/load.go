@@ -22,8 +22,8 @@ import (
 
 // Config describes a load.
 type Config struct {
-	// Clients is the number of clients, each with one request at a time. With
-	// those that Load.Client adds, at most linz.MaxClients.
+	// Clients is the number of clients, each with one request at a time. Together with the
+	// clients of Load.Client they must not exceed linz.MaxClients.
 	Clients int
 	// Slots is the number of keys in use at a time.
 	Slots int
@@ -156,7 +156,7 @@ func (l *Load) Hold() (release func()) {
 	return l.hold.Unlock
 }
 
-// told notes a revision for Newest.
+// told records a revision for Newest.
 func (l *Load) told(revision int64) {
 	for newest := l.newest.Load(); revision > newest && !l.newest.CompareAndSwap(newest, revision); {
 		newest = l.newest.Load()

@@ -16,10 +16,10 @@ func lockKey(rev, create int64, key string, deleted bool) Event {
 }
 
 func guardedBy(rev int64, token string) Event {
-	return Event{Revision: rev, Key: Supervised, Value: token}
+	return Event{Revision: rev, Key: GuardedKey, Value: token}
 }
 
-// The judge of locks must find what it is there to find.
+// JudgeLocks finds each kind of violation.
 func TestJudgeLocks(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -116,7 +116,7 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// What clients were told of never goes back.
+// Newest never decreases.
 func TestNewest(t *testing.T) {
 	l := &Load{}
 	for _, revision := range []int64{3, 7, 5} {

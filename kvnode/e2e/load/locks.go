@@ -21,8 +21,8 @@ import (
 // What contenders use: the lock's keys, and the key that only its holder may
 // write, with its token as the value.
 const (
-	LockName = "lock"
-	Supervised  = "guarded"
+	LockName   = "lock"
+	GuardedKey = "guarded"
 )
 
 const (
@@ -181,7 +181,7 @@ func (l *Locks) admit(token uint64, name string) error {
 func (c *contender) guarded(ctx context.Context, owner clientv3.Cmp) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	resp, err := c.conn.Txn(ctx).If(owner).Then(clientv3.OpPut(Supervised, strconv.FormatInt(Token(owner), 10))).Commit()
+	resp, err := c.conn.Txn(ctx).If(owner).Then(clientv3.OpPut(GuardedKey, strconv.FormatInt(Token(owner), 10))).Commit()
 	return err == nil && resp.Succeeded, err
 }
 
@@ -202,7 +202,7 @@ func JudgeLocks(history []Event) error {
 			delete(wanting, e.Key)
 		case strings.HasPrefix(e.Key, LockName+"/"):
 			wanting[e.Key] = e.Create
-		case e.Key == Supervised:
+		case e.Key == GuardedKey:
 			token, err := strconv.ParseInt(e.Value, 10, 64)
 			if err != nil {
 				return err

@@ -24,12 +24,12 @@ type Event struct {
 	Deleted          bool
 }
 
-// longest is what is kept of a value: each stream keeps all that it has seen.
+// longest is how much of a value is kept, since each stream keeps all its events.
 const longest = 100
 
 // Watches are streams that watch all keys from the first revision on, through
-// whatever happens to the members. Each must see every revision once, in order
-// and in one piece; a store leaves no revision out.
+// all faults. Each must see every revision once, in order and in one piece; a store
+// leaves no revision out.
 type Watches struct {
 	streams []*stream
 	conns   []*clientv3.Client

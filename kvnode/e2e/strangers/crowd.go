@@ -145,7 +145,7 @@ func (c *Crowd) fail(ctx context.Context, addr string, hello []byte) {
 	}
 }
 
-// lie shows a certificate and says what is not true.
+// lie authenticates with a valid certificate and sends a false hello.
 func (c *Crowd) lie(ctx context.Context, addr string) {
 	raw, err := c.dial(ctx, addr)
 	if err != nil {

@@ -122,7 +122,7 @@ func (c *caller) within(ctx context.Context, do func(context.Context, *clientv3.
 	})
 }
 
-// told adds the endpoints to an error, and the reason if no answer came in time.
+// told adds the endpoints to an error, and after a timeout also the reason.
 func (c *caller) told(err error) error {
 	if _, ok := errors.AsType[usageError](err); ok || err == nil {
 		return err

@@ -170,8 +170,8 @@ func shippedSet(t *testing.T) *statefulSet {
 	return nil
 }
 
-// Each pod of the StatefulSet is a member of the cluster that all of them are told of, keeps its data
-// on the volume, and is given the time that an orderly stop takes.
+// Each pod of the StatefulSet is a member of the cluster in its flags, keeps its data on the volume,
+// and has enough time for an orderly stop.
 func TestTheStatefulSetStartsMembers(t *testing.T) {
 	s := shippedSet(t)
 	spec := s.Spec.Template.Spec

@@ -12,8 +12,8 @@ import (
 
 var errNoGuardian = errors.New("--guardian needs Linux: no other system ends a member with the process that waits for it; leave it out")
 
-// guard runs the member as a child, waits for its end, tells its peers, and ends in the same
-// way. Whatever it needs for that it makes when the child is dead: until then it is to be small.
+// guard runs the member as a child process, waits for it, notifies its peers of the death, and exits in
+// the same way. To stay small until then, it allocates its logger and connections after the death.
 func guard(sys *System, loaded *settings.Loaded) error {
 	if !guardian.Supported {
 		return usageError{&server.ConfigError{Err: errNoGuardian}}

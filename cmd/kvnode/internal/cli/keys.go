@@ -41,7 +41,7 @@ func (s *span) options(args []string) ([]clientv3.OpOption, error) {
 	return nil, nil
 }
 
-// form is how a command prints what it was answered.
+// form is the output format of a command.
 type form struct{ output string }
 
 func (f *form) flags(cmd *cobra.Command) {
@@ -81,7 +81,7 @@ func printKV(w io.Writer, kv *mvccpb.KeyValue) error {
 	return err
 }
 
-// getter is what kvnode get was told.
+// getter holds the flags of kvnode get.
 type getter struct {
 	caller
 	span
@@ -165,7 +165,7 @@ func (g *getter) simple(w io.Writer, got *clientv3.GetResponse) error {
 // commandTimeout is etcdctl's: longer than an election takes.
 const commandTimeout = 5 * time.Second
 
-// putter is what kvnode put and kvnode del were told.
+// putter holds the flags of kvnode put and kvnode del.
 type putter struct {
 	caller
 	span

@@ -24,7 +24,7 @@ func one(t *testing.T, f func(addr string)) {
 	})
 }
 
-// What is put is got, watched, deleted.
+// put, get, watch and del agree on a key.
 func TestKeys(t *testing.T) {
 	one(t, func(addr string) {
 		for _, step := range []struct {
@@ -168,7 +168,7 @@ func TestLockedChild(t *testing.T) {
 	os.Exit(7)
 }
 
-// What is saved is checked, and what is damaged is not whole.
+// A saved snapshot passes the check, and fails it after damage.
 func TestSnapshotSave(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kv.db")
 	one(t, func(addr string) {

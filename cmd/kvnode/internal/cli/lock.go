@@ -17,7 +17,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// locker is what kvnode lock was told.
+// locker holds the arguments and flags of kvnode lock.
 type locker struct {
 	caller
 

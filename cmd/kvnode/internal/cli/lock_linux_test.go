@@ -191,7 +191,7 @@ func tellSignals(times int) {
 // itself is a command line that runs this test alone.
 func itself(t *testing.T) []string { return []string{os.Args[0], "-test.run=^" + t.Name() + "$"} }
 
-// terminal opens one: what is written to ours is typed, and a process reads it from theirs.
+// terminal opens a pseudo-terminal. Writes to ours are input for a process that reads theirs.
 func terminal(t *testing.T) (ours, theirs *os.File) {
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {

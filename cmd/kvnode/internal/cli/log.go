@@ -94,7 +94,7 @@ func (l *processLog) dropped() (lines uint64) {
 	return lines
 }
 
-// close writes what is queued, for at most logFlushTime, and closes the files. It may be called
+// close writes the queued lines, for at most logFlushTime, and closes the files. It may be called
 // more than once.
 func (l *processLog) close() {
 	var all sync.WaitGroup

@@ -127,7 +127,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// The shell is told what flags take.
+// Shell completion offers the values of flags.
 func TestCompletion(t *testing.T) {
 	for args, want := range map[string]string{
 		"serve --read-mode ":  "lease\nread-index\nlog\nserializable\n",
@@ -183,8 +183,8 @@ func TestAMemberThatWasRemovedHasNotFailed(t *testing.T) {
 	}
 }
 
-// A port that is open and does not answer is most likely that of a member that reads
-// its store. What is at the port is not in question.
+// A port that is open and does not answer most likely belongs to a member that still reads its
+// store. The error says so and does not question the port.
 func TestStatusOfAMemberThatStarts(t *testing.T) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

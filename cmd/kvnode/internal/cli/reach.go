@@ -133,7 +133,7 @@ func (s *secure) probePlain(ctx context.Context, conn net.Conn, network, addr st
 	return fmt.Errorf("this port does not speak gRPC in plain text: %w", err)
 }
 
-// speaksTLS reports whether a server answers a TLS handshake, whatever it makes of it.
+// speaksTLS reports whether a server answers a TLS handshake, even with an alert.
 func speaksTLS(ctx context.Context, network, addr string) bool {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 	if err != nil {

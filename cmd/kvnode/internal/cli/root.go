@@ -64,7 +64,7 @@ type usageError struct{ error }
 // Unwrap returns the error itself.
 func (e usageError) Unwrap() error { return e.error }
 
-// errReported ends a command that has already said what is wrong.
+// errReported is returned by a command that has already printed its error.
 var errReported = errors.New("kvnode: reported")
 
 // Main runs the command in sys and returns the exit code.
@@ -73,7 +73,7 @@ func Main(sys System) int {
 	root.SetArgs(sys.Args)
 	root.SetOut(sys.Stdout)
 	root.SetErr(sys.Stderr)
-	// Whatever goes wrong before a command begins is wrong usage.
+	// An error before a command begins is an error in the command line.
 	began := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 

@@ -150,8 +150,8 @@ func untilStopped(srv *server.Server, asked <-chan struct{}, log *slog.Logger) e
 	return ended(failure, srv.Stop(ctx))
 }
 
-// ended returns what the process ends with. A member that was removed has done what was asked, as
-// in etcd: whatever starts members that have failed again must leave it alone.
+// ended returns the error that the process exits with. The exit code of a removed member is 0, as in
+// etcd, so that a supervisor does not restart it.
 func ended(failure, stop error) error {
 	switch {
 	case errors.Is(failure, node.ErrRemoved):

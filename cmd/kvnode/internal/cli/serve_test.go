@@ -85,8 +85,8 @@ func send(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// A day of a member: it starts, says so, answers, is told to stop, and its log
-// can be looked at.
+// A member starts, logs that it is ready, answers requests and stops on a signal. Its log can be
+// inspected afterwards.
 func TestServe(t *testing.T) {
 	s := serving(t, "--name", "solo", "--unsafe-no-fsync")
 	s.says("ready to serve client requests")

@@ -71,7 +71,7 @@ func TestSystemdIsTold(t *testing.T) {
 	}
 }
 
-// A loop that does not turn is not alive, whatever else works.
+// The watchdog reports a loop that does not turn, even if all else works.
 func TestAWatchdogSeesALoopThatHangs(t *testing.T) {
 	ticks := uint64(3)
 	w := watchdog{ticks: func() uint64 { return ticks }}

@@ -108,8 +108,8 @@ func save(ctx context.Context, c *caller, path string, sys *System) error {
 	return replace(path, arrived, sys)
 }
 
-// replace puts a snapshot that has arrived in the place of path, if it is whole: what is there may be the
-// last backup that is. It describes it.
+// replace checks a received snapshot, moves it to path and describes it. A damaged snapshot does not
+// replace the file at path, which may be the last good backup.
 func replace(path, arrived string, sys *System) error {
 	info, err := restore.Inspect(arrived)
 	if err != nil {
@@ -173,7 +173,7 @@ It needs room for a copy of the state in the directory for temporary files.`,
 	return cmd
 }
 
-// describe checks a snapshot and prints what it holds.
+// describe checks a snapshot and prints its contents in the form of output.
 func describe(path, output string, sys *System) error {
 	write, ok := snapshotWriters[output]
 	if !ok {
@@ -277,7 +277,7 @@ func newSnapshotRestore(sys *System) *cobra.Command {
 	})
 }
 
-// newRestore adds to cmd what it takes to run a restore.
+// newRestore turns cmd into the restore command.
 func newRestore(sys *System, cmd *cobra.Command) *cobra.Command {
 	var f restoreFlags
 	cmd.Args, cmd.ValidArgsFunction = argsUpTo(1), completeSnapshot

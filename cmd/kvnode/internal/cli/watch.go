@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watcher is what kvnode watch was told.
+// watcher holds the flags of kvnode watch.
 type watcher struct {
 	caller
 	span

@@ -19,7 +19,7 @@ const keyPrefix = "story/"
 type cast struct {
 	recorder *linz.Recorder
 	keys     *linz.Keys
-	// writes and reads count those that were acknowledged.
+	// writes and reads count the acknowledged operations.
 	writes, reads atomic.Int64
 
 	mu struct {

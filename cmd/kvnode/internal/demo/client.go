@@ -60,7 +60,7 @@ func (c *client) dial(ctx context.Context, _ string) (net.Conn, error) {
 	return &countedConn{Conn: conn, written: &c.written}, nil
 }
 
-// countedConn counts what is written to a connection.
+// countedConn counts the bytes written to a connection.
 type countedConn struct {
 	net.Conn
 	written *atomic.Int64

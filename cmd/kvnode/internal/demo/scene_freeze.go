@@ -217,7 +217,7 @@ const (
 	lullTime = 100 * time.Millisecond
 )
 
-// shown is what a read at the woken leader was told.
+// shown is the answer of a read at the woken leader.
 type shown struct {
 	key   napKey
 	local bool

@@ -129,8 +129,8 @@ func (p *play) reads(ctx context.Context) error {
 type comparison struct {
 	key              string
 	lease, readIndex latencies
-	// underLease counts reads that asked for the lease and got it, mistaken
-	// those that asked for a quorum round and did not.
+	// underLease counts reads that asked for the lease and were served by it. mistaken counts
+	// reads that asked for a quorum round and were served without one.
 	underLease, mistaken int
 }
 

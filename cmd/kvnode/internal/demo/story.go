@@ -72,8 +72,8 @@ func (p *play) scenes() []scene {
 	}
 }
 
-// patience bounds each wait for something that must happen. It is generous: how
-// fast it happens is not what is claimed.
+// patience is the timeout of each wait. It is generous, since the story makes no claims
+// about speed.
 const patience = 30 * time.Second
 
 // retryPause is between two tries.

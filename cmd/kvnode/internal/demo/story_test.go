@@ -103,13 +103,13 @@ func TestStoryTellsThatALeaseDoesNotEnd(t *testing.T) {
 	program := build(t, overlay(t,
 		change{modulePath + "/leaderlease/core", "view.go", "v.From <= now && now < v.Usable", "v.From <= now"},
 		change{modulePath + "/kvnode", "peers.go", "	if !p.node.lease.Incoming(m, leaderlease.ProcessID(process)) {", "	p.node.heedLate(m)\n	if !p.node.lease.Incoming(m, leaderlease.ProcessID(process)) {"},
-		change{modulePath + "/kvnode", "publish.go", "func (p *publication) published() bool {", `func (n *Node) heedLate(m interface{ GetTerm() uint64 }) {
+		change{modulePath + "/kvnode", "publish.go", "func (p *publication) isPublished() bool {", `func (n *Node) heedLate(m interface{ GetTerm() uint64 }) {
 			if n.Leader() == n.ID() && m.GetTerm() > n.Term() {
 				time.Sleep(300 * time.Millisecond)
 			}
 		}
 
-		func (p *publication) published() bool {`},
+		func (p *publication) isPublished() bool {`},
 	))
 	tmp := t.TempDir()
 	text, code := story(t, program, tmp)

@@ -114,8 +114,8 @@ func TestFlagsArrive(t *testing.T) {
 	}
 }
 
-// All together arrive as each does alone, whichever way they come, and stay through the
-// start of a server, which fills in defaults again.
+// All settings together have the effects that each has alone, from every source, and keep them when
+// the server starts and fills in defaults again.
 func TestAllArriveTogether(t *testing.T) {
 	l := parsed(t, odd)
 	want := effects(l)

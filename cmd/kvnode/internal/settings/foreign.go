@@ -215,7 +215,7 @@ func checkFeatures(s string) (string, error) {
 	return s, err
 }
 
-// parseFeatures returns what is said of which feature.
+// parseFeatures parses the value of --feature-gates.
 func parseFeatures(s string) (map[string]bool, error) {
 	said := make(map[string]bool)
 	for _, part := range Split(s) {

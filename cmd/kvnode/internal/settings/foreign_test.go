@@ -44,8 +44,8 @@ var ways = map[string]func(t *testing.T, name, value string) (*Loaded, error){
 	},
 }
 
-// Nothing that etcd can be told is passed over in silence, however it is told: it
-// is in effect, or refused with the reason, or said to have no effect.
+// Each flag of etcd, from each source, takes effect, is refused with the reason, or is
+// reported to have no effect.
 func TestTheFateOfEachFlagOfEtcd(t *testing.T) {
 	listed := make(map[string]bool)
 	for _, f := range fates(t) {
@@ -155,7 +155,7 @@ func TestOldNamesBesideNewOnes(t *testing.T) {
 	}
 }
 
-// Passwords do not get into logs, whatever becomes of their settings.
+// Passwords are not logged, also if their settings are refused.
 func TestSecretsAreNotShown(t *testing.T) {
 	for _, name := range []string{"discovery-user", "discovery-password", "discovery-token"} {
 		l, err := Load(map[string]string{name: "hunter2"}, nil)

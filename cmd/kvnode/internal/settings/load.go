@@ -28,9 +28,9 @@ type given struct {
 	from string // to be read after "from"
 }
 
-// Load works out the configuration from flags, which has those that were set,
-// the environment (os.Environ) and the file that either of them names. It
-// reports everything that is wrong together, also when it returns a Loaded.
+// Load builds the configuration from the flags that were set, the environment
+// (os.Environ) and the file that either of them names. It reports all errors
+// together, also when it returns a Loaded.
 func Load(flags map[string]string, environ []string) (*Loaded, error) {
 	l := &Loaded{from: make(map[string]string)}
 	env, envErrs := l.readEnv(environ)

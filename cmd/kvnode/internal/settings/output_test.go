@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Outputs are tried without a trace: what is in a file stays, and a file that was
-// not there is gone.
+// The check of outputs leaves no trace: existing files keep their contents, and files that it
+// created are removed.
 func TestOutputsAreChecked(t *testing.T) {
 	dir := t.TempDir()
 	old, missing, pipe := filepath.Join(dir, "old"), filepath.Join(dir, "new"), filepath.Join(dir, "pipe")

@@ -40,7 +40,7 @@ func Help(w io.Writer, fs *pflag.FlagSet) error {
 	return err
 }
 
-// writeFlag writes the flag in a line, and what it does below it: names are long.
+// writeFlag writes the flag on one line and its help below, since names are long.
 func writeFlag(b *strings.Builder, f *pflag.Flag) {
 	kind, usage := pflag.UnquoteUsage(f)
 	name := "--" + f.Name

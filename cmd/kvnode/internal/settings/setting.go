@@ -142,7 +142,7 @@ func AddFlags(cmd *cobra.Command) error {
 	return nil
 }
 
-// flag returns the setting's flag. Those that do nothing are not in the help.
+// flag returns the setting's flag. The help leaves out flags without effect.
 func (s *setting) flag() *pflag.Flag {
 	f := &pflag.Flag{Name: s.name, Usage: s.usage, Hidden: !s.honoured()}
 	kind := "string"

@@ -53,7 +53,7 @@ var clusterTable = []setting{
 		func(c *Config) value { return not(&c.Server.Node.LaxReconfig) }),
 }
 
-// readModes are those that a default may be: all but auto.
+// readModes are the modes that may be the default: all but auto.
 var (
 	readModes     = []kvnode.ReadMode{kvnode.ReadLease, kvnode.ReadIndex, kvnode.ReadLog, kvnode.ReadSerializable}
 	readModeNames = func() (names []string) {
