@@ -21,17 +21,17 @@ import (
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
-// ballast is how many MB of entries are written at most until a full disk refuses
-// one: what is reserved in the log, several segments of 64 MB.
+// ballast is the maximum number of MB written until a full disk refuses an entry. The log
+// has reserved several segments of 64 MB.
 const ballast = 400
 
-// stored is how many MB of that are put into the store. A checkpoint then needs more than
-// the free pages of its file, and fails; without it each checkpoint would free segments
-// of the log, and the disk would never have to take anything new.
+// stored is how many of these MB go into the store. A checkpoint then needs more than the free pages
+// of its file, and fails. Otherwise each checkpoint would free segments of the log, and the
+// disk would never have to allocate new space.
 const stored = 40
 
-// fullDisk lets the leader's disk become full. It says so and serves reads, another
-// member leads, and the cluster serves. Once there is room it goes on by itself.
+// fullDisk fills the leader's disk. The leader reports it and still serves reads, another
+// member takes over, and the cluster serves. When space is free again, the member recovers by itself.
 func (c *chaos) fullDisk() error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 4*recovery)
 	defer cancel()
@@ -63,7 +63,7 @@ func (c *chaos) fullDisk() error {
 		return fmt.Errorf("once there is room again: %w", err)
 	}
 	return m.Use(func(cl *clientv3.Client) error {
-		// Until m has caught up a snapshot may cover the entry, so that m never learns the outcome.
+		// Until m has caught up, a snapshot may cover the entry, and m then never learns its outcome.
 		if err := load.Retry(ctx, func(ctx context.Context) error { _, err := cl.Delete(ctx, "ballast"); return err }); err != nil {
 			return err
 		}
@@ -71,9 +71,9 @@ func (c *chaos) fullDisk() error {
 	})
 }
 
-// untilFull fills the log by way of m until m has no room: it refuses, or says so in
-// its log if another one leads by now. What is not stored has a condition that does not
-// hold.
+// untilFull fills the log through m until m's disk is full: m refuses a write, or logs the condition if
+// another member leads by then. Entries that should not grow the store have a condition that is
+// false.
 func (c *chaos) untilFull(ctx context.Context, cl *clientv3.Client, m *testcluster.Member, before int) error {
 	large := string(bytes.Repeat([]byte("x"), 1e6))
 	var last error
@@ -95,14 +95,14 @@ func (c *chaos) untilFull(ctx context.Context, cl *clientv3.Client, m *testclust
 	return errors.Join(fmt.Errorf("%s took %d MB with a full disk, want %w", m.Name, ballast, rpctypes.ErrNoSpace), last)
 }
 
-// What a member says of its disk.
+// Log lines of a member about its disk.
 const (
 	fullText    = "disk is full"
 	hasRoomText = "disk has room again"
 )
 
 // untilAside waits until a member with a full disk is not ready and another one leads,
-// or until a checkpoint has freed segments of its log, for which bbolt may need no room.
+// or until a checkpoint has freed segments of the log, which bbolt can do without new space.
 func (c *chaos) untilAside(ctx context.Context, m *testcluster.Member, before int) error {
 	for {
 		if strings.Contains(m.Log()[before:], hasRoomText) {
@@ -122,7 +122,7 @@ func (c *chaos) untilAside(ctx context.Context, m *testcluster.Member, before in
 	}
 }
 
-// makeLead hands leadership to m.
+// makeLead transfers leadership to m.
 func (c *chaos) makeLead(ctx context.Context, m *testcluster.Member) error {
 	return load.Retry(ctx, func(ctx context.Context) error {
 		s, err := m.Status(ctx)
@@ -140,7 +140,7 @@ func (c *chaos) makeLead(ctx context.Context, m *testcluster.Member) error {
 	})
 }
 
-// untilReadyz waits until /readyz of a member that runs has that code.
+// untilReadyz waits until a member answers /readyz with the given code.
 func untilReadyz(ctx context.Context, m *testcluster.Member, code int) error {
 	for {
 		got, body := page(ctx, m, "/readyz")
@@ -158,11 +158,11 @@ func untilReadyz(ctx context.Context, m *testcluster.Member, code int) error {
 	}
 }
 
-// chaosFlood is for how long the leader is flooded. With -slow it is floodLasts.
+// chaosFlood is the duration of a flood of the leader. With -slow it is floodLasts.
 const chaosFlood = 3 * time.Second
 
-// floodTheLeader floods the leader. A busy machine may be too slow for a flood that is one, or
-// replace a leader by itself, but hardly each time: without -slow one of three is enough.
+// floodTheLeader floods the leader. On a busy machine the flood may be too slow to count, or the leader
+// may change for other reasons, so without -slow one success of three is enough.
 func (c *chaos) floodTheLeader() error {
 	if *slowFlag {
 		return c.floodOnce(floodLasts)
@@ -179,7 +179,7 @@ func (c *chaos) floodTheLeader() error {
 	return errors.Join(errs...)
 }
 
-// floodOnce floods the leader. It keeps its leadership and serves clients meanwhile.
+// floodOnce floods the leader, which must keep its leadership and serve clients meanwhile.
 func (c *chaos) floodOnce(lasts time.Duration) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*recovery)
 	defer cancel()
@@ -218,15 +218,15 @@ func (c *chaos) floodOnce(lasts time.Duration) error {
 	return nil
 }
 
-// What is written at once is twice what a leader has uncommitted at most, 8 MiB.
+// The concurrent values add up to twice the leader's limit of uncommitted bytes, 8 MiB.
 const (
 	largeClients = 16
 	largeEach    = 2
 	largeBytes   = 1e6
 )
 
-// largeValues has many clients write large values by way of one follower. Each is
-// answered, and each member has them all.
+// largeValues lets many clients write large values through one follower. Each write is
+// answered, and each member has all values.
 func (c *chaos) largeValues() error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 4*recovery)
 	defer cancel()
@@ -257,15 +257,15 @@ func (c *chaos) largeValues() error {
 	return nil
 }
 
-// inDoubt tells whether a write by way of m may fail with err: nothing was done, or since the term
-// and the log were those before, the leader was replaced, or m was sent a snapshot, which may cover
+// inDoubt reports whether a write through m may fail with err. It may if nothing was written, if the
+// leader has changed since term, or if m was sent a snapshot since then, which may cover
 // the entry.
 func inDoubt(ctx context.Context, m *testcluster.Member, err error, term uint64, before int) bool {
 	s, unknown := m.WaitStatus(ctx)
 	return unknown == nil && (errors.Is(err, rpctypes.ErrNoLeader) || s.RaftTerm != term || snapshotText.MatchString(m.Log()[before:]))
 }
 
-// putLarge puts the values of one client, each of them once unless the outcome is in doubt.
+// putLarge writes the values of one client, each of them once unless the outcome is unknown.
 func (c *chaos) putLarge(ctx context.Context, cl *clientv3.Client, client int, doubt func(error) bool) error {
 	for n := 0; n < largeEach; n++ {
 		one, cancel := context.WithTimeout(ctx, recovery)
@@ -282,7 +282,7 @@ func (c *chaos) putLarge(ctx context.Context, cl *clientv3.Client, client int, d
 	return nil
 }
 
-// checkLarge reads what putLarge has put from one member.
+// checkLarge reads the values of putLarge from one member.
 func (c *chaos) checkLarge(ctx context.Context, m *testcluster.Member) error {
 	return m.Use(func(cl *clientv3.Client) error {
 		for i := range largeClients * largeEach {
@@ -305,7 +305,7 @@ func (c *chaos) checkLarge(ctx context.Context, m *testcluster.Member) error {
 
 func largeKey(client, n int) string { return fmt.Sprintf("large/%d/%d", client, n) }
 
-// largeValue differs each time.
+// largeValue returns a different value for each client and number.
 func (c *chaos) largeValue(client, n int) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "%8d", c.large*largeClients*largeEach+client*largeEach+n), largeBytes/8)
 }
@@ -315,10 +315,10 @@ var stockFlag = flag.String("stock", "", "unpatched etcd `binary`; -etcd is then
 // leaseGate lets a patched etcd serve reads under the lease.
 const leaseGate = "--feature-gates=LeaderLeaseReads=true"
 
-// byLease counts the reads that a member has served under its own lease.
+// byLease matches the counter of reads that a member has served under its own lease.
 const byLease = `etcd_server_leader_lease_reads_total\{path="lease"\}`
 
-// leaseSteps are those for etcd with the lease.
+// leaseSteps are the steps for a patched etcd.
 func (c *chaos) leaseSteps() []step {
 	if c.p.Name != etcd || *stockFlag == "" {
 		return nil
@@ -326,8 +326,8 @@ func (c *chaos) leaseSteps() []step {
 	return []step{{"reads under the lease", c.readUnderLease}, {"gate off", c.turnLeaseOff}, {"reads under the lease again", c.readUnderLease}}
 }
 
-// readUnderLease makes some member lead, which kills have restarted on its log, and
-// wants it to serve reads under its lease.
+// readUnderLease transfers leadership to a restarted member and expects it to serve reads under its
+// lease.
 func (c *chaos) readUnderLease() error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
 	defer cancel()
@@ -346,8 +346,8 @@ func (c *chaos) readUnderLease() error {
 	}
 }
 
-// turnLeaseOff runs a member without the gate, which waits for its promises to end,
-// then stock etcd in its place, which leads, and then the lease again.
+// turnLeaseOff restarts a member without the gate, which waits for its promises to expire. Then stock
+// etcd leads in its place, and then the patched etcd with the lease again.
 func (c *chaos) turnLeaseOff() error {
 	m := c.anyMember()
 	on, patched := m.Flags, m.Program

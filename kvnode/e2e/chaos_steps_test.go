@@ -20,12 +20,12 @@ import (
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
-// snapshotText is what kvnode and etcd log when they have taken over a snapshot
-// that another member has sent; an ordinary start says neither.
+// snapshotText matches the log line of kvnode or etcd that a snapshot of another member
+// was installed. An ordinary start logs neither.
 var snapshotText = regexp.MustCompile(`restored a snapshot|applied snapshot`)
 
-// prober returns the client that asks member m on the test's own behalf. Every other one sends by
-// streams, if there are any; after a fail-over another member leads.
+// prober returns the test's own client of member m. Every other client sends by streams, if the run
+// uses streams, so fail-overs cover both kinds.
 func (c *chaos) prober(m *testcluster.Member) *linz.EtcdClient {
 	if c.probers == nil {
 		c.probers = make([]*linz.EtcdClient, len(c.c.Members()))
@@ -38,8 +38,7 @@ func (c *chaos) prober(m *testcluster.Member) *linz.EtcdClient {
 }
 
 // pauseLeader stops the leader until another one has been elected and has
-// written. A read that waits in the stopped leader's socket is the first thing
-// it finds when it wakes, believing that no time has passed.
+// written. When it wakes, it finds reads in its socket first, before it notices that time has passed.
 func (c *chaos) pauseLeader() error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
 	defer cancel()
@@ -50,7 +49,7 @@ func (c *chaos) pauseLeader() error {
 	if err := old.Pause(); err != nil {
 		return err
 	}
-	// A member that is not woken could not be killed in peace either.
+	// A member that is still stopped cannot be killed by the cleanup.
 	defer func() { err = errors.Join(err, old.Resume()) }()
 	if err := c.waitOtherLeader(ctx, old); err != nil {
 		return err
@@ -61,7 +60,7 @@ func (c *chaos) pauseLeader() error {
 	return c.wake(ctx, old)
 }
 
-// waitOtherLeader waits until a member leads that is not old.
+// waitOtherLeader waits until a member other than old leads.
 func (c *chaos) waitOtherLeader(ctx context.Context, old *testcluster.Member) error {
 	for {
 		for _, m := range c.others(old) {
@@ -77,7 +76,7 @@ func (c *chaos) waitOtherLeader(ctx context.Context, old *testcluster.Member) er
 	}
 }
 
-// wake wakes a member while one read after the other waits for it.
+// wake wakes a member while reads wait at it one after the other.
 func (c *chaos) wake(ctx context.Context, old *testcluster.Member) error {
 	var wg sync.WaitGroup
 	asked := make(chan struct{})
@@ -87,7 +86,7 @@ func (c *chaos) wake(ctx context.Context, old *testcluster.Member) error {
 			if i == 0 {
 				close(asked)
 			}
-			// An error is an honest answer.
+			// An error is a correct answer.
 			_, _ = p.Get(ctx, c.l.Keys.Key(i%c.l.Keys.Len()))
 		}
 	})
@@ -99,8 +98,8 @@ func (c *chaos) wake(ctx context.Context, old *testcluster.Member) error {
 	return err
 }
 
-// catchUp keeps a member down until the log has been compacted beyond what it
-// has, and restarts it.
+// catchUp keeps a member down until the log has been compacted beyond its last
+// entry, and restarts it.
 func (c *chaos) catchUp() error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*recovery)
 	defer cancel()
@@ -112,8 +111,8 @@ func (c *chaos) catchUp() error {
 	for _, o := range c.others(m) {
 		has = max(has, statusOf(ctx, o).LastIndex)
 	}
-	// Writes that fail are not counted, and one more snapshot is needed for the
-	// entries that the last one kept.
+	// Failed writes do not count. One snapshot more is needed, since the last one keeps
+	// some entries behind it.
 	for n := c.l.Writes() + 3*(snapshotCount+catchUpEntries); c.l.Writes() < n; {
 		if err := c.l.WaitProgress(ctx, progress); err != nil {
 			return err
@@ -142,14 +141,14 @@ func (c *chaos) untilForgotten(ctx context.Context, m *testcluster.Member, index
 	return nil
 }
 
-// statusOf asks for the page /status, which kvnode alone has.
+// statusOf reads /status, a page that only kvnode has.
 func statusOf(ctx context.Context, m *testcluster.Member) (s status.Report) {
 	_, body := page(ctx, m, "/status")
 	_ = json.Unmarshal(body, &s) // the member does not answer, or is etcd
 	return s
 }
 
-// waitCaughtUp waits until m has what all had when it came back.
+// waitCaughtUp waits until m has applied the entries that the others had when it came back.
 func (c *chaos) waitCaughtUp(ctx context.Context, m *testcluster.Member, before int) error {
 	final, err := load.Final(ctx, c.others(m)[0])
 	if err != nil {
@@ -172,12 +171,12 @@ func (c *chaos) compactionWaits() bool {
 	})
 }
 
-// staleAfterStart is how many stale reads of a member are looked at after a start. At
-// first they come faster than a log is applied.
+// staleAfterStart is the number of serializable reads that are checked after a start. At first
+// they are faster than the replay of a log.
 const staleAfterStart = 200
 
-// restartAll cuts the power. Stale reads begin before the members are back, at first
-// a quorum of them, and none shows less than what a client knew before.
+// restartAll cuts the power. Serializable reads begin before a quorum is back, and none
+// may be older than a value that a client had seen before.
 func (c *chaos) restartAll() error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*recovery)
 	defer cancel()
@@ -222,7 +221,7 @@ func (c *chaos) cutPower(ctx context.Context, cl *clientv3.Client) error {
 	return nil
 }
 
-// startAndRead starts members and checks what they serve from the first moment on.
+// startAndRead starts members and checks their answers from the first moment on.
 func (c *chaos) startAndRead(ctx context.Context, some []*testcluster.Member, value string, newest int64) error {
 	for _, m := range some {
 		if err := m.Start(); err != nil {
@@ -242,7 +241,7 @@ func (c *chaos) startAndRead(ctx context.Context, some []*testcluster.Member, va
 	})
 }
 
-// together does something n times at once. The first error ends the others.
+// together runs do n times concurrently. The first error cancels the others.
 func together(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -258,9 +257,9 @@ func together(ctx context.Context, n int, do func(ctx context.Context, i int) er
 	return context.Cause(ctx)
 }
 
-// How long a rolling restart may leave clients without the answer to a write, or to a
-// read, on a quiet machine. Handing over takes a tenth of it, an election after mere silence
-// twice as long. One after a promise takes half of it: notTransferred tells of that.
+// rollingPause is the longest time without an answered write or read in a rolling restart on a quiet
+// machine. A transfer takes a tenth of it, an election after the promise has expired half of it (see
+// notTransferred), and an election after silence alone twice as long.
 const rollingPause = 500 * time.Millisecond
 
 // notTransferred is logged by a leader that stops although no other member leads.
@@ -268,8 +267,8 @@ const notTransferred = "leadership was not transferred"
 
 var errNotTransferred = errors.New("a leader that ended has not transferred leadership")
 
-// rollingRestart restarts the members. A leader that stops looks for a successor for two seconds,
-// which may be too little for a busy machine, but hardly each time: without -slow one of three is
+// rollingRestart restarts the members. A leader that stops looks for a transferee for two seconds.
+// That may be too short on a busy machine, so without -slow one success of three is
 // enough.
 func (c *chaos) rollingRestart() error {
 	err := c.rollOnce()
@@ -302,7 +301,7 @@ func (c *chaos) rollOnce() error {
 	return errors.Join(errs...)
 }
 
-// replaceProcess ends a member in good order, starts it, and waits for /readyz.
+// replaceProcess stops a member in order, starts it, and waits for /readyz.
 func (c *chaos) replaceProcess(m *testcluster.Member) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
 	defer cancel()
@@ -329,8 +328,8 @@ func (c *chaos) replaceProcess(m *testcluster.Member) error {
 	return err
 }
 
-// setMemberBack puts an older copy of a member's directory back. The member ends by
-// itself with the right error, the others go on, and it is replaced as the error says.
+// setMemberBack restores an older copy of a member's directory. The member must exit with the
+// error that names the cause, the others go on, and the member is replaced as the error advises.
 func (c *chaos) setMemberBack() error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 3*recovery)
 	defer cancel()
@@ -358,7 +357,7 @@ func (c *chaos) setMemberBack() error {
 	return c.replace(ctx, m)
 }
 
-// replace makes a new member, with an empty directory, of one that does not run.
+// replace replaces a stopped member by a new one with an empty directory.
 func (c *chaos) replace(ctx context.Context, m *testcluster.Member) error {
 	if err := c.untilForgotten(ctx, m, 0); err != nil { // it may be the first step
 		return err
@@ -394,7 +393,7 @@ func replaceMember(ctx context.Context, c *testcluster.Cluster, m, by *testclust
 	return m.WaitReady(ctx)
 }
 
-// removeNamed removes the member of that name, if there is one.
+// removeNamed removes the member with the given name, if it exists.
 func removeNamed(ctx context.Context, cl *clientv3.Client, name string) error {
 	list, err := cl.MemberList(ctx)
 	if err != nil {
@@ -408,7 +407,7 @@ func removeNamed(ctx context.Context, cl *clientv3.Client, name string) error {
 	return err
 }
 
-// addNamed adds a member with m's address for the others, if there is none.
+// addNamed adds a member with m's peer address as the others see it, unless it exists.
 func addNamed(ctx context.Context, cl *clientv3.Client, m *testcluster.Member) error {
 	list, err := cl.MemberList(ctx)
 	if err != nil {

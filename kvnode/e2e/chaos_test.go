@@ -26,8 +26,7 @@ var (
 	forFlag    = flag.Duration("for", 0, "for how long the chaos test goes on; until all was done once if 0")
 )
 
-// The log is compacted soon, so that a member that was down for a moment finds
-// it gone.
+// The log is compacted often, so that a member that was down briefly needs a snapshot.
 const (
 	snapshotCount  = 300
 	catchUpEntries = 100
@@ -43,17 +42,16 @@ const (
 	progress = 100      // reads, and writes, that show that the cluster lives
 )
 
-// TestChaos kills, stops and restarts members under load. What the clients saw
-// must be what one copy of the data would have shown, and nothing acknowledged
-// may be lost. Locks exclude each other by their tokens, and every watch sees
-// every revision. What else each step promises it checks itself.
+// TestChaos kills, stops and restarts members under load. The clients' history must be
+// linearizable, and no acknowledged write may be lost. Locks exclude each other by their
+// tokens, and every watch sees every revision. Each step checks its own further promises.
 //
-// Without -slow and -for each step is done as often as the flags say, and no time is
-// judged but what is too long for anything. In full it is
+// Without -slow and -for each step runs as often as the flags say, and only extreme delays fail
+// the test. The full test is
 //
 //	make chaos FOR=6m
 //
-// which wants a quiet machine.
+// on a quiet machine.
 func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the chaos test takes over a minute")
@@ -139,7 +137,7 @@ func (c *chaos) startMembers() {
 	must(c.t, c.c.Serve(deadline(c.t)))
 }
 
-// step is something that happens to the cluster.
+// step is one fault or operation on the cluster.
 type step struct {
 	name string
 	do   func() error
@@ -167,11 +165,11 @@ func (c *chaos) steps() []step {
 	return all
 }
 
-// over tells whether the time that was given has passed.
+// over reports whether the time of -for has passed.
 func (c *chaos) over() bool { return *forFlag > 0 && time.Since(c.start) >= *forFlag }
 
 // do runs one step and waits until the cluster serves again. New keys begin
-// then, so that what the fault left in doubt is not in doubt for ever.
+// then, so that unknown outcomes do not accumulate.
 func (c *chaos) do(s step) {
 	c.t.Helper()
 	if err := s.do(); err != nil {
@@ -186,15 +184,15 @@ func (c *chaos) do(s step) {
 	c.renameKeys()
 }
 
-// renameKeys begins new keys.
+// renameKeys gives all slots new keys.
 func (c *chaos) renameKeys() {
 	if !c.keepKeys {
 		c.l.Keys.Rename()
 	}
 }
 
-// fail ends the test, but not before what was recorded so far is judged: a dead
-// cluster may have lied before it died.
+// fail judges the recorded history and then fails the test: a cluster that has stopped may have
+// answered wrongly before.
 func (c *chaos) fail(err error) {
 	c.t.Helper()
 	c.t.Errorf("after %v: %v", time.Since(c.start).Round(time.Millisecond), err)
@@ -255,7 +253,7 @@ func (c *chaos) others(m *testcluster.Member) []*testcluster.Member {
 	return slices.DeleteFunc(slices.Clone(c.c.Members()), func(o *testcluster.Member) bool { return o == m })
 }
 
-// judge stops the load and holds what it saw against what is promised.
+// judge stops the load and checks the history, the traces, the locks and the watches.
 func (c *chaos) judge() {
 	t := c.t
 	took := time.Since(c.start)
@@ -296,11 +294,11 @@ func (c *chaos) judge() {
 	c.judgeTraces()
 }
 
-// traceOf is the file in which a member says what its lease decides.
+// traceOf returns the file in which a member records the decisions of its lease.
 func traceOf(m *testcluster.Member) string { return strings.TrimSuffix(m.LogFile, ".log") + ".trace" }
 
-// judgeTraces holds what all leases have decided against the rules. What a member that
-// was killed had not written yet is missing, and nothing else.
+// judgeTraces checks the decisions of all leases against the rules. A killed member's trace may lack
+// its last records only.
 func (c *chaos) judgeTraces() {
 	c.t.Helper()
 	if c.p.Name != kvnode {
@@ -345,8 +343,8 @@ func (c *chaos) judgeLocks(ctx context.Context) int64 {
 	return final.Revision
 }
 
-// judgeWatches ends the watches and compares what they saw with each other, with
-// the writes that were acknowledged, and with what locks promise.
+// judgeWatches ends the watches and compares their events with each other, with
+// the acknowledged writes, and with the rules of locks.
 func (c *chaos) judgeWatches(ctx context.Context, revision int64, history []linz.Op) {
 	c.t.Helper()
 	seen, err := c.watches.Stop(ctx, revision)
@@ -373,8 +371,8 @@ func (c *chaos) judgeWatches(ctx context.Context, revision int64, history []linz
 	}
 }
 
-// judgePaths sees to it that the lease was at work: a cluster that never trusts
-// its lease would pass all else.
+// judgePaths checks that reads were served under the lease: a cluster that never
+// used its lease would pass all other checks.
 func (c *chaos) judgePaths() {
 	c.t.Helper()
 	if c.p.Name != kvnode {
@@ -386,17 +384,15 @@ func (c *chaos) judgePaths() {
 	}
 }
 
-// Negative control of TestChaos: reads that are not asked to be linearizable are
-// stale when the leader has slept through its successor's writes, and the check
-// says so. With these reads in the place of linearizable ones, it would pass
-// only if it were blind: to those that come by calls, or by streams.
+// Negative control of TestChaos: serializable reads at a woken leader are stale, and the
+// check reports them, for unary reads and for reads by streams.
 func TestChaosFindsStaleReads(t *testing.T) {
 	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		for _, byStreams := range []bool{false, true} {
 			if byStreams && p.Name != kvnode {
 				break // to others fastkv sends calls
 			}
-			// On a busy machine a woken leader may hear of its successor before it reads.
+			// On a busy machine a woken leader may learn of its successor before it reads.
 			for try := 1; !findsStaleReads(t, p, byStreams); try++ {
 				if try == 5 {
 					t.Fatalf("by streams %v: %d leaders that woke have served no stale read that was found", byStreams, try)
@@ -406,8 +402,8 @@ func TestChaosFindsStaleReads(t *testing.T) {
 	})
 }
 
-// findsStaleReads tells whether both oracles find those that a woken leader serves. Its cluster is
-// new: they take it for empty.
+// findsStaleReads reports whether both oracles find the stale reads of a woken leader. It starts a
+// new cluster, since the oracles assume an empty store.
 func findsStaleReads(t *testing.T, p testcluster.Program, byStreams bool) bool {
 	t.Helper()
 	c := &chaos{t: t, p: p, c: startCluster(t, p, electsSoon), start: time.Now(), did: make(map[string]int)}
@@ -426,7 +422,7 @@ func findsStaleReads(t *testing.T, p testcluster.Program, byStreams bool) bool {
 		c.probers = append(c.probers, c.l.Client(i, byStreams))
 		c.probers[i].Serializable = true
 	}
-	// The woken leader is asked for the keys that it has known, too.
+	// The woken leader must also be asked for keys that it already has.
 	c.keepKeys = true
 	c.do(step{"pause", c.pauseLeader})
 	history, err := c.l.Stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// gateway is a member's JSON gateway, asked by curl.
+// gateway is a member's JSON gateway, used with curl.
 type gateway struct {
 	t         *testing.T
 	curl, url string
@@ -42,7 +42,7 @@ func eachGateway(t *testing.T, test func(g gateway)) {
 	})
 }
 
-// compact takes out the spaces that etcd puts into JSON at random.
+// compact removes the spaces that etcd inserts into JSON at random.
 func compact(text []byte) string {
 	var out bytes.Buffer
 	if err := json.Compact(&out, text); err != nil {
@@ -51,7 +51,7 @@ func compact(text []byte) string {
 	return out.String()
 }
 
-// ask asks with curl and returns the body.
+// ask runs curl and returns the body.
 func (g gateway) ask(args ...string) string {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), commandTimeout)
@@ -63,11 +63,11 @@ func (g gateway) ask(args ...string) string {
 	return compact(out)
 }
 
-// headers are of each response.
+// headers matches the header of a response.
 var headers = regexp.MustCompile(`"header":\{"cluster_id":"\d+","member_id":"\d+","revision":"(\d+)","raft_term":"\d+"\}`)
 
-// post posts a request and compares the answer, in which the header is replaced
-// by its revision.
+// post posts a request and compares the answer. Its header is replaced by the
+// revision.
 func (g gateway) post(path, body, want string) {
 	g.t.Helper()
 	got := headers.ReplaceAllString(g.ask(g.url+path, "-d", body), `"header":$1`)
@@ -76,7 +76,7 @@ func (g gateway) post(path, body, want string) {
 	}
 }
 
-// curl reads and writes with etcd's paths, names of fields and forms of numbers.
+// curl reads and writes with etcd's paths, field names and number formats.
 func TestGateway(t *testing.T) {
 	eachGateway(t, func(g gateway) {
 		// foo is Zm9v, bar is YmFy.
@@ -100,7 +100,7 @@ func TestGateway(t *testing.T) {
 	})
 }
 
-// Pages beside the gateway, as probes and scrapers read them.
+// The pages beside the gateway serve probes and scrapers.
 func TestGatewayPages(t *testing.T) {
 	eachGateway(t, func(g gateway) {
 		for path, want := range map[string]string{
@@ -156,7 +156,7 @@ func TestGatewayWatch(t *testing.T) {
 	})
 }
 
-// lines starts curl on a path and returns what it prints, line by line.
+// lines starts curl on a path and returns its output, line by line.
 func (g gateway) lines(path, body string) *bufio.Scanner {
 	g.t.Helper()
 	cmd := exec.CommandContext(deadline(g.t), g.curl, "-sSN", g.url+path, "-d", body)
@@ -178,7 +178,7 @@ func (g gateway) line(lines *bufio.Scanner, want string) {
 	}
 }
 
-// soon posts a request until the answer is the one that is wanted.
+// soon repeats a request until the answer is want.
 func (g gateway) soon(path, body, want string) {
 	g.t.Helper()
 	for ctx := deadline(g.t); ; {
@@ -287,11 +287,11 @@ func TestOnePort(t *testing.T) {
 		if got := g.ask("-o/dev/null", "-w%{http_version} %{http_code}", "--http2", g.url+"/health"); got != "1.1 200" {
 			t.Errorf("curl --http2 /health = %q, want 1.1 200", got)
 		}
-		// HTTP/2 without a question before is gRPC's, which says what it is.
+		// A client that starts with HTTP/2 is served by the gRPC server.
 		if got := g.ask("-o/dev/null", "-w%{http_version} %{http_code} %{content_type}", "--http2-prior-knowledge", g.url+"/health"); got != "2 415 application/grpc" {
 			t.Errorf("curl --http2-prior-knowledge /health = %q, want 2 415 application/grpc", got)
 		}
-		// It reads /metrics where it writes.
+		// etcdctl reads /metrics at the port that it writes to.
 		ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 		defer cancel()
 		out, err := exec.CommandContext(ctx, ctl, "--endpoints="+endpoint, "check", "datascale", "--load=s").CombinedOutput()
@@ -301,8 +301,8 @@ func TestOnePort(t *testing.T) {
 	})
 }
 
-// With mutual TLS curl gets in with a certificate, by the same port as etcdctl,
-// and not without.
+// With mutual TLS curl uses the same port as etcdctl with a certificate, and is refused
+// without one.
 func TestOnePortWithMutualTLS(t *testing.T) {
 	curl := findCurl(t)
 	s := newSecured(t, onlyKvnode(t), electsLate)
@@ -328,7 +328,7 @@ func TestOnePortWithMutualTLS(t *testing.T) {
 	}
 }
 
-// without returns flags without one of them.
+// without returns flags without the flag of that name.
 func without(flags []string, name string) (rest []string) {
 	for _, f := range flags {
 		if !strings.HasPrefix(f, name+"=") {

@@ -17,9 +17,9 @@ import (
 
 var resetsFlag = flag.Duration("resets", 2*time.Second, "for how long the connections between members are reset ten times a second; from 10 s on with kvnode's own election timeout")
 
-// All connections between members are reset ten times a second, by real RSTs. Each is a hint
-// that the other end has died. At most one election comes of that, and a write that a follower
-// handed to the leader, and that was lost on its way, is done when it is tried again.
+// All connections between members are reset ten times a second, by real RSTs. Each reset is a hint
+// that the other end has died, and they start at most one election. A write that was lost between a
+// follower and the leader succeeds when it is proposed again.
 func TestTenResetsASecond(t *testing.T) {
 	links := &links{}
 	cfg := testcluster.Config{Program: onlyKvnode(t), Own: links.between(t)}
@@ -59,14 +59,14 @@ func TestTenResetsASecond(t *testing.T) {
 	}
 }
 
-// links forwards what members say to each other, at the addresses that they advertise.
+// links forwards the connections between members, at their advertised addresses.
 type links struct {
 	mu    sync.Mutex
 	conns []*net.TCPConn
 	isCut bool // nothing is forwarded
 }
 
-// between has each member listen elsewhere, behind a link.
+// between makes each member listen at another address, behind a link.
 func (l *links) between(t *testing.T) func(*testcluster.Member) []string {
 	return func(m *testcluster.Member) []string {
 		at, err := net.ResolveTCPAddr("tcp", m.Peer)
@@ -114,7 +114,7 @@ func (l *links) join(a, b *net.TCPConn) {
 	go forward(b, a)
 }
 
-// reset ends all connections by an RST, and returns how many of members there were.
+// reset ends all connections by an RST, and returns how many there were.
 func (l *links) reset() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,8 +140,8 @@ func (l *links) cut(off bool) {
 var cutsFlag = flag.Int("cuts", 2, "how often all members are cut off from each other")
 
 // All members are cut off from each other, for longer than a promise lasts, again and again. Half of
-// the clients send by streams (package fastkv), and two of three reads are forwarded to the leader: what
-// they all saw is linearizable, and they go on once the members hear each other.
+// the clients send by streams (package fastkv), and two of three reads are forwarded to the leader. The
+// history is linearizable, and the clients go on when the members reconnect.
 func TestCuts(t *testing.T) {
 	links := &links{}
 	c := newCluster(t, testcluster.Config{Program: onlyKvnode(t), Own: links.between(t), Flags: []string{electsSoon}})

@@ -29,8 +29,8 @@ type secured struct {
 	http map[string]string
 }
 
-// newSecured lays out three members, each with a certificate of its own, and one
-// for clients. All have more flags, if there are any.
+// newSecured lays out three members, each with a certificate of its own, and a certificate
+// for clients. All members get the flags more.
 func newSecured(t *testing.T, p testcluster.Program, more ...string) *secured {
 	t.Helper()
 	s := &secured{
@@ -79,7 +79,7 @@ func (s *secured) run(program string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// shown are etcdctl's flags for a certificate.
+// shown returns etcdctl's flags for a certificate.
 func (s *secured) shown(name string) []string {
 	flags := []string{"--cacert=" + filepath.Join(s.dir, "ca.crt")}
 	if name != "" {
@@ -101,7 +101,7 @@ func (s *secured) start() {
 	must(s.t, s.Serve(deadline(s.t)))
 }
 
-// An unmodified etcdctl does its work with a certificate, and none without.
+// An unmodified etcdctl works with a certificate, and fails without one.
 func TestEtcdctlWithMutualTLS(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	p := onlyKvnode(t)
@@ -130,7 +130,7 @@ func TestEtcdctlWithMutualTLS(t *testing.T) {
 			t.Errorf("etcdctl %s = %s %v, want %q", step.line, out, err, step.want)
 		}
 	}
-	// What only the leader can answer passes between members with TLS as well.
+	// Requests that only the leader can answer are forwarded with TLS as well.
 	out, err := etcdctl("client", "lease", "grant", "60")
 	fields := strings.Fields(out)
 	if err != nil || len(fields) < 2 {
@@ -158,7 +158,7 @@ func TestEtcdctlWithMutualTLS(t *testing.T) {
 	}
 }
 
-// curl speaks to the JSON gateway with a certificate, and not without.
+// curl uses the JSON gateway with a certificate, and fails without one.
 func TestCurlWithMutualTLS(t *testing.T) {
 	curl, err := exec.LookPath("curl")
 	if err != nil {
@@ -298,7 +298,7 @@ func certificates(t *testing.T, m *testcluster.Member) (seen []string) {
 			seen = append(seen, string(state.PeerCertificates[0].Raw))
 			return nil
 		}
-		// A peer that shows no certificate of its own may be sent away later.
+		// A peer without a certificate may be rejected later.
 		if conn, err := d.DialContext(deadline(t), "tcp", addr); err == nil {
 			must(t, conn.Close())
 		} else if len(seen) == 0 {
@@ -308,7 +308,7 @@ func certificates(t *testing.T, m *testcluster.Member) (seen []string) {
 	return seen
 }
 
-// trust gives the members' clients the certificate of clients.
+// trust gives the members' clients the client certificate.
 func (s *secured) trust() {
 	s.t.Helper()
 	cert, err := tls.LoadX509KeyPair(filepath.Join(s.dir, "client.crt"), filepath.Join(s.dir, "client.key"))
