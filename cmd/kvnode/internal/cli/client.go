@@ -24,7 +24,7 @@ import (
 	"github.com/leaderlease/go/kvnode/client"
 )
 
-// caller holds the flags of commands that ask a cluster.
+// caller holds the connection flags of commands that send requests to a cluster.
 type caller struct {
 	endpoints []string
 	secure    secure
@@ -41,7 +41,7 @@ func (c *caller) flags(sys *System, fs *pflag.FlagSet, timeout time.Duration) {
 	fs.DurationVar(&c.timeout, "timeout", timeout, "how long to wait for an answer")
 }
 
-// fromEnviron sets the flags that were not given from etcdctl's variables.
+// fromEnviron sets missing flags from etcdctl's environment variables.
 func (c *caller) fromEnviron() error {
 	for _, flag := range []string{"endpoints", "cacert", "cert", "key"} {
 		name := "ETCDCTL_" + strings.ToUpper(flag)
@@ -71,7 +71,7 @@ func (c *caller) check() error {
 	return nil
 }
 
-// config is that of a client of all endpoints, which finds the leader among them.
+// config returns the configuration of a client that knows all endpoints and finds the leader.
 func (c *caller) config() (clientv3.Config, error) {
 	if err := c.check(); err != nil { // takes endpoints from the environment
 		return clientv3.Config{}, err
@@ -95,8 +95,8 @@ func (c *caller) config() (clientv3.Config, error) {
 	return cfg, nil
 }
 
-// with runs do with a client, unless no endpoint can be used as it was given: clients try
-// again until their time is over, and do not say why.
+// with runs do with a client. It first checks the endpoints: clientv3 retries until the timeout and
+// hides the reason, so a mismatch of all endpoints is returned at once.
 func (c *caller) with(do func(*clientv3.Client) error) error {
 	cfg, err := c.config()
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *caller) with(do func(*clientv3.Client) error) error {
 	return c.told(do(cl))
 }
 
-// within runs do with a client for as long as --timeout says.
+// within runs do with a client and the timeout of --timeout.
 func (c *caller) within(ctx context.Context, do func(context.Context, *clientv3.Client) error) error {
 	return c.with(func(cl *clientv3.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -128,7 +128,7 @@ func (c *caller) told(err error) error {
 		return err
 	}
 	if _, ok := errors.AsType[*exec.ExitError](err); ok && !errors.Is(err, errLockLost) {
-		return err // of what kvnode lock has run
+		return err // of the command under kvnode lock
 	}
 	late := errors.Is(err, context.DeadlineExceeded)
 	if s, ok := grpcstatus.FromError(err); ok {
@@ -136,14 +136,14 @@ func (c *caller) told(err error) error {
 		err = errors.New(s.Message())
 	}
 	err = fmt.Errorf("%s: %w", strings.Join(c.endpoints, ","), err)
-	if late { // clients try again until then, and forget why
+	if late { // clientv3 has retried until then, and hides the reason
 		err = errors.Join(err, errors.Join(c.reach(context.Background())...))
 	}
 	return err
 }
 
-// untilInterrupted ends its context at the first signal, and leaves the second one to the system. What was
-// ignored from the start stays so.
+// untilInterrupted cancels its context at the first signal. The second signal has its default effect.
+// Signals that the process ignored from the start stay ignored.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ends := []os.Signal{syscall.SIGTERM}
 	if !signal.Ignored(os.Interrupt) {
@@ -154,7 +154,7 @@ func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 	return ctx, stop
 }
 
-// secure is how a client speaks TLS, with etcdctl's flags.
+// secure holds the TLS flags, named like etcdctl's.
 type secure struct{ ca, cert, key string }
 
 func (s *secure) flags(fs *pflag.FlagSet) {
@@ -163,10 +163,10 @@ func (s *secure) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.key, "key", "", "its key (ETCDCTL_KEY)")
 }
 
-// given reports whether any of the flags was.
+// given reports whether any of the flags is set.
 func (s *secure) given() bool { return *s != secure{} }
 
-// config reads the files.
+// config reads the certificate files.
 func (s *secure) config() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.ca != "" {
@@ -189,8 +189,8 @@ func (s *secure) config() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// endpoint splits what --endpoints has into what gRPC is to dial and how to speak
-// there. What does not say so is spoken to as the flags do.
+// endpoint returns the dial target and the credentials of one endpoint. Without a scheme, TLS is used
+// if any TLS flag is set.
 func (s *secure) endpoint(name string) (target string, creds credentials.TransportCredentials, err error) {
 	scheme, rest, ok := strings.Cut(name, "://")
 	if !ok {

@@ -19,7 +19,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/clock"
 )
 
-// manifest is what a test needs of a static pod.
+// manifest holds the fields of a static pod that the test needs.
 type manifest struct {
 	Spec struct {
 		Containers []struct {
@@ -31,7 +31,7 @@ type manifest struct {
 	}
 }
 
-// pki makes the files that kubeadm makes for etcd, and returns what its clients show.
+// pki makes the files that kubeadm makes for etcd, and returns the TLS configuration of its clients.
 func pki(t *testing.T, dir string) *tls.Config {
 	t.Helper()
 	ca := tlstest.New(t, "etcd-ca")
@@ -49,10 +49,9 @@ func pki(t *testing.T, dir string) *tls.Config {
 	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}
 }
 
-// What kubeadm writes for etcd 3.5, 3.6 and 3.7 starts kvnode, but for addresses and
-// paths as it stands there: the probes succeed, and the client of kubeadm's health
-// check writes at all addresses; so it does with the data of an earlier start, which is when the
-// check of InitialCorruptCheck is due.
+// The manifests that kubeadm writes for etcd 3.5, 3.6 and 3.7 start kvnode; only addresses and paths
+// are replaced. The probes succeed, and the client of kubeadm's health check writes at all
+// addresses. The second start, with data, is when the check of InitialCorruptCheck is due.
 func TestKubeadm(t *testing.T) {
 	for _, name := range []string{"etcd-3.5-health", "etcd-3.5", "etcd-3.6", "etcd-3.7"} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +126,7 @@ func put(t *testing.T, addr string, secure *tls.Config) {
 	}
 }
 
-// statefulSet is what a test needs of deploy/kubernetes.
+// statefulSet holds the fields of deploy/kubernetes that the test needs.
 type statefulSet struct {
 	Kind     string
 	Metadata struct{ Name string }
@@ -207,7 +206,7 @@ func TestTheStatefulSetStartsMembers(t *testing.T) {
 	}
 }
 
-// The container's user may write to the directory that its data is in, and is the pod's.
+// The container's user is the pod's, and may write to the directory above the data directory.
 func TestTheContainerIsThePods(t *testing.T) {
 	data, err := os.ReadFile("../../../../deploy/container/Containerfile")
 	if err != nil {
@@ -223,7 +222,7 @@ func TestTheContainerIsThePods(t *testing.T) {
 
 const unitDir = "../../../../deploy/systemd"
 
-// settingsOf returns the lines of a unit by their names.
+// settingsOf returns the settings of a unit by name.
 func settingsOf(t *testing.T, file string) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(unitDir, file))
@@ -239,8 +238,8 @@ func settingsOf(t *testing.T, file string) map[string]string {
 	return all
 }
 
-// The unit starts what this program is, with the file that is shipped beside it, and waits
-// for as long as a stop may take.
+// The unit starts this program with the configuration file shipped beside it, and waits for an
+// orderly stop.
 func TestTheUnitStartsAMember(t *testing.T) {
 	unit := settingsOf(t, "kvnode.service")
 	if unit["Type"] != "notify" {

@@ -28,12 +28,12 @@ func guard(sys *System, loaded *settings.Loaded) error {
 	return death.End()
 }
 
-// openTime is how long a guardian waits for the files of its log. The peers wait as long for
-// the news of the death.
+// openTime is how long a supervisor waits for its log files. It delays the death notice by as
+// much.
 const openTime = 100 * time.Millisecond
 
-// lateLogger is newLogger. If that fails, or waits (a pipe without a reader), the log goes to
-// standard error, with the reason in each line: the peers must hear of the death all the same.
+// lateLogger returns newLogger's result. If that fails or blocks (a pipe without a reader), the log goes
+// to standard error, with the reason in each line: the death notice must be sent in any case.
 func lateLogger(sys *System, cfg settings.Log) *processLog {
 	type opened struct {
 		log *processLog

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// span is the keys that a command was given: one, those from it to before another, or all that
-// begin with it.
+// span selects the keys of a command: one key, the range from it to another key, or all keys with
+// it as their prefix.
 type span struct{ prefix bool }
 
 func (s *span) flags(fs *pflag.FlagSet) {
@@ -58,7 +58,7 @@ func (f *form) check() error {
 	return nil
 }
 
-// print writes an answer, in short as simple does it.
+// print writes an answer as JSON, or by calling simple.
 func (f *form) print(w io.Writer, answer proto.Message, simple func(io.Writer) error) error {
 	if f.output == "simple" {
 		return simple(w)
@@ -68,7 +68,7 @@ func (f *form) print(w io.Writer, answer proto.Message, simple func(io.Writer) e
 		return err
 	}
 	var line bytes.Buffer
-	if err := json.Compact(&line, text); err != nil { // protojson sets blanks at random
+	if err := json.Compact(&line, text); err != nil { // protojson inserts blanks at random
 		return err
 	}
 	_, err = fmt.Fprintln(w, line.String())
@@ -162,7 +162,7 @@ func (g *getter) simple(w io.Writer, got *clientv3.GetResponse) error {
 	return nil
 }
 
-// commandTimeout is etcdctl's: longer than an election takes.
+// commandTimeout is etcdctl's default, which is longer than an election.
 const commandTimeout = 5 * time.Second
 
 // putter holds the flags of kvnode put and kvnode del.

@@ -107,7 +107,7 @@ func TestWatchCommand(t *testing.T) {
 	})
 }
 
-// A command that holds a lock knows its token, which grows, and its exit code is passed on.
+// A command under a lock finds its token in the environment. Tokens grow, and the exit code is passed on.
 func TestLockCommand(t *testing.T) {
 	var tokens []string
 	one(t, func(addr string) {
@@ -156,7 +156,7 @@ func TestALostLockKillsItsCommand(t *testing.T) {
 	})
 }
 
-// TestLockedChild is what the tests above have run under a lock.
+// TestLockedChild is the program that the tests above run under a lock.
 func TestLockedChild(t *testing.T) {
 	if os.Getenv("KVNODE_FENCING_TOKEN") == "" {
 		return
@@ -195,7 +195,7 @@ func TestSnapshotSave(t *testing.T) {
 	}
 }
 
-// What these commands cannot do they say with the value that is wrong.
+// Invalid arguments are refused with the wrong value.
 func TestKeyRefusals(t *testing.T) {
 	for _, test := range []struct {
 		args string

@@ -66,7 +66,7 @@ func (l *locker) run(ctx context.Context, sys *System) error {
 	return l.with(func(c *clientv3.Client) error { return l.hold(ctx, c, sys) })
 }
 
-// hold takes the lock, has it for as long as it is wanted, and gives it back.
+// hold takes the lock, runs use, and releases the lock.
 func (l *locker) hold(ctx context.Context, c *clientv3.Client, sys *System) (err error) {
 	answered, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
@@ -99,7 +99,7 @@ func (l *locker) hold(ctx context.Context, c *clientv3.Client, sys *System) (err
 
 var errLockLost = errors.New("the lock is lost: its TTL lease has ended")
 
-// use does what the lock is for.
+// use runs the command under the lock, or prints the lock and waits.
 func (l *locker) use(ctx context.Context, session *concurrency.Session, key string, token int64, sys *System) error {
 	if len(l.command) > 0 {
 		environ := append(os.Environ(), "ETCD_LOCK_KEY="+key, fmt.Sprint("KVNODE_FENCING_TOKEN=", token))
@@ -160,8 +160,8 @@ func runLocked(asked context.Context, lost <-chan struct{}, command, environ []s
 	return errors.Join(context.Cause(ctx), err)
 }
 
-// passedOn are the signals by which people and terminals end a process, but not what was ignored
-// from the start, as under nohup, or in the background of a script.
+// passedOn returns the signals that users and terminals send to end a process, without those that were
+// ignored from the start, as under nohup or in the background of a script.
 func passedOn() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 }

@@ -50,7 +50,7 @@ func TestSignalsOfALock(t *testing.T) {
 	}
 }
 
-// A command that a signal has ended has the exit code that shells give it, and no member is to blame.
+// A command killed by a signal has the exit code that shells report, and the error blames no member.
 func TestALockedCommandThatIsKilled(t *testing.T) {
 	one(t, func(addr string) {
 		code, _, stderr := kvnode("lock", "l", "--endpoints", addr, "--", "sh", "-c", "kill -9 $$")
@@ -95,7 +95,7 @@ func TestALockedCommandEndsWithItsHolder(t *testing.T) {
 	_ = holder.Wait()
 }
 
-// What shells start in the background of a script ignores SIGINT, and so does its command.
+// A background job of a script ignores SIGINT, and so must its command.
 func TestWhatWasIgnoredStaysSo(t *testing.T) {
 	if os.Getenv("KVNODE_TEST_IGNORES") != "" {
 		_, stop := untilInterrupted(t.Context())
@@ -123,7 +123,7 @@ func TestALockThatIsInterruptedRunsNothing(t *testing.T) {
 	}
 }
 
-// Ctrl-C reaches a command in the foreground of a terminal without kvnode lock. Twice, it ends many at once.
+// The terminal sends Ctrl-C to the command itself. A second copy would abort many programs at once.
 func TestCtrlCIsToldOnce(t *testing.T) {
 	const times = 5 // signals that come at the same moment are one
 	switch os.Getenv("KVNODE_TEST_TERMINAL") {
@@ -174,7 +174,7 @@ func TestCtrlCIsToldOnce(t *testing.T) {
 	}
 }
 
-// tellSignals prints what comes, until so many SIGTERMs have.
+// tellSignals prints signals as they arrive, and returns after the given number of SIGTERMs.
 func tellSignals(times int) {
 	heard := make(chan os.Signal, 100)
 	signal.Notify(heard, os.Interrupt, syscall.SIGTERM)

@@ -42,7 +42,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// buffer may be written and read at once.
+// buffer is safe for concurrent use.
 type buffer struct {
 	mu struct {
 		sync.Mutex
@@ -144,7 +144,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// A member that ends by itself ends the process with the reason.
+// A member that fails ends the process, with the reason as the error.
 func TestAMemberThatFails(t *testing.T) {
 	listen := func() net.Listener {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -22,8 +22,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// printable escapes what a terminal would act upon, or not show: members say what
-// they like of themselves, and old ones of others.
+// printable escapes control and invisible characters, since members choose their
+// names freely and a terminal would interpret them.
 func printable(s string) string {
 	return escape(s, func(r rune) string {
 		quoted := strconv.QuoteRuneToASCII(r)
@@ -31,7 +31,7 @@ func printable(s string) string {
 	})
 }
 
-// printableJSON does the same in JSON, where such runes are in strings only.
+// printableJSON does the same in JSON, where such characters occur in strings only.
 func printableJSON(s string) string {
 	return escape(s, func(r rune) string {
 		if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
@@ -41,7 +41,7 @@ func printableJSON(s string) string {
 	})
 }
 
-// escape puts other text in the place of what does not print, lines and tabs apart.
+// escape replaces unprintable characters, except line breaks and tabs.
 func escape(s string, other func(rune) string) string {
 	hidden := func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' }
 	if !strings.ContainsFunc(s, hidden) {
@@ -58,7 +58,7 @@ func escape(s string, other func(rune) string) string {
 	return b.String()
 }
 
-// cellBytes is the most that a cell of a table shows.
+// cellBytes is the maximum size of a table cell.
 const cellBytes = 1 << 10
 
 // oneLine keeps a text from breaking the table.
@@ -99,7 +99,7 @@ func (a *asker) print(w io.Writer, answers []answer) error {
 	return err
 }
 
-// failOver says how the present leader came to lead, as it has seen that by itself.
+// failOver describes how the present leader was elected, from its own report.
 func failOver(r *status.Report) string {
 	if r == nil || r.Role != "leader" || r.Suspicions.Last == nil {
 		return ""
@@ -115,7 +115,7 @@ func failOver(r *status.Report) string {
 	return text + fmt.Sprintf(", election %.0f ms, first commit %.0f ms", last.ElectionMS, last.CommitMS)
 }
 
-// row is a line of the table, a cell each.
+// row returns the cells of one line of the table.
 func (x *answer) row() []string {
 	r := x.Status
 	if r == nil {
@@ -128,7 +128,7 @@ func (x *answer) row() []string {
 	}
 }
 
-// millis shows a duration; what has run out shows as a dash.
+// millis formats a duration, and an expired one as a dash.
 func millis(ms float64) string {
 	if ms <= 0 {
 		return "-"
@@ -136,8 +136,8 @@ func millis(ms float64) string {
 	return fmt.Sprintf("%.0fms", ms)
 }
 
-// promised is for how long the member is bound: by a promise, or longer by its
-// restart.
+// promised returns how long the member must not vote: until its promise expires, or until its
+// restart hold does, if that is later.
 func promised(r *status.Report) string {
 	if hold := r.Promise.RestartHoldMS; hold > r.Promise.RemainingMS {
 		return millis(hold) + " (restart)"
@@ -157,7 +157,7 @@ func reads(counts map[string]uint64) string {
 	return strings.Join(parts, " ")
 }
 
-// note says what an operator should look at first.
+// note lists the conditions that need an operator's attention.
 func note(r *status.Report) string {
 	var parts []string
 	add := func(condition bool, text string) {
@@ -193,7 +193,7 @@ func nameOf(p *status.Peer) string {
 // helpWidth is the number of columns of help texts.
 const helpWidth = 80
 
-// reflowAll sets the long texts of cmd and its commands in lines of helpWidth.
+// reflowAll wraps the long texts of cmd and its subcommands to helpWidth columns.
 func reflowAll(cmd *cobra.Command) {
 	cmd.Long = reflow(cmd.Long)
 	for _, c := range cmd.Commands() {
@@ -201,7 +201,7 @@ func reflowAll(cmd *cobra.Command) {
 	}
 }
 
-// reflow sets the paragraphs of a text in lines of helpWidth. Lines that are indented stay.
+// reflow wraps paragraphs to helpWidth columns. Indented lines are not changed.
 func reflow(text string) string {
 	var out []string
 	line := ""

@@ -11,8 +11,8 @@ import (
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
-// hostile is what a member may call itself: a line of its own, a red one, a
-// cleared screen in both spellings, and text that runs backwards.
+// hostile is a member name with a line break, a color, a cleared screen in both
+// encodings, and right-to-left text.
 const hostile = "a\nb\x1b[31mc\u009b2Jd\u202ee\U000e0001\x7f"
 
 // strange returns answers in which every text is hostile and every name is long.
@@ -38,8 +38,7 @@ func wantPrintable(t *testing.T, what, text string) {
 	}
 }
 
-// Nothing that a member says of itself or of others does more to a terminal than
-// take its place in the table.
+// Text of members cannot control the terminal or leave its cell of the table.
 func TestStatusOfAStrangeMember(t *testing.T) {
 	var table, lines strings.Builder
 	if err := errors.Join((&asker{output: "table"}).print(&table, strange()), (&asker{output: "json"}).print(&lines, strange())); err != nil {
@@ -60,7 +59,7 @@ func TestStatusOfAStrangeMember(t *testing.T) {
 	}
 }
 
-// Logs and errors are for terminals, too.
+// Logs and errors are escaped for terminals, too.
 func TestLogsAndErrorsArePrintable(t *testing.T) {
 	for _, format := range []string{"json", "text"} {
 		var stderr buffer

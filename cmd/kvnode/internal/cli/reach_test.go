@@ -90,7 +90,7 @@ func TestMismatchesEndACommandAtOnce(t *testing.T) {
 			}
 		})
 	}
-	// A server that takes the certificate is no gRPC server here, which is another error.
+	// A server that accepts the certificate is no gRPC server in this test, which is another error.
 	var out, errs buffer
 	code := Main(System{
 		Args: strings.Fields("get k --timeout 500ms"), Stdout: &out, Stderr: &errs, Exit: func(int) {},

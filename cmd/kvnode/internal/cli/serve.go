@@ -22,8 +22,8 @@ import (
 	"github.com/leaderlease/go/kvnode/server"
 )
 
-// stopTime bounds an orderly stop: requests under way, then the transfer of
-// leadership. The supervisor that stops the process waits as long.
+// stopTime is the timeout of an orderly stop: running requests finish, then leadership is
+// transferred. systemd's unit waits as long.
 const stopTime = 10 * time.Second
 
 const serveLong = `Serve runs one member until it is told to stop with SIGTERM or SIGINT: it is not ready any more,
@@ -36,7 +36,7 @@ func newServe(sys *System) *cobra.Command {
 		Short: "Run a member of a cluster",
 		Long:  serveLong,
 		Args:  settings.NoArgs,
-		// Harnesses ask etcd for it with the flags they start it with.
+		// Test harnesses call etcd with --version beside its other flags.
 		Version: versionText(),
 	}
 	cmd.SetVersionTemplate("{{.Version}}")
@@ -48,7 +48,7 @@ func newServe(sys *System) *cobra.Command {
 	return cmd
 }
 
-// serveWith makes cmd serve, and gives it the flags of that.
+// serveWith gives cmd the flags and the action of kvnode serve.
 func serveWith(cmd *cobra.Command, sys *System) {
 	if err := settings.AddFlags(cmd); err != nil {
 		panic(err) // two settings have one name
@@ -82,7 +82,7 @@ func serveWith(cmd *cobra.Command, sys *System) {
 func serve(sys *System, loaded *settings.Loaded) error {
 	if loaded.Guardian {
 		ward, err := guardian.Inherit()
-		if err != nil || ward == nil { // what another parent has given this process is no failure of the member's
+		if err != nil || ward == nil { // another parent's leftovers are no failure of the member
 			return guard(sys, loaded)
 		}
 		loaded.Server.Node.Guardian = ward
@@ -118,8 +118,8 @@ func serve(sys *System, loaded *settings.Loaded) error {
 	return reported(err, loaded.Log)
 }
 
-// reported marks an error that the log has written to where Main would write it once more. There is
-// no error, and the exit code is 0, if the member ended because it was removed.
+// reported marks an error that the log has already written to standard error, so that Main does not
+// repeat it. err is nil if the member was removed.
 func reported(err error, cfg settings.Log) error {
 	if err != nil && toStderr(cfg) {
 		return errors.Join(errReported, err)
@@ -127,13 +127,13 @@ func reported(err error, cfg settings.Log) error {
 	return err
 }
 
-// toStderr reports whether errors are logged to where a command's go.
+// toStderr reports whether the log writes errors to standard error.
 func toStderr(cfg settings.Log) bool {
 	named := slices.ContainsFunc(cfg.Outputs, func(o string) bool { return o == "default" || o == "stderr" })
 	return (named || len(cfg.Outputs) == 0) && levels[cfg.Level] <= slog.LevelError
 }
 
-// untilStopped returns when the server has stopped, in order or not.
+// untilStopped waits for a signal or a failure, and stops the server.
 func untilStopped(srv *server.Server, asked <-chan struct{}, log *slog.Logger) error {
 	stopping := supervised(srv, log)
 	select {
@@ -163,11 +163,11 @@ func ended(failure, stop error) error {
 	}
 }
 
-// again is how long further signals count as the first: a terminal tells the
-// whole group of processes, and a wrapper among them tells us once more.
+// again is how long further signals are ignored. A terminal signals the whole process
+// group, and a wrapper in the group may forward the same signal.
 const again = 300 * time.Millisecond
 
-// signals turns the first signal into a wish and the second into an end.
+// signals requests an orderly stop at the first signal and exits at the second.
 type signals struct {
 	asked chan struct{} // closed by the first
 	stop  chan struct{}
@@ -195,7 +195,7 @@ func watchSignals(sys *System, log *processLog) *signals {
 	return s
 }
 
-// wait reports whether a signal came, after deaf has passed.
+// wait returns true at a signal later than deaf, and false when the watch is stopped.
 func (s *signals) wait(received <-chan os.Signal, deaf time.Duration) bool {
 	for began := time.Now(); ; {
 		select {
@@ -209,20 +209,20 @@ func (s *signals) wait(received <-chan os.Signal, deaf time.Duration) bool {
 	}
 }
 
-// ignore ends the watch.
+// ignore stops the watch.
 func (s *signals) ignore() {
 	close(s.stop)
 	<-s.done
 }
 
-// supervised tells systemd how the member is, as a unit of Type=notify expects it: it is ready
-// once it serves linearizable reads. With WatchdogSec, systemd also hears at half of that
-// interval that the raft loop has turned and that /livez does not fail. The returned function
-// tells it that the member stops. Without NOTIFY_SOCKET nothing is sent.
+// supervised reports the member's state to systemd, for a unit of Type=notify: it is ready
+// when it serves linearizable reads. With WatchdogSec, it sends a keep-alive at half of that
+// interval if the raft loop has turned and /livez does not fail. The returned function
+// reports that the member stops. Without NOTIFY_SOCKET nothing is sent.
 func supervised(srv *server.Server, log *slog.Logger) (stopping func()) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		log.Warn("the watchdog's interval cannot be read, so systemd is not told that the member is alive", "error", err)
+		log.Warn("WATCHDOG_USEC is invalid: no keep-alives are sent to systemd", "error", err)
 	}
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -263,16 +263,16 @@ type watchdog struct {
 	last  uint64
 }
 
-// turned reports whether the loop has ticked since it was asked last.
+// turned reports whether the loop has ticked since the last call.
 func (w *watchdog) turned() bool {
 	before := w.last
 	w.last = w.ticks()
 	return w.last != before
 }
 
-// say sends a state to systemd, if that asks for it.
+// say sends a state to systemd, if NOTIFY_SOCKET is set.
 func say(log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		log.Warn("systemd cannot be told", "state", state, "error", err)
+		log.Warn("cannot send the state to systemd", "state", state, "error", err)
 	}
 }

@@ -55,7 +55,7 @@ func free(t *testing.T) string {
 	return addr
 }
 
-// says waits for a line.
+// says waits for a log line.
 func (s *served) says(what string) {
 	s.t.Helper()
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.stderr.String(), what); time.Sleep(5 * time.Millisecond) {
@@ -77,7 +77,7 @@ func (s *served) exits(want int) {
 	}
 }
 
-// send tells this process, which is where the member runs.
+// send sends a signal to this process, which runs the member.
 func send(t *testing.T, sig syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(os.Getpid(), sig); err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// isTerminal reports whether a person may be looking at w.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// bar shows how much of a log has been read, if a person is looking.
+// bar shows the progress of reading a log on a terminal.
 type bar struct {
 	bar    *pb.ProgressBar // nil if stderr is no terminal
 	before map[string]int64
 }
 
-// newBar finds out how much there is to read.
+// newBar returns a bar for the size of all segments.
 func newBar(sys *System, dir string) *bar {
 	if !isTerminal(sys.Stderr) {
 		return &bar{}

@@ -18,7 +18,7 @@ func file(t *testing.T, text string) string {
 	return path
 }
 
-// Each source goes before those below it.
+// A source overrides the sources below it.
 func TestPrecedence(t *testing.T) {
 	path := file(t, "name: from-file\n")
 	type sources struct {
@@ -106,7 +106,7 @@ func TestAllErrorsAreReportedTogether(t *testing.T) {
 	}
 }
 
-// What would be wrong but is overridden does not count.
+// A wrong value that another source overrides is no error.
 func TestOnlyTheStrongestSourceCounts(t *testing.T) {
 	path := file(t, "heartbeat-interval: soon\nwal-dir: a\n")
 	l, err := Load(map[string]string{configFile: path, "heartbeat-interval": "50", "wal-dir": ""}, nil)
@@ -115,8 +115,8 @@ func TestOnlyTheStrongestSourceCounts(t *testing.T) {
 	}
 }
 
-// A typing error in a variable is not an error, since Kubernetes makes such
-// variables up; but it is said.
+// An unknown variable is a warning and not an error, since Kubernetes sets variables with such
+// names by itself.
 func TestUnknownVariablesAreMentioned(t *testing.T) {
 	l, err := Load(nil, []string{"ETCD_NAMES=a", "KVNODE_PORT=tcp://10.0.0.1:80", "ETCD_VERSION=3", "ETCDCTL_API=3"})
 	want := []string{
@@ -173,7 +173,7 @@ func TestAFileThatIsMissing(t *testing.T) {
 	}
 }
 
-// A file that was made for etcd says the same here.
+// A configuration file for etcd has the same effect here.
 func TestAFileOfEtcd(t *testing.T) {
 	l, err := Load(map[string]string{configFile: file(t, `
 name: infra0
@@ -227,7 +227,7 @@ max-wals: 7
 	}
 }
 
-// The file that comes with etcd starts kvnode; what has no effect is said.
+// etcd's sample file starts kvnode. Settings without effect are reported.
 func TestTheSampleFileOfEtcd(t *testing.T) {
 	l, err := Load(map[string]string{configFile: "testdata/etcd.conf.yml.sample"}, nil)
 	if err != nil {

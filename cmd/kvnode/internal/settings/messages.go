@@ -31,7 +31,7 @@ func Spoken(text string) string {
 
 var (
 	nameOrQuoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b[A-Z]\w*(\.[A-Z]\w*)?`)
-	// severalWords is a name that is no word of a sentence.
+	// severalWords matches a name that cannot be a word of a sentence.
 	severalWords = regexp.MustCompile(`[a-z][A-Z]`)
 )
 
@@ -41,8 +41,8 @@ func standsAlone(text string, from, to int) bool {
 	return (from == 0 || strings.IndexByte(" \n(", text[from-1]) >= 0) && (rest == "" || rest[0] == ' ' || rest[0] == '\n')
 }
 
-// flagOf has the flags by the paths of their fields in server.Config. What both sides of
-// TLS have goes by its name there.
+// flagOf holds the flags by the paths of their fields in server.Config. A setting of both TLS
+// configurations, of clients and of peers, is found by the field's name alone.
 var flagOf = func() map[string]string {
 	m := map[string]string{
 		"MinVersion": "tls-min-version", "MaxVersion": "tls-max-version", "CipherSuites": "cipher-suites", "AutoYears": "self-signed-cert-validity",
@@ -72,7 +72,7 @@ var flagOf = func() map[string]string {
 	return m
 }()
 
-// fieldPaths notes where the fields of v are, by pointers to them.
+// fieldPaths records the paths of the fields of v, by pointers to them.
 func fieldPaths(v reflect.Value, prefix string, paths map[any]string) {
 	for i := range v.NumField() {
 		f, field := v.Type().Field(i), v.Field(i)
@@ -86,7 +86,7 @@ func fieldPaths(v reflect.Value, prefix string, paths map[any]string) {
 	}
 }
 
-// nearestWord returns the known word that is most like given, or none: it accepts one edit for
+// nearestWord returns the known word that is closest to given, or "". It accepts one edit for
 // every four letters, and at least one.
 func nearestWord(given string, known []string) string {
 	best, least := "", max(1, len(given)/4)+1
@@ -98,7 +98,7 @@ func nearestWord(given string, known []string) string {
 	return best
 }
 
-// Hint returns a question with that word for the end of a message, or nothing. The verb
+// Hint returns a question with the nearest known word for the end of a message, or "". The verb
 // %s of form is the word.
 func Hint(given string, known []string, form string) string {
 	word := nearestWord(given, known)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each flag that sets a field of the server is what an operator reads in its place.
+// For each flag that sets a field of the server, Spoken replaces the field by the flag.
 func TestFieldsAreSpokenAsFlags(t *testing.T) {
 	for text, want := range map[string]string{
 		"Node.LeaseDuration 1s must be below ElectionTimeout 1s": "--lease-duration 1s must be below --election-timeout 1s",
@@ -35,7 +35,7 @@ func TestFieldsAreSpokenAsFlags(t *testing.T) {
 	}
 }
 
-// Paths, names and values may look like fields.
+// Quoted text, paths, names and values that look like fields are not changed.
 func TestWhatIsSomebodysOwnIsLeftAlone(t *testing.T) {
 	for _, text := range []string{
 		"open /srv/MaxTxnOps/member: no such file or directory", "open ReadMode/member: no such file or directory", `open C:\DisableLease: no such file`,
@@ -52,7 +52,7 @@ func TestWhatIsSomebodysOwnIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The packages of kvnode name no flag, as embedders have none: cmd does.
+// The packages of kvnode name no flags, since embedders have none; only cmd does.
 func TestNoPackageOfKvnodeKnowsFlags(t *testing.T) {
 	err := filepath.WalkDir("../../../../kvnode", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && (d.Name() == "e2e" || d.Name() == "etcdsuites") {

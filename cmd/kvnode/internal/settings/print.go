@@ -14,10 +14,10 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// helpWidth is that of a page that fits most terminals.
+// helpWidth fits most terminals.
 const helpWidth = 80
 
-// Help writes what fs and the table offer, by topic.
+// Help writes the flags of fs and the settings of the table, by topic.
 func Help(w io.Writer, fs *pflag.FlagSet) error {
 	var b strings.Builder
 	for _, topic := range topics {
@@ -70,7 +70,7 @@ disagree. --print-config shows what is in effect.
 
 `
 
-// writeForeign lists what kvnode knows of etcd and does not do.
+// writeForeign lists the settings of etcd that kvnode does not support.
 func writeForeign(b *strings.Builder) {
 	b.WriteString("Settings of etcd that are refused, unless they have etcd's default:\n")
 	writeReasons(b, func(s *setting) string { return s.refused })
@@ -118,8 +118,8 @@ func wrapped(indent string, words []string) string {
 	return b.String()
 }
 
-// Print writes the configuration as a file that --config-file takes, with where
-// each value came from beside it.
+// Print writes the configuration as a file for --config-file, with the source of each
+// value as a comment.
 func (l *Loaded) Print(w io.Writer) error {
 	doc := &yaml.Node{Kind: yaml.MappingNode}
 	for _, topic := range topics {

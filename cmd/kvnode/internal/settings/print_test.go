@@ -122,7 +122,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// Only flags that were given count: a default must not go before a file.
+// Only flags that were given count: a default must not override a file.
 func TestFlagsThatWereGiven(t *testing.T) {
 	cmd := command(t)
 	cmd.Flags().Bool("unrelated", false, "")

@@ -28,17 +28,17 @@ import (
 	"github.com/leaderlease/go/kvnode/server"
 )
 
-// Config is all that the settings fill in.
+// Config holds all values that the settings set.
 type Config struct {
 	Server server.Config
 	Log    Log
-	// Guardian has the member waited for by a process of its own, which tells its peers when it dies.
+	// Guardian runs the member as a child of a supervisor process, which notifies the peers of its death.
 	Guardian bool
-	// features are etcd's: see foreign.go.
+	// features is the value of etcd's feature gates, see foreign.go.
 	features string
 }
 
-// Log says where to log and how.
+// Log configures the log.
 type Log struct {
 	// Level is debug, info, warn, error, panic or fatal.
 	Level string
@@ -65,9 +65,8 @@ const (
 
 var topics = []topic{member, clustering, reading, limits, connection, security, logging, observing, others}
 
-// setting is one row of the table. Either field is set, and the setting is
-// honoured, or one of ignored and refused says why it is not, or it is an old
-// name of another.
+// setting is one row of the table. A setting is honoured (field is set), ignored or
+// refused (with the reason), or it is the old name of another setting.
 type setting struct {
 	name  string
 	topic topic
@@ -76,25 +75,25 @@ type setting struct {
 	field func(c *Config) value
 	// ignored and refused are reasons, to be read after "because".
 	ignored, refused string
-	// etcd is etcd's default of a setting that is not honoured.
+	// etcd is etcd's default of an unsupported setting.
 	etcd string
-	// now is what an old name is called today, feature the one that has become of
-	// it if that is feature-gates.
+	// now is the new name of an old setting. feature is the feature gate if the new
+	// name is feature-gates.
 	now, feature string
-	// bool says that such a setting may be given without a value.
+	// bool means that an unsupported setting may be given without a value.
 	bool bool
-	// secret says that its value is not to be shown.
+	// secret means that the value is never printed.
 	secret bool
 }
 
-// row is a setting that is honoured.
+// row returns a setting that is honoured.
 func row(t topic, name, usage string, field func(c *Config) value) setting {
 	return setting{name: name, topic: t, usage: usage, field: field}
 }
 
 func (s *setting) honoured() bool { return s.field != nil }
 
-// envs returns the setting's environment variables, the stronger one first.
+// envs returns the setting's environment variables, in order of precedence.
 func (s *setting) envs() [2]string {
 	name := strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 	return [2]string{"KVNODE_" + name, "ETCD_" + name}
@@ -110,11 +109,11 @@ var byName = func() map[string]*setting {
 
 const configFile = "config-file"
 
-// meta is what decides how the table is used, and so is in no file.
+// meta holds settings that no configuration file may contain, since they choose the file.
 var meta = []setting{{name: configFile, topic: others, usage: "YAML file with settings; flags and environment go before it."}}
 
-// raw holds what a flag was given until Load understands it, so that all that is
-// wrong can be reported together.
+// raw holds the text of a flag until Load parses it, so that all errors
+// are reported together.
 type raw struct{ text, kind string }
 
 func (r *raw) Set(text string) error { r.text = text; return nil }
@@ -161,7 +160,7 @@ func (s *setting) flag() *pflag.Flag {
 	return f
 }
 
-// complete tells the shell what a flag takes.
+// complete registers shell completion for a flag.
 func complete(cmd *cobra.Command, s *setting, f *pflag.Flag) error {
 	kind := f.Value.Type()
 	switch {
@@ -176,7 +175,7 @@ func complete(cmd *cobra.Command, s *setting, f *pflag.Flag) error {
 	}
 }
 
-// Flags returns the flags of the table that were given.
+// Flags returns the flags of the table that were set.
 func Flags(fs *pflag.FlagSet) map[string]string {
 	given := make(map[string]string)
 	fs.Visit(func(f *pflag.Flag) {

@@ -150,10 +150,10 @@ var otherTable = []setting{
 		func(c *Config) value { return featureSet(&c.features) }),
 }
 
-// noBinding is why the certificate of a peer is always looked at.
+// noBinding is the reason why a peer's certificate is always verified.
 const noBinding = "a peer's certificate is what binds a connection to a member"
 
-// securityTable is TLS, with etcd's names.
+// securityTable holds the TLS settings, with etcd's names.
 var securityTable = []setting{
 	row(security, "cert-file", "Certificate for clients, PEM; for URLs to listen on that are https.",
 		func(c *Config) value { return filename(&c.Server.ClientTLS.CertFile) }),
