@@ -20,8 +20,8 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// expressions returns the PromQL of deploy/, by where it stands, and the sections of documents that
-// its alerts name.
+// expressions returns the PromQL expressions in deploy/ by place, and the sections of documents that
+// the alerts link to.
 func expressions(t *testing.T) (exprs map[string]string, runbooks []string) {
 	t.Helper()
 	var rules struct {
@@ -65,14 +65,14 @@ func read(t *testing.T, path string) []byte {
 }
 
 var (
-	// selector is a metric of ours with its matchers.
+	// selector matches a metric of kvnode with its matchers.
 	selector = regexp.MustCompile(`\b((?:kvnode|leaderlease|etcd|grpc|process)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
-	// foreign is what other rules have made, and labels: not of a member's page.
+	// foreign matches recorded series and labels, which are not on a member's metrics page.
 	foreign = regexp.MustCompile(`\w+:[\w:]+|\b(?:by|on|without) ?\([^)]*\)`)
 	equal   = regexp.MustCompile(`(\w+)="([^"$]*)"`)
 )
 
-// missing returns the selectors of an expression that no line of the pages has.
+// missing returns the selectors of an expression without a match in the pages.
 func missing(expr, pages string) (none []string) {
 	for _, s := range selector.FindAllStringSubmatch(foreign.ReplaceAllString(expr, ""), -1) {
 		found := slices.ContainsFunc(strings.Split(pages, "\n"), func(line string) bool {
@@ -95,7 +95,7 @@ func missing(expr, pages string) (none []string) {
 }
 
 // Each expression of the alerts and the dashboard finds its series on a cluster that has failed over
-// once, and each alert names a section that is there.
+// once, and each alert links to an existing section.
 func TestAlertsAndDashboardFindTheirSeries(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t))
 	ctx := deadline(t)
@@ -134,7 +134,7 @@ func TestAlertsAndDashboardFindTheirSeries(t *testing.T) {
 	}
 }
 
-// unanswered returns the expressions that find no series now, with what is missing.
+// unanswered returns the expressions that find no series now, with the missing selectors.
 func unanswered(t *testing.T, c *testcluster.Cluster, exprs map[string]string) map[string][]string {
 	t.Helper()
 	pages := metricsOf(t, c)
@@ -147,7 +147,7 @@ func unanswered(t *testing.T, c *testcluster.Cluster, exprs map[string]string) m
 	return lacking
 }
 
-// metricsOf returns the pages of metrics of all members that answer.
+// metricsOf returns the metrics pages of all members that answer.
 func metricsOf(t *testing.T, c *testcluster.Cluster) string {
 	t.Helper()
 	var pages strings.Builder
@@ -159,7 +159,7 @@ func metricsOf(t *testing.T, c *testcluster.Cluster) string {
 	return pages.String()
 }
 
-// anchor is what a heading is called in a link.
+// anchor returns the link target of a heading.
 func anchor(title string) string {
 	kept := strings.Map(func(r rune) rune {
 		switch {
@@ -174,7 +174,7 @@ func anchor(title string) string {
 	return kept
 }
 
-// alertTests are files that promtool plays.
+// alertTests are the test files for promtool.
 var alertTests = []string{"kvnode.test.yaml", "kvnode.days.test.yaml"}
 
 func alertTest(t *testing.T, name string) []byte {
@@ -182,7 +182,7 @@ func alertTest(t *testing.T, name string) []byte {
 	return read(t, filepath.Join("..", "..", "deploy", "prometheus", name))
 }
 
-// played is what promtool plays of the alerts and the recorded series.
+// played is the part of promtool's test files that concerns alerts and recorded series.
 type played struct {
 	Tests []struct {
 		Alerts []struct {
@@ -193,8 +193,8 @@ type played struct {
 	}
 }
 
-// unplayed returns the rules that no test plays: an alert has to fire in one, and to be silent in
-// another, what is recorded has to have a value.
+// unplayed returns the rules without a complete test. An alert must fire in one test and not fire in
+// another; a recorded series must have a value.
 func unplayed(rules []string, all *played) (none []string) {
 	fires, silent, recorded := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	for _, test := range all.Tests {
@@ -215,7 +215,8 @@ func unplayed(rules []string, all *played) (none []string) {
 	return none
 }
 
-// Each alert that is shipped is seen to fire, and not to, and each recorded series has a value.
+// Each shipped alert has a test in which it fires and one in which it does not, and each recorded series
+// has a value in a test.
 func TestEachAlertIsPlayed(t *testing.T) {
 	var all played
 	for _, name := range alertTests {
@@ -241,7 +242,7 @@ func TestEachAlertIsPlayed(t *testing.T) {
 	}
 }
 
-// promtool finds the rules good, and an alert with another threshold bad.
+// promtool accepts the rules, and rejects an alert with another threshold.
 func TestAlertsByPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -269,13 +270,13 @@ func TestAlertsByPromtool(t *testing.T) {
 	}
 }
 
-// mixinModule has etcd's own alerts and dashboard, in contrib/mixin. It is read from the
-// module cache, and no part of it is kept here.
+// mixinModule contains etcd's own alerts and dashboard, in contrib/mixin. They are read from the
+// module cache, and no copy is kept here.
 const mixinModule = "go.etcd.io/etcd/v3@v3.7.1"
 
 var (
-	// alertExpr and panelExpr are how the mixin's files have PromQL; placeholder is what they
-	// leave open: the job, the cluster, how long.
+	// alertExpr and panelExpr match the PromQL in the mixin's files. placeholder matches the job, the
+	// cluster and the range, which the mixin leaves open.
 	alertExpr   = regexp.MustCompile(`(?s)alert: '(\w+)',\s*expr: \|\|\|\n(.*?)\|\|\|`)
 	panelExpr   = regexp.MustCompile(`(?s)(\w+):\s*prometheusQuery\.new\(\s*'\$' \+ variables\.datasource\.name,\s*'(.*?)' %`)
 	placeholder = regexp.MustCompile(`%\(\w+\)s|%s`)
@@ -304,7 +305,7 @@ func mixin(t *testing.T) map[string]string {
 	return exprs
 }
 
-// replaced returns the metrics that the pages say kvnode has not, of those that etcd has.
+// replaced returns the metrics of etcd that the pages list as missing in kvnode.
 func replaced(t *testing.T) (names []string) {
 	t.Helper()
 	_, table, _ := strings.Cut(procedureText(t), "| of etcd's mixin |")
@@ -316,7 +317,7 @@ func replaced(t *testing.T) (names []string) {
 }
 
 // Each expression of etcd's own alerts and dashboard finds its series on a cluster of kvnode,
-// but for the metrics that the page names.
+// except for the metrics that the page lists.
 func TestEtcdsMixinFindsItsSeries(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t), "--metrics=extensive")
 	ctx, exprs, want := deadline(t), mixin(t), replaced(t)

@@ -21,7 +21,7 @@ import (
 // unheard are flags of members that learn of a death from death notices alone.
 var unheard = []string{"--suspect-on-close=false", "--suspect-on-silence=false"}
 
-// guarded are three members with guardians, that speak TLS to each other or not.
+// guarded starts three members with supervisors, with TLS between them if secure is set.
 func guarded(t *testing.T, secure bool, flags ...string) (*testcluster.Cluster, *testcluster.Member) {
 	t.Helper()
 	return guardedBy(t, onlyKvnode(t), secure, flags...)
@@ -62,8 +62,8 @@ func saysObituary(t *testing.T, c *testcluster.Cluster, secure bool) {
 	}
 }
 
-// A member that is killed has a successor at once, where nothing else tells of its death: an election timeout is five
-// seconds. Its guardian says so, and ends as it did.
+// A killed member is replaced at once, although only its supervisor can report its death: the election
+// timeout is five seconds. The supervisor then exits as its member did.
 func TestAGuardianTellsOfTheDeath(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run("tls="+strconv.FormatBool(secure), func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestAGuardianDiesWithItsMember(t *testing.T) {
 	}
 }
 
-// A guardian that is killed takes its member along.
+// If a supervisor is killed, its member dies with it.
 func TestNoMemberOutlivesItsGuardian(t *testing.T) {
 	_, leader := guarded(t, false, unheard...)
 	ward, err := leader.MemberProcess()
@@ -193,7 +193,7 @@ func TestAGuardianWithASocketAndAPipe(t *testing.T) {
 	}
 }
 
-// wardOf returns the child of a guardian: that of the thread that has started it.
+// wardOf returns the child process of a supervisor, which is a child of the thread that started it.
 func wardOf(t *testing.T, guardian int) int {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", guardian))
@@ -209,8 +209,8 @@ func wardOf(t *testing.T, guardian int) int {
 	return child
 }
 
-// Members of a former version and of this one refuse each other's death notices, and replace a dead leader as without
-// guardians. Both versions work in one cluster otherwise:
+// Members of a former version and of this one refuse each other's death notices, and replace a dead leader
+// as without supervisors. Otherwise both versions work in one cluster:
 //
 //	go test -run TestGuardiansOfTwoVersions . -args -former=/path/to/kvnode
 func TestGuardiansOfTwoVersions(t *testing.T) {

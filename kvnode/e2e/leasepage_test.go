@@ -21,7 +21,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasepage"
 )
 
-// browse returns a context of a page in a headless browser of its own.
+// browse returns the context of a page in a new headless browser.
 func browse(t *testing.T) context.Context {
 	t.Helper()
 	browser, err := exec.LookPath("chromium")
@@ -38,12 +38,12 @@ func browse(t *testing.T) context.Context {
 	return ctx
 }
 
-// state is what the page shows.
+// state returns the visible state of the page.
 const state = `JSON.stringify({ count: document.getElementById("count").textContent, unknown: document.getElementById("unknown").textContent,
 	leases: model.lanes.map((l) => [l.name, l.leases.map((s) => [s.term, s.from, s.known, s.usable, s.end])]) })`
 
-// poll waits until an expression of the page is true, and says what the page shows if it is not.
-// chromedp's own waits for a frame, and a browser that is busy may draw none.
+// poll waits until an expression of the page is true, and reports the state of the page if it stays
+// false. chromedp's own polling waits for a frame, which a busy browser may not draw.
 func poll(what string) chromedp.Action {
 	return chromedp.ActionFunc(func(ctx context.Context) error {
 		for begun := time.Now(); time.Since(begun) < patience/3; time.Sleep(50 * time.Millisecond) {
@@ -68,7 +68,7 @@ func picture(t *testing.T, name string) chromedp.Action {
 	})
 }
 
-// margin counts the colours in the middle of the margin of the oldest lease: its hatch has at
+// margin counts the colours in the middle of the margin of the oldest lease, which is hatched with at
 // least two.
 const margin = `(() => {
 	const i = model.lanes.findIndex((l) => l.leases.some((s) => s.term === first)), l = model.lanes[i].leases.find((s) => s.term === first);
@@ -78,16 +78,16 @@ const margin = `(() => {
 	return new Set(Array.from({ length: at.length / 4 }, (_, p) => at.slice(4 * p, 4 * p + 4).join())).size > 1;
 })()`
 
-// apart says whether the first leader's lease ends before its successor's begins.
+// apart reports whether the first leader's lease ends before its successor's begins.
 const apart = `(() => {
 	const all = model.lanes.flatMap((l) => l.leases), ends = Math.max(...all.filter((s) => s.term === first).map((s) => s.end));
 	const next = all.filter((s) => s.term > first);
 	return next.length > 0 && next.every((s) => ends <= s.from);
 })()`
 
-// A browser shows which member holds the lease. Once that member is paused its lease ends, with a
-// margin, before its successor's begins. Keys stop time, zoom and move; wide or narrow,
-// light or dark, nothing is cut off.
+// A browser shows which member holds the lease. When that member is paused, its lease ends, with a
+// margin, before its successor's begins. Keys stop time, zoom and move. No text is clipped in a wide
+// or narrow window, with light or dark colors.
 func TestLeasePageInABrowser(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t), "--election-timeout=1000")
 	ctx := browse(t)
@@ -152,7 +152,7 @@ func readSome(t *testing.T, c *testcluster.Cluster) {
 	}
 }
 
-// says returns what the page says in words at an instant of a picture of members "1", "2" and so on.
+// says returns the page's text for one instant of a picture of members "1", "2" and so on.
 const says = `((t, proved, lanes) => {
 	accept({ full: true, from: 0, to: 100, proved, lanes: Object.entries(lanes).map(([id, l]) => ({ id, name: "n" + id,
 		heard: [{ from: 0, to: 100 }], holds: [], renewals: [], reads: [], flags: [], promises: [], leases: [], ...l })) });
@@ -209,7 +209,7 @@ func TestLeasePageSaysWhatItKnows(t *testing.T) {
 	must(t, chromedp.Cancel(ctx))
 }
 
-// blankPage opens a page without a picture.
+// blankPage opens a page without data.
 func blankPage(t *testing.T) context.Context {
 	t.Helper()
 	ctx := browse(t)
@@ -232,7 +232,7 @@ const counting = `((heard, promises, leases, learner) => {
 	return v.least + "-" + v.most;
 })`
 
-// The number of valid leases is a range if a member that is not heard may hold one.
+// The number of valid leases is a range if an unreachable member may hold one.
 func TestLeasePageCountsWhatItCannotKnow(t *testing.T) {
 	ctx := blankPage(t)
 	for _, tc := range []struct{ name, args, want string }{
@@ -260,7 +260,7 @@ func TestLeasePageCountsWhatItCannotKnow(t *testing.T) {
 			t.Errorf("%s: %s leases are valid, want %s", tc.name, got, tc.want)
 		}
 	}
-	// A window of no width has no axis, and is no reason to draw one for ever.
+	// A window of width 0 has no axis, and drawing it must end.
 	must(t, chromedp.Run(ctx, chromedp.Evaluate(`canvas.style.width = "0px"; draw(); canvas.style.width = ""; draw()`, nil)))
 	must(t, chromedp.Cancel(ctx))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
-// compacted reports whether a revision cannot be read any more.
+// compacted reports whether a revision has been compacted.
 func compacted(ctx context.Context, t *testing.T, c *clientv3.Client, rev int64) bool {
 	t.Helper()
 	_, err := c.Get(ctx, "k", clientv3.WithRev(rev))
@@ -32,15 +32,15 @@ func compacted(ctx context.Context, t *testing.T, c *clientv3.Client, rev int64)
 	return err != nil
 }
 
-// In mode periodic a revision can be read for about the period after it was
-// replaced, and some time later it cannot.
+// In periodic mode a revision stays readable for about the period after it was
+// replaced, and is compacted some time later.
 func TestAutoCompactionPeriodic(t *testing.T) {
 	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		const period = 500 * time.Millisecond
 		client, _ := memberClients(t, startCluster(t, p, "--auto-compaction-mode=periodic", "--auto-compaction-retention="+period.String()))
 		ctx := deadline(t)
-		// when[i] is a time at which revision 2+i had not been replaced yet, young
-		// the first one that must be there.
+		// when[i] is a time at which revision 2+i had not been replaced yet. young is
+		// the first revision that must still be readable.
 		when, young, first := []time.Time{}, 0, 2
 		for begin, gone := time.Now(), false; !gone; time.Sleep(10 * time.Millisecond) {
 			put, err := client.Put(ctx, "k", "")
@@ -48,7 +48,7 @@ func TestAutoCompactionPeriodic(t *testing.T) {
 			if when = append(when, time.Now()); put.Header.GetRevision() != int64(first+len(when)-1) {
 				t.Fatalf("write %d is at revision %d, want a cluster of its own", len(when), put.Header.GetRevision())
 			}
-			// Asked first, so that the compaction that ends the test is judged, too.
+			// This comes first, so that the check below covers the compaction that ends the test.
 			gone = compacted(ctx, t, client, int64(first))
 			for time.Since(when[young]) >= period/2 {
 				young++
@@ -63,7 +63,7 @@ func TestAutoCompactionPeriodic(t *testing.T) {
 	})
 }
 
-// In mode revision all but so many revisions go every five minutes.
+// In revision mode all but the newest revisions are compacted every five minutes.
 func TestAutoCompactionByRevision(t *testing.T) {
 	if !*slowFlag {
 		t.Skip("a member compacts every five minutes: run it with -args -slow")
@@ -84,8 +84,8 @@ func TestAutoCompactionByRevision(t *testing.T) {
 	})
 }
 
-// A store that is full refuses to grow and says so, until it is compacted,
-// defragmented and disarmed. It can be read, and things can be deleted, meanwhile.
+// A full store refuses writes with an alarm until it is compacted, defragmented
+// and disarmed. Reads and deletions work meanwhile.
 func TestFullStoreRaisesAnAlarm(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	eachServer(t, func(t *testing.T, p testcluster.Program) {
@@ -138,9 +138,9 @@ func TestFullStoreRaisesAnAlarm(t *testing.T) {
 	})
 }
 
-// A value in a member's store.db is altered while the member does not run. The leader
-// finds the member, raises the alarm CORRUPT for it, and writes stop. The member does
-// not serve if it is to compare first; once it is replaced all goes on.
+// A value in a member's store.db is altered while the member is down. The leader finds the
+// difference, raises the alarm CORRUPT for that member, and writes stop. With the check at the
+// start the member does not serve. After it is replaced, the cluster serves again.
 func TestAnAlteredStoreRaisesCorrupt(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t), "--corrupt-check-time=1s")
 	ctx := deadline(t)
@@ -175,7 +175,7 @@ func TestAnAlteredStoreRaisesCorrupt(t *testing.T) {
 	mustServe(t, c.Members()...)
 }
 
-// makeDiffer restarts a member with a store.db of which one value is altered, and returns its ID.
+// makeDiffer alters a value in a member's store.db, restarts the member, and returns its ID.
 func makeDiffer(ctx context.Context, t *testing.T, cl *clientv3.Client, m *testcluster.Member) (id uint64) {
 	t.Helper()
 	status, err := m.WaitStatus(ctx)
@@ -206,8 +206,8 @@ func checkpoint(ctx context.Context, m *testcluster.Member) error {
 	})
 }
 
-// alter writes to the store of a member that does not run, in the place of the entry
-// that it would apply next, which is of that term. No sum is wrong: the member cannot see it by itself.
+// alter writes to the store of a stopped member, as if it were the entry of that term that the member
+// would apply next. All checksums are right, so the member cannot find it by itself.
 func alter(t *testing.T, m *testcluster.Member, term uint64, key, value string) {
 	t.Helper()
 	backend, err := boltdb.Open(filepath.Join(m.Dir, "store.db"))
@@ -222,7 +222,7 @@ func alter(t *testing.T, m *testcluster.Member, term uint64, key, value string) 
 	must(t, errors.Join(err, s.Close()))
 }
 
-// awaitCorrupt waits until the alarm CORRUPT stands for a member, and for it alone.
+// awaitCorrupt waits until the alarm CORRUPT is raised for a member, and for no other.
 func awaitCorrupt(ctx context.Context, t *testing.T, cl *clientv3.Client, id uint64) {
 	t.Helper()
 	for {
@@ -247,12 +247,12 @@ func awaitCorrupt(ctx context.Context, t *testing.T, cl *clientv3.Client, id uin
 	}
 }
 
-// What takes minutes is run, or run to its end, by
+// Tests that take minutes run in full with
 //
 //	go test -run 'TestCheckPerf|TestAutoCompaction' -timeout 30m . -args -slow -servers=kvnode,etcd
 var slowFlag = flag.Bool("slow", false, "run in full what takes minutes")
 
-// checkPerfWrites is how many writes TestCheckPerf waits for.
+// checkPerfWrites is the number of writes that TestCheckPerf waits for.
 const checkPerfWrites = 150
 
 // revisionOf returns the cluster's revision.

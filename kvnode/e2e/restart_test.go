@@ -40,7 +40,7 @@ func TestWritesAfterAllWereKilled(t *testing.T) {
 	})
 }
 
-// firstWrite returns when one of the members has acknowledged a write.
+// firstWrite returns when a member has acknowledged a write.
 func firstWrite(t *testing.T, c *testcluster.Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(deadline(t))
@@ -95,8 +95,8 @@ func servesAt(t *testing.T, members ...*testcluster.Member) {
 	}
 }
 
-// All members are killed, and stale reads begin before they are back. None shows less
-// than what was acknowledged.
+// All members are killed, and serializable reads begin before they are back. None may be older
+// than an acknowledged write.
 func TestNoReadAfterAKillIsOlderThanAnAcknowledgedPut(t *testing.T) {
 	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		for _, size := range []int{1, 3} {
@@ -126,7 +126,7 @@ func TestNoReadAfterAKillIsOlderThanAnAcknowledgedPut(t *testing.T) {
 	})
 }
 
-// firstStaleRead returns what the first read that m serves shows.
+// firstStaleRead returns the value of the first read that m serves.
 func firstStaleRead(ctx context.Context, t *testing.T, m *testcluster.Member) (value string) {
 	t.Helper()
 	must(t, staleReads(ctx, m, "acknowledged", 1, func(got *clientv3.GetResponse) error {
@@ -136,8 +136,8 @@ func firstStaleRead(ctx context.Context, t *testing.T, m *testcluster.Member) (v
 	return value
 }
 
-// staleReads reads a key from m, as stale as it may be, from before it serves until it
-// has served n reads, and has each of them checked.
+// staleReads reads a key from m with serializable reads, from before m serves until it has
+// served n reads, and checks each of them.
 func staleReads(ctx context.Context, m *testcluster.Member, key string, n int, check func(*clientv3.GetResponse) error) error {
 	return m.Use(func(c *clientv3.Client) error {
 		for n > 0 {

@@ -29,7 +29,7 @@ var (
 	beforeFlag = flag.String("before", "", "another kvnode `binary` that TestStrangers measures in turn, and asks nothing of")
 )
 
-// letIn is how soon a member that was started is connected both ways.
+// letIn is the time limit for a started member to be connected in both directions.
 const letIn = 5 * time.Second
 
 // TestStrangers connects to the ports of three members without authentication, while one
@@ -63,7 +63,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// arm is one way to be besieged.
+// arm is one configuration under test.
 type arm struct {
 	name    string
 	program testcluster.Program
@@ -71,14 +71,14 @@ type arm struct {
 	ours    bool // it is held to what is promised
 }
 
-// withFiles runs a program with so many file descriptors.
+// withFiles runs a program with n file descriptors.
 func withFiles(p testcluster.Program, n int) testcluster.Program {
 	p.Args = slices.Concat([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, n), p.Path}, p.Args)
 	p.Path = "/bin/sh"
 	return p
 }
 
-// siege is a cluster with a crowd before it.
+// siege is a cluster with a crowd of unauthenticated clients.
 type siege struct {
 	*secured
 	arm
@@ -111,7 +111,7 @@ func (s *siege) liar() tls.Certificate {
 	return c
 }
 
-// lie says to be a member of another cluster (see transport/packet.go).
+// lie is the hello of a member of another cluster (see transport/packet.go).
 func (s *siege) lie() []byte {
 	payload := []byte(`{"cluster_id":1,"from":2,"to":3,"instance":"` + strings.Repeat("x", 1000) + `"}`)
 	b := slices.Concat([]byte("llkv\x00\x01\x01\x00"), be.BigEndian.AppendUint32(nil, uint32(len(payload))), payload)
@@ -152,15 +152,15 @@ func (s *siege) run() {
 	s.t.Logf("%-32s %s", s.name, &s.crowd)
 }
 
-// phase says what the members use for a while, and how clients fare.
+// phase logs the members' resource use and the clients' latencies for a while.
 func (s *siege) phase(ctx context.Context, name string) {
 	probe := s.probe(ctx)
 	cost := s.cost(func() { time.Sleep(*floodFlag) })
 	s.t.Logf("%-32s %-9s %s; %s", s.name, name, cost, probe())
 }
 
-// complain fails the full test if this arm is held to something. The short one runs
-// beside others, which may need the machine for as long.
+// complain fails the full test if this arm must meet its limits. The short test runs
+// beside other tests, which may delay it.
 func (s *siege) complain(format string, args ...any) {
 	s.t.Helper()
 	if s.ours && *beforeFlag != "" {
@@ -181,7 +181,7 @@ func (s *siege) leave() {
 	s.gone.Wait()
 }
 
-// restart kills a member and says how long it took to be let in again.
+// restart kills a member and logs how long its reconnection took.
 func (s *siege) restart(ctx context.Context, what string, m *testcluster.Member) {
 	must(s.t, m.Kill())
 	time.Sleep(time.Second)
@@ -189,7 +189,7 @@ func (s *siege) restart(ctx context.Context, what string, m *testcluster.Member)
 	began := time.Now()
 	must(s.t, m.Start())
 	links := func(text string) int { return strings.Count(m.Log()[logged:], text) }
-	// Two streams to each of two members, and as many from them.
+	// Two streams to each of the two other members, and two from each.
 	const limit = time.Minute
 	for links("connected to peer") < 4 || links("peer has connected") < 4 {
 		if time.Since(began) > limit || ctx.Err() != nil {
@@ -217,27 +217,27 @@ func (s *siege) move(ctx context.Context, from, to *clientv3.Client) {
 			return
 		}
 		if err == nil {
-			// It may be refused as long as the other one keeps a promise of its last
-			// process. Whether it was done, the status says.
+			// The transfer may be refused while the other member is bound by a promise of its last
+			// process. The status shows whether it was done.
 			_, _ = from.MoveLeader(ctx, status.Header.GetMemberId())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// usage is what a process has used.
+// usage is the resource use of a process.
 type usage struct {
 	cpu   time.Duration
 	rssKB int
 }
 
-// used reads /proc; where there is none it is nothing.
+// used reads /proc. It returns the zero value on systems without it.
 func used(pid int) (u usage) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return u
 	}
-	// The name in parentheses may hold anything; the rest are numbers.
+	// The name in parentheses may contain spaces; the other fields are numbers.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	for _, i := range []int{11, 12} { // utime and stime, in hundredths of a second
 		ticks, _ := strconv.Atoi(fields[i])
@@ -248,7 +248,7 @@ func used(pid int) (u usage) {
 	return u
 }
 
-// cost says what the members use while f runs.
+// cost describes the members' resource use while f runs.
 func (s *siege) cost(f func()) string {
 	before := make(map[string]usage)
 	for _, m := range s.Members() {
@@ -266,7 +266,7 @@ func (s *siege) cost(f func()) string {
 	return strings.Join(all, ", ")
 }
 
-// terms counts leaders as members name them.
+// terms counts the leaders that the members report.
 type terms struct {
 	asking  sync.WaitGroup
 	clients []*clientv3.Client // of each member
@@ -308,15 +308,15 @@ func (w *terms) ask(ctx context.Context, c *clientv3.Client) {
 	}
 }
 
-// changes returns how many leaders came after the first.
+// changes returns the number of leader changes.
 func (w *terms) changes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.leaders) - 1
 }
 
-// probe writes as clients do: over connections that exist, and over new ones. The
-// function it returns ends that and says how it went.
+// probe writes as clients do, over existing connections and over new ones. The
+// returned function stops it and describes the latencies.
 func (s *siege) probe(ctx context.Context) func() string {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -347,7 +347,7 @@ func (s *siege) probe(ctx context.Context) func() string {
 	}
 }
 
-// waits are how long something took each time.
+// waits are the latencies of an operation.
 type waits struct {
 	took   []time.Duration
 	failed int
@@ -368,7 +368,7 @@ func (w *waits) each(ctx context.Context, pause time.Duration, f func(i int) err
 	}
 }
 
-// String gives the median, the 99th percentile and the longest.
+// String returns the median, the 99th percentile and the longest.
 func (w *waits) String() string {
 	if len(w.took) == 0 {
 		return "none"

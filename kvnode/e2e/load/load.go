@@ -1,5 +1,5 @@
-// Package load puts a cluster under a load of reads and writes and records what
-// its clients asked and saw, for package linz to judge.
+// Package load runs reads and writes against a cluster and records the requests and
+// answers of its clients for package linz.
 package load
 
 import (
@@ -27,19 +27,19 @@ type Config struct {
 	Clients int
 	// Slots is the number of keys in use at a time.
 	Slots int
-	// KeyOps is after how many operations a slot takes a new key.
+	// KeyOps is the number of operations after which a slot takes a new key.
 	KeyOps int
 	// Think is the mean pause of a client between two requests.
 	Think time.Duration
-	// Streams has every other client send by streams (package fastkv) and not by calls.
+	// Streams makes every other client send by streams (package fastkv) instead of unary calls.
 	Streams bool
-	// Timeout bounds one request.
+	// Timeout is the timeout of one request.
 	Timeout time.Duration
 	// Seed makes the choices repeatable; their timing is not.
 	Seed uint64
 }
 
-// Prefix is in front of all keys.
+// Prefix begins every key.
 const Prefix = "load/"
 
 // Load is a running load.
@@ -113,8 +113,8 @@ func (l *Load) connect(to *[]*clientv3.Client) error {
 	return nil
 }
 
-// Client returns a client of the member numbered i, for the caller's own use. It sends by calls,
-// or by streams if the load has some and byStreams.
+// Client returns a client of member i for the caller's own use. It sends unary calls, or
+// streams if the load has streams and byStreams is set.
 func (l *Load) Client(i int, byStreams bool) *linz.EtcdClient {
 	c := linz.NewEtcdClient(l.recorder)
 	c.To, c.Name = l.conns[i], l.members[i].Name
@@ -130,14 +130,14 @@ func (l *Load) Reads() int64 { return l.reads.Load() }
 // Writes counts the writes that were answered.
 func (l *Load) Writes() int64 { return l.writes.Load() }
 
-// Failed counts the requests that were not answered, or with an error.
+// Failed counts the requests without an answer, or with an error.
 func (l *Load) Failed() int64 { return l.failed.Load() }
 
 // Newest returns the newest revision that any client has seen, in a read or in the
 // answer to a write. No later read may show less.
 func (l *Load) Newest() int64 { return l.newest.Load() }
 
-// Paths counts the reads that each path has served, by the server's own word.
+// Paths counts the reads by path, as reported by the server.
 func (l *Load) Paths() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,7 +150,7 @@ func (l *Load) served(path string) {
 	l.mu.paths[path]++
 }
 
-// Hold waits until no request is under way, and has none begin until release.
+// Hold waits until no request is running, and blocks new ones until release.
 func (l *Load) Hold() (release func()) {
 	l.hold.Lock()
 	return l.hold.Unlock
@@ -177,8 +177,8 @@ func (l *Load) WaitProgress(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Stop ends the load and returns what was recorded. The clients that were made
-// with Client must be idle.
+// Stop ends the load and returns the history. Clients made with Client must be
+// idle.
 func (l *Load) Stop() ([]linz.Op, error) {
 	l.stop()
 	l.wg.Wait()
@@ -203,8 +203,8 @@ type worker struct {
 func (w *worker) run(ctx context.Context) {
 	w.member = w.id % len(w.conns)
 	for {
-		// A request in doubt sends the worker elsewhere, as does chance, so that
-		// each member has its share.
+		// The worker moves to another member after a failed request, and at random, so that
+		// each member gets requests.
 		if w.failed || w.random.IntN(200) == 0 {
 			w.member = (w.member + 1 + w.random.IntN(len(w.conns)-1)) % len(w.conns)
 		}
@@ -261,14 +261,14 @@ func (w *worker) once(ctx context.Context) {
 	count.Add(1)
 }
 
-// Pauses measures for how long nothing is answered.
+// Pauses measures the longest time without an answer.
 type Pauses struct {
 	l    *Load
 	stop chan struct{}
 	wg   sync.WaitGroup
 
 	failed int64 // before it began
-	// The goroutine that looks writes them.
+	// The measuring goroutine writes them.
 	reads, writes pause
 }
 
@@ -279,7 +279,7 @@ type pause struct {
 	longest time.Duration
 }
 
-// look takes note of how many answers there are by now.
+// look records the number of answers at now.
 func (p *pause) look(count int64, now time.Time) {
 	p.longest = max(p.longest, now.Sub(p.since))
 	if count != p.count {
@@ -287,7 +287,7 @@ func (p *pause) look(count int64, now time.Time) {
 	}
 }
 
-// Pauses begins to measure.
+// Pauses starts a measurement.
 func (l *Load) Pauses() *Pauses {
 	now := time.Now()
 	p := &Pauses{
@@ -312,8 +312,8 @@ func (p *Pauses) run() {
 	}
 }
 
-// End returns the longest time without the answer to a read, and to a write, and how
-// many requests have failed meanwhile.
+// End returns the longest times without an answered read and without an answered write, and the
+// number of requests that have failed meanwhile.
 func (p *Pauses) End() (reads, writes time.Duration, failed int64) {
 	close(p.stop)
 	p.wg.Wait()

@@ -58,7 +58,7 @@ func progressTo(rev int64) *clientv3.WatchResponse {
 	return &clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: rev}}
 }
 
-// So must the judge of watches.
+// The check of watches finds each kind of violation.
 func TestStreamFindsBrokenPromises(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -90,7 +90,7 @@ func TestStreamFindsBrokenPromises(t *testing.T) {
 	}
 }
 
-// A pause counts from the answer before it, also one that has not ended yet.
+// A pause starts at the answer before it, and counts while it lasts.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Load{}

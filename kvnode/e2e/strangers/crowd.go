@@ -15,19 +15,19 @@ import (
 
 // Crowd configures the clients and their targets.
 type Crowd struct {
-	// Peers and Clients are the addresses, host:port, of the two doors.
+	// Peers and Clients are the addresses, host:port, of the peer port and the client port.
 	Peers, Clients []string
-	// Silent connections say nothing. Each comes again Pause after it was closed.
+	// Silent is the number of connections that send nothing. Each is opened again Pause after it was closed.
 	Silent int
 	Pause  time.Duration
-	// Failing handshakes and Lies are begun each second.
+	// Failing handshakes and false hellos (Lies) are begun each second.
 	Failing, Lies int
 	// Liar is a certificate that the members' authority has signed, for clients that send a false
 	// hello. Lie is that hello.
 	Liar tls.Certificate
 	Lie  []byte
-	// Sources is from how many addresses of loopback they come, none of which is the
-	// members'; 1 is the members' own.
+	// Sources is the number of loopback addresses that clients use. With 1 it is the members'
+	// own address, otherwise none of them is.
 	Sources int
 
 	counts
@@ -36,13 +36,13 @@ type Crowd struct {
 
 type counts struct{ open, cut, refused, failed, lied atomic.Int64 }
 
-// String says what has happened so far.
+// String describes the connections so far.
 func (c *Crowd) String() string {
 	return fmt.Sprintf("%d silent connections are open, %d were closed, %d could not be made; %d handshakes failed, %d lied",
 		c.open.Load(), c.cut.Load(), c.refused.Load(), c.failed.Load(), c.lied.Load())
 }
 
-// Run lets them come until ctx ends, and waits until all have gone.
+// Run opens connections until ctx ends, and waits until all are closed.
 func (c *Crowd) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for i := range c.Silent {
@@ -72,7 +72,7 @@ func (c *Crowd) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// each calls f so many times a second, whether or not calls before it have ended.
+// each calls f perSecond times a second, without waiting for earlier calls.
 func (c *Crowd) each(ctx context.Context, perSecond int, f func(n uint64)) {
 	if perSecond == 0 {
 		return
@@ -88,7 +88,7 @@ func (c *Crowd) each(ctx context.Context, perSecond int, f func(n uint64)) {
 	}
 }
 
-// dial connects from the next address.
+// dial connects from the next source address.
 func (c *Crowd) dial(ctx context.Context, addr string) (net.Conn, error) {
 	from := net.IPv4(127, 0, 0, 1)
 	if c.Sources > 1 {
@@ -115,7 +115,7 @@ func (c *Crowd) silent(ctx context.Context, addr string) {
 	}
 }
 
-// wait connects and says nothing until the other end has had enough.
+// wait connects and sends nothing until the server closes the connection.
 func (c *Crowd) wait(ctx context.Context, addr string) {
 	conn, err := c.dial(ctx, addr)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Crowd) wait(ctx context.Context, addr string) {
 
 const handshakeTime = 5 * time.Second
 
-// fail says a hello that costs the other end a handshake, and goes.
+// fail sends a hello that costs the server a handshake, and disconnects.
 func (c *Crowd) fail(ctx context.Context, addr string, hello []byte) {
 	conn, err := c.dial(ctx, addr)
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *Crowd) lie(ctx context.Context, addr string) {
 	}
 }
 
-// clientHello returns what a client of a protocol says first.
+// clientHello returns the first message of a TLS client for a protocol.
 func clientHello(protocol string) []byte {
 	near, far := net.Pipe()
 	defer func() { _ = far.Close() }()
