@@ -138,7 +138,7 @@ func newStale(c *common) *cobra.Command {
 	return cmd
 }
 
-// failoverFlags say how leaders die, and in which clusters.
+// failoverFlags select the ways in which leaders die, and the clusters.
 type failoverFlags struct {
 	serverFlags
 	deaths  []string

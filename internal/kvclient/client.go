@@ -23,7 +23,7 @@ import (
 	"github.com/leaderlease/go/kvnode/client"
 )
 
-// Close closes all of them: clients, or what is made of clients.
+// Close closes all clients.
 func Close[C io.Closer](all []C) error {
 	errs := make([]error, len(all))
 	for i, c := range all {
@@ -54,7 +54,7 @@ func New(secure *tls.Config, endpoints []string, opts ...grpc.DialOption) (*clie
 	return c, nil
 }
 
-// Answer is what a request for one key was told.
+// Answer is the answer to a request for one key.
 type Answer struct {
 	// Value and Mod, the mod revision, are what the key holds after the request;
 	// Mod is 0 where there is no such key.
@@ -85,27 +85,27 @@ func Get(ctx context.Context, c *clientv3.Client, key string, opts ...clientv3.O
 	return a, nil
 }
 
-// Served is how a read was served, by the server's own word. Etcd says nothing.
+// Served describes how a read was served, as reported by the server. etcd reports nothing.
 type Served struct {
-	// Path is how the read was made linearizable, empty if nothing is said.
+	// Path is the way in which the read was made linearizable, empty if not reported.
 	Path string
-	// Remaining is for how long the lease would still have served; it is negative
-	// if nothing is said.
+	// Remaining is how long the lease would still have served reads, negative if not
+	// reported.
 	Remaining time.Duration
 }
 
 type servedKey struct{}
 
-// WithServed has a read under the context it returns leave in s how it was served.
+// WithServed returns a context for a read that stores in s how the read was served.
 func WithServed(ctx context.Context, s *Served) context.Context {
 	*s = Served{Remaining: -1}
 	return context.WithValue(ctx, servedKey{}, s)
 }
 
-// rangeMethod is that of reads.
+// rangeMethod is the gRPC method of reads.
 const rangeMethod = "/etcdserverpb.KV/Range"
 
-// keepServed takes it from the trailers.
+// keepServed is a client interceptor that reads the trailers.
 func keepServed(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	into, ok := ctx.Value(servedKey{}).(*Served)
 	if !ok || method != rangeMethod {

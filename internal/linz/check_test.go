@@ -61,7 +61,7 @@ func finally(rev int64, v Version) Final {
 	return Final{Revision: rev, Keys: map[string]Version{"k": v}}
 }
 
-// oracles returns which oracles object.
+// oracles returns the names of the checks that failed.
 func oracles(r *Report) []string {
 	var names []string
 	for _, v := range r.Violations {
@@ -116,7 +116,7 @@ func TestNamesAreReadable(t *testing.T) {
 	}
 }
 
-// What a register does is accepted.
+// Histories of a correct register pass.
 func TestRightHistoriesPass(t *testing.T) {
 	a, b := ver("a", 2), ver("b", 3)
 	for _, tc := range []struct {
@@ -169,8 +169,8 @@ func TestUnknownWritesMayTakeEffectLater(t *testing.T) {
 
 func (v Version) with(mod int64) Version { v.Mod = mod; return v }
 
-// Negative controls: each way to break the promise is found, by each oracle
-// that can know.
+// Negative controls: each kind of violation is found by every check that can
+// find it.
 func TestViolationsAreFound(t *testing.T) {
 	a, b, c := ver("a", 2), ver("b", 3), ver("c", 4)
 	for _, tc := range []struct {
@@ -213,7 +213,7 @@ func TestViolationsAreFound(t *testing.T) {
 	}
 }
 
-// The floor compares across keys: one key's answer dates another's.
+// checkFloor compares across keys: an answer about one key dates answers about others.
 func TestAnotherKeysRevisionExposesAStaleRead(t *testing.T) {
 	check(t, []string{"floor"}, Final{3, map[string]Version{"k": ver("a", 2), "other": ver("x", 3)}},
 		at(0, 0, 1, put("a", 2)),
@@ -228,7 +228,7 @@ func TestWritesOfTwoKeysAtOneRevisionAreFound(t *testing.T) {
 		at(0, 0, 9, put("a", 2)), other)
 }
 
-// What cannot be judged is not passed.
+// A history that cannot be checked does not pass.
 func TestHistoriesBeyondTheLimitsAreRefused(t *testing.T) {
 	long := func(n int) []Op {
 		ops := []Op{put("a", 2)}
@@ -277,7 +277,7 @@ func TestReportShowsTheFirstViolationsOnly(t *testing.T) {
 	}
 }
 
-// A failed search is drawn for a person to read.
+// A key without an order is drawn.
 func TestPicturesAreDrawnOfKeysWithoutAnOrder(t *testing.T) {
 	ops := inSequence(put("a", 2), put("b", 3), get(3, ver("a", 2)))
 	for i := range ops {

@@ -33,7 +33,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// Outcome is what the client knows of the effect of an operation.
+// Outcome is the client's knowledge of the effect of an operation.
 type Outcome uint8
 
 // The outcomes, from the weakest.
@@ -84,8 +84,8 @@ type Op struct {
 	// Note is shown with the operation, for example the member that answered it.
 	Note string
 
-	// Call and Return are readings of the recorder's clock. Return means
-	// nothing unless Outcome is OK.
+	// Call and Return are readings of the recorder's clock. Return is valid only if
+	// Outcome is OK.
 	Call, Return time.Duration
 
 	Outcome Outcome
@@ -93,7 +93,7 @@ type Op struct {
 
 	// Revision is the store's, from the header of the answer.
 	Revision int64
-	// Swapped tells that a CAS wrote.
+	// Swapped is set if a CAS wrote.
 	Swapped bool
 	// Seen is the version that Get found, that Delete removed, or that a CAS
 	// that did not write found instead of Expect.
@@ -117,7 +117,7 @@ func (o *Op) wrote() bool {
 	return false
 }
 
-// Version is what the key holds after a write; after a deletion, nothing.
+// Version returns the key's version after a write, and the zero value after a deletion.
 func (o *Op) Version() Version {
 	if o.Kind == Delete {
 		return Version{}
@@ -142,7 +142,7 @@ func (o *Op) end() string {
 	return o.Return.String()
 }
 
-// describe shows what the operation asked and what it was told.
+// describe shows the request and its answer.
 func (o *Op) describe() string {
 	s := o.Kind.String()
 	switch o.Kind {
@@ -165,7 +165,7 @@ func (o *Op) describe() string {
 	}
 }
 
-// register is the state of one key. The zero value is a key that never was.
+// register is the state of one key. The zero value is a key that was never written.
 type register struct {
 	// key is what the key holds.
 	key Version

@@ -13,8 +13,8 @@ type Final struct {
 	Keys     map[string]Version // absent keys may be left out
 }
 
-// Acknowledged returns the writes whose success was told to a client: each must
-// be found at its revision for as long as that is not compacted.
+// Acknowledged returns the writes that were acknowledged to a client: each must
+// be found at its revision until that is compacted.
 func Acknowledged(ops []Op) []Op {
 	var acked []Op
 	for i := range ops {
@@ -25,8 +25,8 @@ func Acknowledged(ops []Op) []Op {
 	return acked
 }
 
-// checkFinal finds keys whose newest acknowledged write is not what they hold
-// in the end, although nothing can have replaced it.
+// checkFinal finds keys that have lost their newest acknowledged write, although no later
+// write can have replaced it.
 func checkFinal(ops []Op, final Final, rep *Report) {
 	newest := make(map[string]*Op)
 	deleting := make(map[string]bool) // keys with unknown deletions
@@ -91,13 +91,13 @@ func checkSessions(ops []Op, rep *Report) {
 	}
 }
 
-// floors is the newest that completed operations have shown.
+// floors are the newest revisions that completed operations have shown.
 type floors struct {
 	revision *Op            // of the store
 	key      map[string]*Op // of each key
 }
 
-// mod is the newest revision of its own key that the answer proves.
+// mod returns the newest revision of its own key that the answer proves.
 func (o *Op) mod() int64 {
 	if o.wrote() {
 		return o.Revision
@@ -128,9 +128,9 @@ func (f *floors) check(op *Op, rep *Report) {
 	}
 }
 
-// checkFloor finds answers older than what an operation showed that completed
-// before they were asked for. The cost is that of sorting, so it can judge what
-// is too large for a search, and it compares across keys and clients.
+// checkFloor finds answers that are older than an answer that completed before the request.
+// It only sorts, so it can check histories that are too large for a search, and it compares
+// across keys and clients.
 func checkFloor(ops []Op, rep *Report) {
 	var calls, returns []*Op
 	for i := range ops {
@@ -208,7 +208,7 @@ func conclude(ops []Op) []Op {
 			concluded = append(concluded, op)
 		}
 	}
-	// Only then it is known which swaps of an unknown outcome found no key.
+	// After this pass it is known which swaps of unknown outcome found no key.
 	gone := lastGone(concluded)
 	concluded = slices.DeleteFunc(concluded, func(op Op) bool { return op.Outcome == Unknown && op.Call > gone })
 	slices.SortStableFunc(concluded, byCall)

@@ -73,9 +73,9 @@ func (c *Client) Return(answer func(*Op)) {
 	op.Return = at
 }
 
-// Keys names keys for a load so that no key's history outgrows MaxOps: a slot
-// is what the load thinks of as one key, and gets a new name from time to time.
-// Any goroutine may use it.
+// Keys names keys for a load so that no key's history outgrows MaxOps: the load
+// uses a slot as one key, and the slot gets a new name from time to time.
+// It is safe for concurrent use.
 type Keys struct {
 	prefix string // immutable
 	limit  uint64 // operations on one name
@@ -83,7 +83,7 @@ type Keys struct {
 	slots []atomic.Uint64 // operations started, in names of limit each
 }
 
-// NewKeys returns slots keys whose names begin with prefix, each renamed after
+// NewKeys returns slots keys with names that begin with prefix, each renamed after
 // limit operations, at most MaxOps.
 func NewKeys(prefix string, slots, limit int) *Keys {
 	return &Keys{
@@ -102,7 +102,7 @@ func (k *Keys) Key(slot int) string {
 // Len returns the number of slots.
 func (k *Keys) Len() int { return len(k.slots) }
 
-// Rename gives each slot a new name, which ends what is open on the old.
+// Rename gives each slot a new name. Unknown outcomes of the old keys do not affect the new ones.
 func (k *Keys) Rename() {
 	for i := range k.slots {
 		for {

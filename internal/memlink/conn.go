@@ -36,7 +36,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, c.wrap("write", err)
 }
 
-// Close implements net.Conn. What was written still arrives.
+// Close implements net.Conn. Bytes already written still arrive.
 func (c *conn) Close() error {
 	if !c.in.closeReader() {
 		return c.wrap("close", net.ErrClosed)
@@ -45,7 +45,7 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends what this end writes, and only that.
+// CloseWrite ends the direction from this end. The other direction stays open.
 func (c *conn) CloseWrite() error {
 	c.out.closeWriter()
 	return nil
@@ -81,7 +81,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.wrap("set", c.out.setDeadline(&c.out.writing, t))
 }
 
-// wrap leaves io.EOF and nil alone, as package net does.
+// wrap wraps errors like package net, which returns io.EOF unchanged.
 func (c *conn) wrap(op string, err error) error {
 	if err == nil || isEOF(err) {
 		return err
@@ -91,7 +91,7 @@ func (c *conn) wrap(op string, err error) error {
 
 const (
 	network = "mem"
-	// backlog is how many connections wait for Accept; more are refused.
+	// backlog is the number of connections that may wait for Accept. Further ones are refused.
 	backlog = 128
 )
 
@@ -144,7 +144,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: network, Addr: l.addr, Err: net.ErrClosed}
 }
 
-// Close implements net.Listener. Connections that wait are reset.
+// Close implements net.Listener. Waiting connections are reset.
 func (l *listener) Close() error {
 	err := error(&net.OpError{Op: "close", Net: network, Addr: l.addr, Err: net.ErrClosed})
 	l.once.Do(func() {
@@ -170,7 +170,7 @@ func (l *listener) Close() error {
 // Addr implements net.Listener.
 func (l *listener) Addr() net.Addr { return l.addr }
 
-// bufferSize is how much may be under way in one direction.
+// bufferSize is the maximum number of unread bytes in one direction.
 const bufferSize = 256 << 10
 
 var (
@@ -196,7 +196,7 @@ type pipe struct {
 	writing      side
 }
 
-// part is what one write has sent.
+// part holds the bytes of one write.
 type part struct {
 	data []byte
 	at   time.Time // when it arrives, unless it is held
@@ -311,7 +311,7 @@ func (q *pipe) appendLocked(b []byte) {
 	q.changed.Broadcast()
 }
 
-// arrivalLocked keeps the order when a delay shrinks.
+// arrivalLocked returns the arrival time of a write. It keeps the order when a delay shrinks.
 func (q *pipe) arrivalLocked(delay time.Duration) time.Time {
 	at := time.Now().Add(delay)
 	if n := len(q.parts); n > 0 && q.parts[n-1].at.After(at) {
@@ -320,7 +320,7 @@ func (q *pipe) arrivalLocked(delay time.Duration) time.Time {
 	return at
 }
 
-// closeWriter ends the stream once what was written has arrived.
+// closeWriter ends the stream after all written bytes.
 func (q *pipe) closeWriter() {
 	q.mu.Lock()
 	if !q.writerClosed {
@@ -357,7 +357,7 @@ func (q *pipe) reset() {
 	q.forget()
 }
 
-// forget removes the pipe from its path once nothing can happen to it.
+// forget removes the pipe from its path after a reset, or when both ends are closed.
 func (q *pipe) forget() {
 	q.mu.Lock()
 	over := q.isReset || q.readerClosed && q.writerClosed

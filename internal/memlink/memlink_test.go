@@ -155,7 +155,7 @@ func TestDelay(t *testing.T) {
 	})
 }
 
-// What is sent during a cut arrives when it is healed, the end included.
+// Bytes sent during a cut arrive when it is healed, and so does the end of the stream.
 func TestCutHoldsAndHealDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New()

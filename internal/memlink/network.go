@@ -8,14 +8,13 @@
 // that a dialer names as its own. Faults are between two hosts, in one direction
 // or both, and concern connections that exist and new ones alike:
 //
-//   - Cut holds what is sent until Heal, as TCP does when packets are lost, and
-//     neither side hears of it. Dialling hangs.
+//   - Cut holds sent bytes until Heal, as TCP does when packets are lost, and
+//     neither side sees an error. Dialling hangs.
 //   - Delay adds to the time that everything takes.
 //   - Reset ends the connections that exist, with an error on both sides.
 //   - Damage flips bits.
 //
-// A connection holds 256 KiB each way that the other end has not read; then
-// writing blocks.
+// A connection holds 256 KiB of unread bytes each way; then writing blocks.
 package memlink
 
 import (
@@ -77,7 +76,7 @@ func (n *Network) CutOneWay(from, to string) {
 	p.cut = true
 }
 
-// Heal ends a cut between a and b, both ways. What was held arrives.
+// Heal ends a cut between a and b, both ways. The held bytes arrive.
 func (n *Network) Heal(a, b string) {
 	n.path(a, b).heal()
 	n.path(b, a).heal()
@@ -90,7 +89,7 @@ func (n *Network) HealAll() {
 	}
 }
 
-// Isolate cuts host off from everyone that it has had to do with so far.
+// Isolate cuts host off from every host with which it has communicated so far.
 func (n *Network) Isolate(host string) {
 	n.mu.Lock()
 	var routes []route
@@ -124,8 +123,8 @@ func (n *Network) Delay(a, b string, d time.Duration) {
 	}
 }
 
-// Damage calls f with all bytes on their way from one host to another, to change
-// them; nil ends it. It is called from the goroutines that write.
+// Damage calls f with all bytes on their way from one host to another, so that f can change
+// them; nil ends it. The writing goroutines call f.
 func (n *Network) Damage(from, to string, f func([]byte)) {
 	p := n.path(from, to)
 	p.mu.Lock()
@@ -133,8 +132,8 @@ func (n *Network) Damage(from, to string, f func([]byte)) {
 	p.damage = f
 }
 
-// Reset ends all connections between a and b, even while they are cut. One that
-// is dialled because of it stays.
+// Reset ends all connections between a and b, even while they are cut. Connections dialled
+// afterwards are not affected.
 func (n *Network) Reset(a, b string) {
 	for _, q := range append(n.path(a, b).live(), n.path(b, a).live()...) {
 		q.reset()
@@ -167,7 +166,7 @@ func (p *path) heal() {
 	}
 }
 
-// state returns what holds for something that is under way now.
+// state returns the faults that apply to a packet now.
 func (p *path) state() (cut bool, delay time.Duration, damage func([]byte), healed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +178,7 @@ func (p *path) held() bool {
 	return cut
 }
 
-// cross waits as long as a packet takes.
+// cross waits for the travel time of a packet.
 func (p *path) cross(ctx context.Context) error {
 	for {
 		cut, delay, _, healed := p.state()

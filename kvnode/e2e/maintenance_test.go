@@ -250,7 +250,7 @@ func awaitCorrupt(ctx context.Context, t *testing.T, cl *clientv3.Client, id uin
 // Tests that take minutes run in full with
 //
 //	go test -run 'TestCheckPerf|TestAutoCompaction' -timeout 30m . -args -slow -servers=kvnode,etcd
-var slowFlag = flag.Bool("slow", false, "run in full what takes minutes")
+var slowFlag = flag.Bool("slow", false, "run the tests that take minutes in full")
 
 // checkPerfWrites is the number of writes that TestCheckPerf waits for.
 const checkPerfWrites = 150

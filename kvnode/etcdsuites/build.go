@@ -13,14 +13,14 @@ import (
 
 const testsModule = "go.etcd.io/etcd/tests/v3"
 
-// The repository, seen from here, and its copy of a file that a test reads.
+// Paths of the repository, from here, and of its copy of a file that a test reads.
 const (
 	repository   = "../.."
 	sampleConfig = repository + "/cmd/kvnode/internal/settings/testdata/etcd.conf.yml.sample"
 )
 
 // bench is a directory laid out as etcd's tests expect it: bin/ beside tests/,
-// which is a copy, since they write where they stand.
+// which is a copy, since the tests write into it.
 type bench struct {
 	dir  string
 	logs string // where to keep what tests say; empty: nowhere
@@ -66,14 +66,14 @@ func (b bench) furnish(ctx context.Context, suites []string) error {
 	if err := b.build(ctx, suites); err != nil {
 		return err
 	}
-	// What runs there must not take it for its module.
+	// Tests that run there must not use it as their module.
 	if err := os.Remove(filepath.Join(b.dir, "tests", "go.mod")); err != nil {
 		return fmt.Errorf("copy %s: %w", testsModule, err)
 	}
 	return nil
 }
 
-// build makes the programs and the suites, these of the copy.
+// build builds the programs, and the suites from the copy.
 func (b bench) build(ctx context.Context, suites []string) error {
 	modfile := filepath.Join(b.dir, "go.mod")
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -135,7 +135,7 @@ func copyWritable(from, to string) error {
 	})
 }
 
-// moduleDir downloads a module that go.mod requires, and says where it is.
+// moduleDir downloads a module that go.mod requires, and returns its directory.
 func moduleDir(ctx context.Context, module string) (string, error) {
 	out, err := goTool(ctx, "mod", "download", "-json", module)
 	if err != nil {
@@ -190,7 +190,7 @@ var edits = map[string][]edit{
 		{old: `func (m *Member) Launch() error {`, replacement: `func (m *etcdMember) Launch() error {`},
 		{old: `m.Client, err = NewClientV3(m)`, replacement: `m.Client, err = NewClientV3(&m.Member)`},
 		{old: "m.Name = mcfg.Name\n", replacement: "m.Name = mcfg.Name\n\tm.configured = mcfg\n"},
-		// There is no log of etcd's to verify.
+		// kvnode has no log of etcd's to verify.
 		{old: "if !m.Closed {\n", replacement: "if false {\n"},
 		{old: "\tm.RaftHandler.Pause()\n"},
 		{old: "\tm.RaftHandler.Resume()\n"},
@@ -219,14 +219,14 @@ func patch(tests string) error {
 			return err
 		}
 	}
-	// It tests a library of clients that is no part of the server.
+	// It tests a client library that is no part of the server.
 	if err := os.Remove(filepath.Join(tests, "integration", "cache_test.go")); err != nil {
 		return fmt.Errorf("patch etcd's framework: %w", err)
 	}
 	return nil
 }
 
-// change applies edits to a file, each of which must fit.
+// change applies edits to a file. Each must match.
 func change(name string, list []edit) error {
 	text, err := os.ReadFile(filepath.Clean(name))
 	if err != nil {
@@ -256,13 +256,13 @@ var fastEdits = map[string][]edit{
 	"client/kv.go": {
 		{old: "func NewKV(c *Client) KV {\n\tapi := &kv{remote: RetryKVClient(c)}", replacement: "var KVClient = RetryKVClient\n\nfunc NewKV(c *Client) KV {\n\tapi := &kv{remote: KVClient(c)}"},
 	},
-	// Tests that send messages as they are.
+	// Tests that send messages unchanged.
 	"tests/" + framework + "/cluster_direct.go": {
 		{old: "pb.NewKVClient(c.ActiveConnection())", replacement: "clientv3.KVClient(c)"},
 	},
 }
 
-// quicken has all clients of the tests send by package fastkv.
+// quicken makes all clients of the tests send by package fastkv.
 func (b bench) quicken(ctx context.Context) error {
 	client, err := moduleDir(ctx, clientModule)
 	if err != nil {

@@ -56,7 +56,7 @@ func main() {
 	}
 }
 
-// suitesRun runs the suites and prints what became of them.
+// suitesRun runs the suites and prints the outcomes.
 func (b bench) suitesRun(ctx context.Context, suites []string, only string) (bool, error) {
 	match, err := regexp.Compile(only)
 	if err != nil {
@@ -87,7 +87,7 @@ func (b bench) suitesRun(ctx context.Context, suites []string, only string) (boo
 	return v.ok(), nil
 }
 
-// openKnown reads what the lists say of the suites.
+// openKnown reads the lists of known failures of the suites.
 func openKnown(suites []string, names ...string) (known, error) {
 	var lists bytes.Buffer
 	for _, name := range names {

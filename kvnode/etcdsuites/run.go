@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// testTimeout bounds one test of etcd's; the longest takes two minutes. One that
-// is known to fail as a whole may wait for ever for a line in the log.
+// testTimeout is the timeout of one test of etcd; the longest takes two minutes. A test that
+// is known to fail as a whole may wait for a log line for ever.
 const (
 	testTimeout  = "5m"
 	knownTimeout = "30s"
@@ -46,7 +46,7 @@ func (b bench) tests(ctx context.Context, suite string, only *regexp.Regexp) ([]
 	return names, nil
 }
 
-// command makes a command that runs where the suite expects to be, and finds
+// command makes a command that runs in the suite's directory and finds
 // kvnode.
 func (b bench) command(ctx context.Context, suite, name string, args ...string) *exec.Cmd {
 	if !strings.HasPrefix(suite, "integration") {
@@ -74,15 +74,15 @@ func (b bench) perform(ctx context.Context, suite, name, timeout string) (*heard
 		return nil, fmt.Errorf("%s %s: %w", suite, name, err)
 	}
 	// A process may fail after its test has passed, if a goroutine of etcd's
-	// framework has not ended by then: that says nothing of kvnode.
+	// framework has not ended by then: that is no failure of kvnode.
 	if _, met := h.outcomes[name]; !met {
 		h.outcomes[name] = failed
 	}
 	return h, nil
 }
 
-// sweep kills what a test has left behind that was cut off: it would keep the
-// ports. Without /proc there is nothing to go by.
+// sweep kills the processes that an aborted test has left behind: they would keep the
+// ports. It needs /proc.
 func (b bench) sweep() {
 	processes, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, exe := range processes {
@@ -126,7 +126,7 @@ func (b bench) all(ctx context.Context, suites []string, only *regexp.Regexp, li
 	return r, nil
 }
 
-// save writes what a test said to a file in the directory for logs, if there is one.
+// save writes a test's output to a file in the log directory, if there is one.
 func (b bench) save(test, output string) error {
 	if b.logs == "" {
 		return nil
@@ -148,7 +148,7 @@ type event struct {
 	Output string
 }
 
-// heard is what a test's process said.
+// heard is the output of a test's process.
 type heard struct {
 	outcomes map[string]outcome // by name, without the suite
 	output   strings.Builder

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// outcome is what became of one test.
+// outcome is the result of one test.
 type outcome string
 
 const (
@@ -21,7 +21,7 @@ const (
 	skipped outcome = "skip"
 )
 
-// verdict sorts the tests of a run. A test that has parts is judged by them,
+// verdict sorts the tests of a run. A test with subtests is judged by them,
 // unless it failed and none of them did.
 type verdict struct {
 	passed  []string
@@ -84,7 +84,7 @@ func judgedByItself(test string, got outcome, outcomes map[string]outcome) bool 
 	return parts == 0 || got == failed && failures == 0
 }
 
-// ok says whether the run was as the list says.
+// ok reports whether the run matches the list.
 func (v verdict) ok() bool { return len(v.failed)+len(v.heals)+len(v.gone) == 0 }
 
 // known maps a test, "suite TestName/subtest", to the reason why it fails.
@@ -135,8 +135,8 @@ func readTest(line string) (name string, c cause, ok bool) {
 	return strings.Join(words, " "), c, len(words) == 2
 }
 
-// why returns the reason for which a test may fail, its own or that of a test
-// that it is part of.
+// why returns the reason for which a test may fail, its own or that of a parent
+// test.
 func (k known) why(test string) string {
 	for {
 		if c, is := k[test]; is {
@@ -150,7 +150,7 @@ func (k known) why(test string) string {
 	}
 }
 
-// tailLines is how much is printed of what an unexplained failure said.
+// tailLines is the number of output lines that are printed for an unexplained failure.
 const tailLines = 30
 
 // report prints a verdict.
@@ -211,7 +211,7 @@ func printTests(w io.Writer, heading string, tests []string) {
 	}
 }
 
-// printOutput prints the end of what the process of a test said.
+// printOutput prints the end of the output of a test's process.
 func (r report) printOutput(w io.Writer, test string) {
 	suite, name, _ := strings.Cut(test, " ")
 	name, _, _ = strings.Cut(name, "/")

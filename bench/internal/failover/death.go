@@ -18,7 +18,7 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// Death is something that happens to a leader.
+// Death is a way in which a leader dies.
 type Death struct {
 	Name  string
 	Short string // on the command line
@@ -34,7 +34,7 @@ type Death struct {
 	UndoName string
 }
 
-// Needs is what members must have of their own.
+// Needs is a resource that each member must have for itself.
 type Needs string
 
 // The needs, besides none.
@@ -68,7 +68,7 @@ func Shorts() (all []string) {
 	return all
 }
 
-// Named returns those deaths, in the order of All.
+// Named returns the deaths with these names, in the order of All.
 func Named(shorts []string) (all []Death, err error) {
 	for _, s := range shorts {
 		if !slices.Contains(Shorts(), s) {
@@ -193,7 +193,7 @@ type disk struct {
 // diskSize is the size of the file, which is sparse.
 const diskSize = 1 << 30
 
-// newDisk mounts a new one at dir.
+// newDisk mounts a new file system at dir.
 func newDisk(image, dir string) (*disk, error) {
 	d := &disk{image: image, dir: dir}
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
@@ -218,7 +218,7 @@ func newDisk(image, dir string) (*disk, error) {
 	return d, nil
 }
 
-// sync writes what servers do not sync by themselves, such as their certificates.
+// sync writes files that servers do not sync by themselves, such as their certificates.
 func (d *disk) sync() error { return command("sync", "-f", d.dir) }
 
 func (d *disk) fail() error {
@@ -226,7 +226,7 @@ func (d *disk) fail() error {
 	return shutDown(d.dir)
 }
 
-// repair mounts it again, with the data that was synced before.
+// repair mounts the file system again, with the data synced before.
 func (d *disk) repair() error {
 	err := errors.Join(command("umount", d.dir), command("mount", "-o", "loop", d.image, d.dir))
 	d.failed = err != nil

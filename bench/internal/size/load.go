@@ -96,7 +96,7 @@ func (f *Fill) Run(ctx context.Context) (Filled, error) {
 // txns is how many transactions write each key once.
 func (f *Fill) txns() int { return (f.Keys + f.PerTxn - 1) / f.PerTxn }
 
-// puts are those of transaction n.
+// puts returns the puts of transaction n.
 func (f *Fill) puts(n int, value string) (ops []clientv3.Op) {
 	first := n % f.txns() * f.PerTxn
 	for i := first; i < min(first+f.PerTxn, f.Keys); i++ {
@@ -105,7 +105,7 @@ func (f *Fill) puts(n int, value string) (ops []clientv3.Op) {
 	return ops
 }
 
-// put puts until it has succeeded.
+// put repeats a transaction until it succeeds.
 func (f *Fill) put(ctx context.Context, client *clientv3.Client, puts []clientv3.Op, failed *atomic.Int64) (int64, error) {
 	for begun := time.Now(); ; {
 		resp, err := client.Txn(ctx).Then(puts...).Commit()
@@ -140,11 +140,11 @@ func randomValue(n int) string {
 // Scan is a read of many keys.
 type Scan struct {
 	Name string
-	// Opts are those of the read, after the prefix.
+	// Opts are the options of the read, after the prefix.
 	Opts []clientv3.OpOption
 }
 
-// Scans returns the measured ones: their answers are short, and their cost may be high.
+// Scans returns the measured scans: their answers are short, and their cost may be high.
 func Scans() []Scan {
 	return []Scan{
 		{"one key with limit 1", []clientv3.OpOption{clientv3.WithLimit(1)}},
@@ -153,8 +153,8 @@ func Scans() []Scan {
 	}
 }
 
-// Run makes the read n times and returns the median time. All must find as many
-// keys as there are.
+// Run makes the read n times and returns the median time. Each read must find all
+// keys.
 func (s *Scan) Run(ctx context.Context, endpoint string, n, keys int) (time.Duration, error) {
 	client, err := kvclient.New(nil, []string{endpoint})
 	if err != nil {
@@ -189,7 +189,7 @@ type Compacted struct {
 	Before, After int64
 }
 
-// compactPatience is more than a server needs to free millions of versions.
+// compactPatience is longer than a server needs to free millions of versions.
 const compactPatience = 10 * time.Minute
 
 // Compact compacts at revision, and waits for the end of it.
@@ -220,13 +220,13 @@ func Compact(ctx context.Context, endpoint string, revision int64) (c Compacted,
 
 // Streams are open streams of watches, each with one watch of a key of its own.
 type Streams struct {
-	// Took is from the first request until the last watch was there.
+	// Took is the time from the first request until the last watch was created.
 	Took    time.Duration
 	clients clients
 	cancel  context.CancelFunc
 }
 
-// streamsPatience is how long opening all may take.
+// streamsPatience is the timeout of opening all streams.
 const streamsPatience = time.Minute
 
 // OpenStreams opens n streams on so many connections. The streams stay until
