@@ -19,20 +19,20 @@ import (
 
 	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/internal/tlstest"
-	"github.com/leaderlease/go/kvnode/e2e/strangers"
+	"github.com/leaderlease/go/kvnode/e2e/unauthenticated"
 )
 
 var (
-	silentFlag = flag.Int("silent", 200, "connections of TestStrangers that say nothing")
-	failsFlag  = flag.Int("failing", 100, "handshakes of TestStrangers that fail, a second")
-	floodFlag  = flag.Duration("flood", time.Second, "for how long TestStrangers measures a flood before it stops members")
-	beforeFlag = flag.String("before", "", "another kvnode `binary` that TestStrangers measures in turn, and asks nothing of")
+	silentFlag = flag.Int("silent", 200, "connections of TestUnauthenticated that say nothing")
+	failsFlag  = flag.Int("failing", 100, "handshakes of TestUnauthenticated that fail, a second")
+	floodFlag  = flag.Duration("flood", time.Second, "for how long TestUnauthenticated measures a flood before it stops members")
+	beforeFlag = flag.String("before", "", "another kvnode `binary` that TestUnauthenticated measures in turn, and asks nothing of")
 )
 
 // letIn is the time limit for a started member to be connected in both directions.
 const letIn = 5 * time.Second
 
-// TestStrangers connects to the ports of three members without authentication, while one
+// TestUnauthenticated connects to the ports of three members without authentication, while one
 // is killed, the leader moves, and the next leader is killed. The members connect to each
 // other all the same. The full test is
 //
@@ -40,7 +40,7 @@ const letIn = 5 * time.Second
 //
 // It takes minutes and compares the costs. Members must be connected again in time, and no other
 // leader change is allowed. It needs a quiet machine.
-func TestStrangers(t *testing.T) {
+func TestUnauthenticated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the crowd needs some seconds")
 	}
@@ -82,7 +82,7 @@ func withFiles(p testcluster.Program, n int) testcluster.Program {
 type siege struct {
 	*secured
 	arm
-	crowd strangers.Crowd
+	crowd unauthenticated.Crowd
 
 	stop context.CancelFunc
 	gone sync.WaitGroup
@@ -93,7 +93,7 @@ func newSiege(t *testing.T, a arm) *siege {
 	s := &siege{secured: newSecured(t, a.program), arm: a}
 	s.start()
 	s.trust()
-	s.crowd = strangers.Crowd{
+	s.crowd = unauthenticated.Crowd{
 		Silent: *silentFlag, Pause: 5 * time.Second, Failing: *failsFlag, Lies: *failsFlag / 20, Sources: a.sources,
 		Liar: s.liar(), Lie: s.lie(),
 	}
@@ -128,7 +128,7 @@ func (s *siege) run() {
 	}()
 	s.phase(ctx, "quiet")
 	s.come(ctx)
-	s.phase(ctx, "strangers")
+	s.phase(ctx, "unauthenticated clients")
 	probe := s.probe(ctx)
 
 	leader, err := s.Leader(ctx)
