@@ -1,9 +1,9 @@
-// Command etcd puts the leader lease into etcd and tries it.
+// Command etcd adds the leader lease to etcd and tests it.
 //
-//	go run ./contrib/etcd build DIR      etcd with lease.patch in DIR, and etcd as it is
+//	go run ./contrib/etcd build DIR      etcd with lease.patch, and unpatched etcd, in DIR
 //	go run ./contrib/etcd suites DIR     suites of etcd's own tests with the gate on; -run and -packages choose
 //
-// The sources are those that the module proxy has for the version in
+// The sources come from the module proxy, at the version in
 // bench/etcd/go.mod. A replace directive takes the library from the checkout.
 package main
 
@@ -91,7 +91,7 @@ const (
 // tree is a directory in which etcd is built with the patch.
 type tree struct{ *upstream.Tree }
 
-// build leaves etcd with the patch and as it is in dir, as etcd-lease and etcd-stock.
+// build leaves the patched and the unpatched etcd in dir, as etcd-lease and etcd-stock.
 func build(ctx context.Context, dir string) error {
 	t, err := newTree(dir)
 	if err != nil {
@@ -125,7 +125,7 @@ func (t tree) patched(ctx context.Context, name string) error {
 	return t.Patch(ctx, name, "contrib/etcd/lease.patch")
 }
 
-// fetch copies the sources of a module, and lets its neighbours come from the proxy.
+// fetch copies the sources of a module. Its other dependencies come from the proxy.
 func (t tree) fetch(ctx context.Context, module, name string) error {
 	if err := t.Fetch(ctx, module+"@"+etcdVersion, name); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (t tree) fetch(ctx context.Context, module, name string) error {
 	return t.Run(ctx, name, "go", edit...)
 }
 
-// use lets the module in dir use the patched server.
+// use makes the module in dir use the patched server.
 func (t tree) use(ctx context.Context, dir, server string) error {
 	if err := t.Run(ctx, dir, "go", "mod", "edit", "-replace="+serverModule+"=../"+server); err != nil {
 		return err

@@ -1,10 +1,10 @@
-// Command swarmkit puts the leader lease into swarmkit and tries it.
+// Command swarmkit adds the leader lease to swarmkit and tests it.
 //
 //	go run ./contrib/swarmkit [-rounds 30] [-suites REGEXP] [-bench 6] DIR
 //
 // It builds swarmkit in DIR, checks that reads are linearizable while leaders are
-// cut off, and that the check finds what it has to. -suites runs swarmkit's own tests
-// with the lease on, -bench measures reads so many times in turns.
+// cut off, and that the check finds planted faults. -suites runs swarmkit's own tests
+// with the lease on, -bench measures the reads of each kind in turns, that many times.
 package main
 
 import (
@@ -55,8 +55,8 @@ func run() error {
 	return bench(ctx, t, *count)
 }
 
-// check runs the tests of testdata, and sees that reads are not linearizable in
-// swarmkit as it is, nor with a lease that does not end.
+// check runs the tests of testdata, which must pass with the lease. They must fail in unpatched
+// swarmkit, and with a lease that does not expire.
 func check(ctx context.Context, t *upstream.Tree, rounds int) error {
 	args := []string{"-test.run=^(TestLeaderReadsAreLinearizable|TestALoneManagerRestarts)$", "-test.v", "-rounds=" + strconv.Itoa(rounds)}
 	if err := t.Show(ctx, logs, t.At("lease.test"), args...); err != nil {
@@ -72,10 +72,10 @@ func check(ctx context.Context, t *upstream.Tree, rounds int) error {
 	return nil
 }
 
-// option is where the patch looks whether the lease is on.
+// option is the line of the patch that checks whether the lease is on.
 const option = "if !n.opts.LeaderLease {"
 
-// suites runs swarmkit's own tests with the lease on: they name no options.
+// suites runs swarmkit's own tests with the lease on by default, since they set no options.
 func suites(ctx context.Context, t *upstream.Tree, which string) error {
 	if err := upstream.Replace(t.At(source, raftPackage, "lease.go"), option, "if false {"); err != nil {
 		return err
@@ -84,7 +84,7 @@ func suites(ctx context.Context, t *upstream.Tree, which string) error {
 		"./"+raftPackage+"/transport", "./"+raftPackage+"/membership", "./manager", "./manager/dispatcher", "./node")
 }
 
-// bench measures in turns, so that what else the machine does meets all alike.
+// bench measures in turns, so that other load on the machine affects all kinds alike.
 func bench(ctx context.Context, t *upstream.Tree, count int) error {
 	for range count {
 		if err := t.Show(ctx, logs, t.At("lease.test"), "-test.run=^$", "-test.bench=^BenchmarkLeaderRead$", "-test.benchtime=1s"); err != nil {
@@ -101,15 +101,15 @@ const (
 	raftPackage = "manager/state/raft"
 )
 
-// What a fault takes out of the library: a lease that does not end.
+// The planted fault is a lease that does not expire.
 const (
 	faultIn = "core/view.go"
 	sound   = "v.Status == Valid && v.From <= now && now < v.Usable"
 	faulty  = "v.Status == Valid && v.From <= now"
 )
 
-// build leaves tests of swarmkit with the lease in the tree: lease.test, and
-// fault.test, whose library has the fault.
+// build builds the tests of swarmkit with the lease: lease.test, and
+// fault.test, which has the fault in the library.
 func build(ctx context.Context, t *upstream.Tree) error {
 	if err := t.Fetch(ctx, swarmkit, source); err != nil {
 		return err
@@ -157,7 +157,7 @@ func raft37(ctx context.Context, t *upstream.Tree) error {
 		"-require=github.com/anishathalye/porcupine@v1.1.0")
 }
 
-// stale reports whether a test has found reads that no single copy would have shown.
+// stale reports whether a test has found reads that are not linearizable.
 func stale(err error) bool {
 	return strings.Contains(err.Error(), "Illegal: ") && strings.Contains(err.Error(), "are not those of one copy")
 }

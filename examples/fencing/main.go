@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// run starts a kvnode of its own for the story.
+// run starts a cluster of one member for the story.
 func run(ctx context.Context, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "fencing")
 	if err != nil {
@@ -60,7 +60,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	return story(ctx, client, out)
 }
 
-// resource is something outside the cluster that is written under the lock.
+// resource is a resource outside the cluster that the lock protects.
 type resource struct {
 	gate    fence.Gate
 	content string
@@ -137,8 +137,8 @@ func acquire(ctx context.Context, client *clientv3.Client) (*holder, error) {
 
 var errLost = errors.New("refused: the lock is lost")
 
-// writeInside writes if the lock's key still has the create revision that it was
-// taken with, in one step.
+// writeInside writes in one transaction, if the lock's key still has its create
+// revision.
 func (h *holder) writeInside(ctx context.Context, content string) error {
 	resp, err := h.session.Client().Txn(ctx).If(h.mutex.IsOwner()).Then(clientv3.OpPut("guarded", content)).Commit()
 	if err == nil && !resp.Succeeded {

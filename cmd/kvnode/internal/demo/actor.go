@@ -66,13 +66,13 @@ func (c *cast) actor() *actor {
 	return a
 }
 
-// at turns to a member.
+// at selects the member of the next request.
 func (a *actor) at(c *client) *linz.EtcdClient {
 	a.client.To, a.client.Name = c.Client, c.m.Name
 	return &a.client
 }
 
-// get reads a key and is linearizable, so mode must not be serializable.
+// get reads a key. mode must not be serializable, since reads are recorded as linearizable.
 func (a *actor) get(ctx context.Context, c *client, key, mode string) (kvclient.Answer, error) {
 	got, err := a.at(c).Get(inMode(ctx, mode), key)
 	if err != nil {
@@ -119,13 +119,13 @@ func (a *actor) swap(ctx context.Context, c *client, key string, expect int64) e
 const (
 	// workers are the clients of the load.
 	workers = 6
-	// thinkTime is between two operations of one of them.
+	// thinkTime is the pause between two operations of a worker.
 	thinkTime = 6 * time.Millisecond
-	// opPatience is how long a client waits before it turns to another member.
+	// opPatience is the timeout of an operation. The worker then moves to another member.
 	opPatience = 1500 * time.Millisecond
 )
 
-// load is clients that read and write until they are stopped.
+// load is a set of clients that read and write until they are stopped.
 type load struct {
 	stopping chan struct{}
 	once     sync.Once
@@ -142,7 +142,7 @@ func startLoad(c *cast, clients []*client) *load {
 	return l
 }
 
-// stop lets the operations under way finish and waits for them.
+// stop waits until the running operations have finished.
 func (l *load) stop() {
 	l.once.Do(func() { close(l.stopping) })
 	l.done.Wait()
@@ -169,7 +169,7 @@ func (w *worker) run(stopping <-chan struct{}) {
 	}
 }
 
-// turn does one operation, and goes to another member if it fails.
+// turn does one operation, and moves to another member if it fails.
 func (w *worker) turn() {
 	ctx, cancel := context.WithTimeout(context.Background(), opPatience)
 	defer cancel()
@@ -199,7 +199,7 @@ func (w *worker) step(ctx context.Context) error {
 	}
 }
 
-// mode asks mostly for what a client gets that does not ask.
+// mode mostly returns the default mode.
 func (w *worker) mode() string {
 	switch n := rand.IntN(100); {
 	case n < 8:

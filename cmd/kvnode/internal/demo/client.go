@@ -73,17 +73,17 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// read reads one key in a mode, and is not recorded.
+// read reads one key in a mode. It is not recorded.
 func (c *client) read(ctx context.Context, key, mode string) (kvclient.Answer, error) {
 	return kvclient.Get(inMode(ctx, mode), c.Client, key)
 }
 
-// inMode asks for how reads are made linearizable.
+// inMode returns a context for reads in a mode.
 func inMode(ctx context.Context, mode string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, kvnodeclient.MetadataReadMode, mode)
 }
 
-// statusPatience bounds one question to one member.
+// statusPatience is the timeout of a status request.
 const statusPatience = time.Second
 
 // status asks the member for its own view.
@@ -93,8 +93,8 @@ func (c *client) status(ctx context.Context) (status.Report, error) {
 	return status.Fetch(ctx, c.ActiveConnection())
 }
 
-// sameHash claims that all members hold the same data, as of a revision that
-// all have: the load goes on meanwhile.
+// sameHash claims that all members hold the same data at a revision that
+// all have applied: the load goes on meanwhile.
 func (p *play) sameHash(ctx context.Context) error {
 	var at kvclient.Answer
 	err := until(ctx, func(ctx context.Context) (err error) {
@@ -114,8 +114,8 @@ func (p *play) sameHash(ctx context.Context) error {
 	return nil
 }
 
-// hash is what a member says about its data. What was compacted is not in it,
-// so the compacted revision belongs to it.
+// hash is a member's hash of its data, with the compacted revision, since
+// compacted revisions are not hashed.
 type hash struct {
 	member    string
 	hash      uint32

@@ -51,10 +51,10 @@ func newCluster(program testcluster.Program, dir string) (*cluster, error) {
 	return c, nil
 }
 
-// trace is the file in which a member says what its lease decides.
+// trace returns the file in which a member records the decisions of its lease.
 func (c *cluster) trace(m *testcluster.Member) string { return filepath.Join(c.dir, m.Name+".trace") }
 
-// close ends what still runs, at once. Stop comes before where that matters.
+// close kills the remaining processes. For an orderly end, call Stop first.
 func (c *cluster) close() error {
 	err := c.Kill()
 	for _, cl := range c.clients {
@@ -63,7 +63,7 @@ func (c *cluster) close() error {
 	return err
 }
 
-// greet prints what a newcomer needs.
+// greet prints the addresses and commands that a new user needs.
 func (c *cluster) greet(ctx context.Context, out *printer) {
 	web := "http://" + c.Members()[0].Endpoint
 	out.linef("")
@@ -108,7 +108,7 @@ func missingInPath() string {
 
 func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// gatewayPatience bounds the trial of the JSON gateway.
+// gatewayPatience is the timeout of the JSON gateway's test request.
 const gatewayPatience = 2 * time.Second
 
 // gateway returns the body of a request that reads the first key, and whether
@@ -130,7 +130,7 @@ func (c *cluster) gateway(ctx context.Context) (body string, ok bool) {
 	return body, errors.Join(err, resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK && strings.Contains(string(text), encode(helloValue))
 }
 
-// pageOf is where a browser finds the page of leases that a member serves.
+// pageOf returns the address of the lease page of a member.
 func pageOf(c *client) string { return "http://" + c.m.Endpoint + "/lease" }
 
 // keepPage writes the page of all lease decisions to the directory of the run.

@@ -28,7 +28,7 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// options is what the command line says.
+// options are the command's flags.
 type options struct {
 	story bool
 	pace  float64 // of the pauses for the reader
@@ -39,7 +39,7 @@ type options struct {
 	program testcluster.Program
 }
 
-// maxPace bounds --pace: beyond it the story seems to hang.
+// maxPace is the maximum of --pace: a slower story seems to hang.
 const maxPace = 20
 
 func (o *options) validate() error {
@@ -96,7 +96,7 @@ claim it prints was checked; the exit code is 0 only if all of them held.`,
 	return cmd
 }
 
-// run does what the command line asked for, in a directory that it cleans up.
+// run runs the story or the live view in a directory that it removes afterwards.
 func run(ctx context.Context, o *options, out *printer) (err error) {
 	dir, err := makeDir(o.dir)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// redrawEvery is between two states of the line on a terminal, lineEvery
-	// between two lines elsewhere.
+	// redrawEvery is the interval of updates on a terminal, lineEvery that of
+	// lines elsewhere.
 	redrawEvery = time.Second
 	lineEvery   = 5 * time.Second
 )
@@ -82,7 +82,7 @@ func (c *client) ready(ctx context.Context) error {
 	return err
 }
 
-// leading returns the client of the member that says it leads.
+// leading returns the client of the member that reports to be the leader.
 func (c *cluster) leading(ctx context.Context) (*client, error) {
 	err := errors.New("no member leads")
 	for _, cl := range c.clients {
@@ -97,7 +97,7 @@ func (c *cluster) leading(ctx context.Context) (*client, error) {
 	return nil, err
 }
 
-// show keeps a status line until ctx ends, and says which members die.
+// show updates a status line until ctx ends, and reports members that die.
 func (c *cluster) show(ctx context.Context, out *printer) error {
 	every := lineEvery
 	if out.terminal() {
@@ -133,7 +133,7 @@ func (c *cluster) anyRunning() bool {
 	return false
 }
 
-// view is what one member says about itself, if it answers.
+// view is a member's report about itself, if it answers.
 type view struct {
 	name    string
 	running bool
@@ -141,7 +141,7 @@ type view struct {
 	err     error
 }
 
-// statusLine asks all members and sums up what they say.
+// statusLine asks all members and summarizes their answers.
 func (c *cluster) statusLine(ctx context.Context) string {
 	views := make([]view, len(c.clients))
 	var wg sync.WaitGroup
@@ -155,7 +155,7 @@ func (c *cluster) statusLine(ctx context.Context) string {
 	return summary(views)
 }
 
-// summary is one line about a cluster.
+// summary describes a cluster in one line.
 func summary(views []view) string {
 	reads := make(map[string]uint64)
 	var leader *view
@@ -169,7 +169,7 @@ func summary(views []view) string {
 		for path, n := range v.report.Reads {
 			reads[path] += n
 		}
-		// Of two that say so, one does not know yet.
+		// If two members report to lead, the one with the older term does not know its successor yet.
 		if v.report.Role == "leader" && (leader == nil || v.report.Term > leader.report.Term) {
 			leader = v
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/leaderlease/go/internal/kvclient"
 )
 
-// probePause is between two reads of a prober.
+// probePause is the pause between two reads of a prober.
 const probePause = 2 * time.Millisecond
 
-// prober asks one member for read after read under its lease.
+// prober reads from one member under its lease, one read after the other.
 type prober struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -23,7 +23,7 @@ type prober struct {
 	}
 }
 
-// sightings is what a prober has seen of a lease.
+// sightings summarizes a prober's answers.
 type sightings struct {
 	count       int             // reads served under it
 	term        uint64          // of the last one
@@ -69,7 +69,7 @@ func (pr *prober) seen() sightings {
 	return pr.mu.seen
 }
 
-// stop gives up the read under way and returns what was seen.
+// stop cancels the running read and returns the sightings.
 func (pr *prober) stop() sightings {
 	pr.cancel()
 	pr.done.Wait()
@@ -88,8 +88,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// election is when a member won, as far as can be known from outside: it did not
-// lead yet when asked at after, and said that it leads by by.
+// election is the time at which a member won, as seen from outside: it did not lead
+// when asked at after, and reported to lead at by.
 type election struct {
 	member    int
 	term      uint64
@@ -105,7 +105,7 @@ func tooEarly(by, end time.Time) error {
 	return nil
 }
 
-// watchPause is between two questions whether a member leads.
+// watchPause is the pause between two status requests.
 const watchPause = 4 * time.Millisecond
 
 // nextLeader waits until a member other than the old leader leads in a later term.

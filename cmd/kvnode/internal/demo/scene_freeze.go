@@ -11,15 +11,15 @@ import (
 	"github.com/leaderlease/go/internal/kvclient"
 )
 
-// nap is a leader that was paused, from its last sign of life until it has
+// nap is a leader's pause, from its last answer until it has
 // woken.
 type nap struct {
 	*client // of its own, to the sleeper alone
 	sleeper int
-	// lines are further connections to it, silent until it sleeps. A Go process
-	// that wakes up tends to look first where something has arrived last: at
-	// these, before it hears from its peers that its term is over. Until then
-	// nothing but the end of its lease keeps it from answering.
+	// lines are further connections to it, idle until it is paused. A Go process that wakes up
+	// tends to read first from the connections with the newest data. Here these are the lines, and
+	// not its peers' connections, which would tell it that its term is over. Until then only the
+	// end of its lease keeps it from answering.
 	lines []*client
 	// before holds the answers of its last lease reads. end is when the promise
 	// behind them ends, until which no other member may lead.
@@ -39,15 +39,15 @@ func (n *nap) close() error {
 	return err
 }
 
-// napKey is a key that is overwritten while the leader sleeps.
+// napKey is a key that is overwritten while the leader is paused.
 type napKey struct {
 	written // while it sleeps; tries that failed may take effect yet
 	old     string
 }
 
 const (
-	// napKeys is how many of them there are, linesPerKey how many connections
-	// there are for each.
+	// napKeys is the number of keys, linesPerKey the number of connections
+	// for each.
 	napKeys     = 4
 	linesPerKey = 6
 )
@@ -83,10 +83,10 @@ func (p *play) prepareNap(ctx context.Context) error {
 	return nil
 }
 
-// requestBytes is less than any request takes on the wire.
+// requestBytes is less than the size of any request on the wire.
 const requestBytes = 20
 
-// bytesOut is what was written to the lines.
+// bytesOut returns the number of bytes written to the lines.
 func (n *nap) bytesOut() (sum int64) {
 	for _, l := range n.lines {
 		sum += l.written.Load()
@@ -94,8 +94,8 @@ func (n *nap) bytesOut() (sum int64) {
 	return sum
 }
 
-// sent waits until that many requests were written to the lines, since bytesOut
-// was from.
+// sent waits until that many requests have been written to the lines since bytesOut
+// returned from.
 func (n *nap) sent(ctx context.Context, from int64, requests int) error {
 	return until(ctx, func(context.Context) error {
 		if got, want := n.bytesOut()-from, int64(requests*requestBytes); got < want {
@@ -157,7 +157,7 @@ func (p *play) freeze(ctx context.Context) error {
 	return nil
 }
 
-// pauseLeader pauses the leader while its lease is watched.
+// pauseLeader pauses the leader while a prober watches its lease.
 func (p *play) pauseLeader(ctx context.Context, n *nap) (paused time.Time, err error) {
 	pr := p.probe(ctx, n.client)
 	defer pr.stop() // on the way out after an error
@@ -178,8 +178,8 @@ func (p *play) pauseLeader(ctx context.Context, n *nap) (paused time.Time, err e
 	return paused, nil
 }
 
-// margin asks for how long after the last read under its lease a leader keeps
-// others from leading.
+// margin reads the leader's margin: how long after its last lease read no other member can
+// lead.
 func (p *play) margin(ctx context.Context, c *client) (margin time.Duration, err error) {
 	err = until(ctx, func(ctx context.Context) error {
 		r, err := c.status(ctx)
@@ -191,7 +191,7 @@ func (p *play) margin(ctx context.Context, c *client) (margin time.Duration, err
 
 func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// overwrite gives the keys new values while their old leader sleeps.
+// overwrite gives the keys new values while their old leader is paused.
 func (p *play) overwrite(ctx context.Context, n *nap) error {
 	for i := range n.keys {
 		k := &n.keys[i]
@@ -213,7 +213,7 @@ const (
 	// search for an order limits the clients of one key.
 	waitingReads = linesPerKey
 	localReads   = 3
-	// lullTime lets requests reach the socket after they were written.
+	// lullTime lets requests reach the socket after they have been written.
 	lullTime = 100 * time.Millisecond
 )
 
@@ -225,7 +225,7 @@ type shown struct {
 	err   error
 }
 
-// tally counts what was shown.
+// tally counts the answers by kind.
 type tally struct{ fresh, refused, stale, foreign int }
 
 func (t *tally) add(s shown) {
@@ -289,14 +289,14 @@ func (p *play) awake(ctx context.Context) error {
 	return nil
 }
 
-// batch is reads that were sent to the sleeper.
+// batch is a set of reads that were sent to the paused leader.
 type batch struct {
 	count   int
 	from    int64      // bytesOut before
 	results chan shown // one for each
 }
 
-// sendToSleeper sends reads of all kinds, on all lines.
+// sendToSleeper sends reads of all kinds on all lines to the paused leader.
 func (p *play) sendToSleeper(ctx context.Context, n *nap) batch {
 	b := batch{count: len(n.keys) * (waitingReads + localReads), from: n.bytesOut()}
 	b.results = make(chan shown, b.count)
