@@ -168,7 +168,7 @@ func about(d time.Duration) string {
 	return fmt.Sprintf("%.0f min %02.0f s", d.Truncate(time.Minute).Minutes(), (d % time.Minute).Seconds())
 }
 
-// kvnodeName is the server whose read modes leasebench knows.
+// kvnodeName is the name of the server with kvnode's read modes.
 const kvnodeName = "kvnode"
 
 // ownMember is this binary as a kvnode server.

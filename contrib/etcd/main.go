@@ -50,7 +50,7 @@ func run(args []string) error {
 	}
 }
 
-// suites runs etcd's own tests against a server whose gate is on by default.
+// suites runs etcd's own tests against a server that has the gate on by default.
 func suites(ctx context.Context, dir, which string, packages []string) error {
 	t, err := newTree(dir)
 	if err != nil {

@@ -204,7 +204,7 @@ const pictureBudget = 10 * time.Second
 // maxPictures is the maximum number of keys that are drawn.
 const maxPictures = 3
 
-// WritePictures draws, for the first keys whose operations have no order, an
+// WritePictures draws the first keys without an order, each as an
 // HTML page with the longest orders found, and returns the files' names.
 func (r *Report) WritePictures(dir string) ([]string, error) {
 	var files []string

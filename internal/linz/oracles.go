@@ -75,7 +75,7 @@ func withFinal(ops []Op, final Final) []Op {
 	return all
 }
 
-// checkSessions finds answers whose revision is below that of an earlier answer
+// checkSessions finds answers with a lower revision than an earlier answer
 // to the same client.
 func checkSessions(ops []Op, rep *Report) {
 	last := make(map[int]*Op)

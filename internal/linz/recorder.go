@@ -19,7 +19,7 @@ type Recorder struct {
 	}
 }
 
-// NewRecorder returns an empty recorder whose clock starts now.
+// NewRecorder returns an empty recorder. Its clock starts now.
 func NewRecorder() *Recorder {
 	base := time.Now()
 	return &Recorder{now: func() time.Duration { return time.Since(base) }}

@@ -228,8 +228,8 @@ type site struct {
 	above string
 }
 
-// sites returns every mutant of the Go files below the current directory whose
-// path matches, in the order of their files and lines.
+// sites returns every mutant of the Go files below the current directory with a
+// matching path, in the order of their files and lines.
 func sites(files *regexp.Regexp) (all []site, err error) {
 	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		path = filepath.ToSlash(path)

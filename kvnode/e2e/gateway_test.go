@@ -21,8 +21,8 @@ type gateway struct {
 	curl, url string
 }
 
-// eachGateway runs a test against clusters of one and of three members, whose
-// last member serves HTTP on a listener of its own.
+// eachGateway runs a test against clusters of one and of three members. The last
+// member serves HTTP on a listener of its own.
 func eachGateway(t *testing.T, test func(g gateway)) {
 	t.Helper()
 	curl, err := exec.LookPath("curl")

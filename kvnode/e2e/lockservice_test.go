@@ -70,7 +70,7 @@ type result[T any] struct {
 	err  error
 }
 
-// background calls f, whose answer is not there yet when prefix has n keys.
+// background calls f and waits until prefix has n keys. f must not have returned by then.
 func background[T any](t *testing.T, c *clientv3.Client, prefix string, n int, f func() (*T, error)) <-chan result[T] {
 	t.Helper()
 	done := make(chan result[T], 1)
@@ -151,7 +151,7 @@ func TestLockServiceForgetsWhoGivesUp(t *testing.T) {
 	})
 }
 
-// A lock whose TTL lease runs out or is revoked goes to the next.
+// When the TTL lease of a lock expires or is revoked, the next caller gets the lock.
 func TestLockServiceLocksGoWithTheirLeases(t *testing.T) {
 	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)

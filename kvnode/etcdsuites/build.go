@@ -245,7 +245,7 @@ func change(name string, list []edit) error {
 const (
 	clientModule = "go.etcd.io/etcd/client/v3"
 	ownModule    = "github.com/leaderlease/go"
-	// fastSuites are those whose clients run in the tests' own processes.
+	// fastSuites are the suites with clients in the tests' own processes.
 	fastSuites = "integration,integration/clientv3,integration/clientv3/concurrency,integration/clientv3/connectivity," +
 		"integration/clientv3/experimental/recipes,integration/clientv3/lease,integration/clientv3/naming,integration/clientv3/watch"
 )

@@ -26,7 +26,7 @@ type Options struct {
 	Number int
 }
 
-// Cluster is a cluster of processes whose leader dies and comes back.
+// Cluster is a cluster of processes. Its leader dies and comes back.
 type Cluster struct {
 	*testcluster.Cluster
 	cables *cables

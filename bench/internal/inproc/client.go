@@ -83,7 +83,7 @@ func (c *Cluster) putAll(ctx context.Context, n *kvnode.Node) error {
 }
 
 // Wrong is a way to serve a read that is not linearizable, and says that it is.
-// A benchmark whose audit does not catch each of them proves nothing.
+// A benchmark proves nothing if its audit does not catch each of them.
 type Wrong string
 
 const (

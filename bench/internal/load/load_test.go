@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// register is a Client whose operations take as long as delay says.
+// register is a Client with operations as slow as delay says.
 type register struct {
 	delay func(since time.Duration) time.Duration
 	fail  func(n int) error

@@ -94,7 +94,7 @@ func newClient(endpoints ...string) (*clientv3.Client, error) { return kvclient.
 // Close closes the connections.
 func (c *Conns) Close() error { return kvclient.Close(c.clients) }
 
-// Reader returns a Target whose clients read in a mode.
+// Reader returns a Target with clients that read in a mode.
 func (c *Conns) Reader(mode Mode) load.Target { return target{c, mode} }
 
 type target struct {
