@@ -10,8 +10,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/leaderlease"
@@ -35,14 +37,14 @@ type applier struct {
 	newestFormat int64 // that this version knows
 	store        *store.Store
 	lease        *leaderlease.Lease
-	book         *book
+	members      *membership.List
 	calls        *calls
 	proposals    *proposals.Pending
 	replay       *replay
-	received     *received
-	checkpoints  *checkpoints
-	disk         *disk
-	routes       *routes
+	received     *checkpoint.Received
+	checkpoints  *checkpoint.Checkpointer
+	disk         *checkpoint.Disk
+	routes       *membership.Routes
 	times        *applyTimes
 	invalid      *invalidEntries
 	local        *lifecycle.Mailbox[*raftpb.Message] // to raft
@@ -112,7 +114,7 @@ func (a *applier) runJob(j applyJob) bool {
 	a.lease.Applied(a.store.Applied())
 	a.replay.entriesApplied()
 	a.local.Push(j.responses...)
-	a.checkpoints.due(bytes)
+	a.checkpoints.Applied(bytes)
 	return true
 }
 
@@ -134,7 +136,7 @@ func (a *applier) applyEntry(e *raftpb.Entry) bool {
 			a.invalid.report(r.Err, "index", e.GetIndex())
 		}
 		a.proposals.Finish(r)
-		logAlarms(a.log, a.book, alarms, a.store.Alarms())
+		logAlarms(a.log, a.members, alarms, a.store.Alarms())
 		return true
 	}
 }
@@ -159,7 +161,7 @@ func (a *applier) reachTerm(term uint64) {
 // stays, as the change would undo it. This member does not learn the result of the change then, and the
 // client gets ErrTimeout.
 func (a *applier) applyConf(e *raftpb.Entry) bool {
-	if !a.disk.saveCommit(e.GetIndex()) {
+	if !a.disk.SaveCommit(e.GetIndex(), func() { a.progress.note(time.Now()) }) {
 		return false
 	}
 	// The plan depends on the registry after the previous entry, so all members refuse, or carry out, the same
@@ -190,7 +192,7 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 	a.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, plan.Registry)
 	// Connections precede the outcome: when a client learns that a member was removed, there is no
 	// connection to it.
-	a.routes.connect()
+	a.routes.RegistryChanged()
 	answer(store.Result{ID: plan.Proposal, Err: plan.Refusal}, nil)
 	// A removed member does not end at once: the others may need its vote to learn of the removal.
 	if plan.Removes(a.self) {
@@ -227,29 +229,29 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 	alarms := a.store.Alarms()
 	// Restore consumes the file. If the member crashes before the end of Restore, the file is still there;
 	// if it crashes later, the store is at the index. The next start completes either (reconcile).
-	if err := a.store.Restore(a.received.path(index)); err != nil {
+	if err := a.store.Restore(a.received.Path(index)); err != nil {
 		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}
-	logAlarms(a.log, a.book, alarms, a.store.Alarms())
+	logAlarms(a.log, a.members, alarms, a.store.Alarms())
 	a.log.Info("restored a snapshot", "index", index, "revision", a.store.Revision())
-	a.received.drop(index)
+	a.received.Remove(index)
 	a.reachTerm(snap.GetMetadata().GetTerm())
 	// Reads that wait for an index in the snapshot go on: no entry with that index will be applied.
 	a.lease.Applied(a.store.Applied())
-	a.routes.connect() // the registry of the snapshot may have other members
+	a.routes.RegistryChanged() // the registry of the snapshot may have other members
 	return nil
 }
 
 // logAlarms logs which alarms were raised and disarmed. Alarms are replicated, so each member logs them.
-func logAlarms(log *slog.Logger, names *book, before, now []*pb.AlarmMember) {
+func logAlarms(log *slog.Logger, names *membership.List, before, now []*pb.AlarmMember) {
 	for _, m := range now {
 		if !hasAlarm(before, m) {
-			log.Error("alarm raised", "type", m.GetAlarm().String(), "by", names.called(m.GetMemberID()))
+			log.Error("alarm raised", "type", m.GetAlarm().String(), "by", names.Label(m.GetMemberID()))
 		}
 	}
 	for _, m := range before {
 		if !hasAlarm(now, m) {
-			log.Info("alarm disarmed", "type", m.GetAlarm().String(), "of", names.called(m.GetMemberID()))
+			log.Info("alarm disarmed", "type", m.GetAlarm().String(), "of", names.Label(m.GetMemberID()))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package kvnode
 
 import (
 	"context"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -12,9 +13,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// These members were away while others were added, replaced or moved.
-
-// hand makes n the leader of all but those that are away.
+// hand makes n the leader of all members except away.
 func (c *cluster) hand(n *Node, away ...*Node) {
 	c.t.Helper()
 	<-n.Published()
@@ -26,8 +25,8 @@ func (c *cluster) hand(n *Node, away ...*Node) {
 	c.put(n, "k", "v")
 }
 
-// move has a member registered, and started again, at another host, with a certificate
-// for that one alone. away does not hear of it.
+// move registers a member at another host, and starts it there with a certificate for that host only. away does not
+// learn about it.
 func (c *cluster) move(name, host string, away *Node, secure func(*Config)) *Node {
 	c.t.Helper()
 	if err := c.leader(away).UpdateMember(c.t.Context(), c.nodes[name].ID(), peerURLs(host)); err != nil {
@@ -54,7 +53,7 @@ func (c *cluster) move(name, host string, away *Node, secure func(*Config)) *Nod
 	return moved
 }
 
-// configured restarts a member that was away with the members of its configuration replaced.
+// configured restarts a member with another Config.Cluster.
 func (c *cluster) configured(away *Node, members []Member) *Node {
 	c.t.Helper()
 	c.stop(away.Name())
@@ -64,7 +63,7 @@ func (c *cluster) configured(away *Node, members []Member) *Node {
 	return c.start(away.Name())
 }
 
-// wantRefused waits until a member's log says that it refuses another one, and the other's that it is refused.
+// wantRefused waits until a member has logged that it refuses another one, and the other one that it was refused.
 func (c *cluster) wantRefused(log *lines, reason, remedy string) {
 	c.t.Helper()
 	time.Sleep(time.Minute)
@@ -123,7 +122,7 @@ func TestALeaderThatHasMoved(t *testing.T) {
 	}
 }
 
-// replaceLeader replaces m1 by a member at a host, which leads then. away hears of neither.
+// replaceLeader replaces m1 by a new member at a host, and makes that one the leader. away does not learn about it.
 func (c *cluster) replaceLeader(host string, away *Node, secure func(*Config)) *Node {
 	c.t.Helper()
 	c.hand(c.nodes["m2"])
@@ -187,7 +186,7 @@ func TestALeaderThatHasReplacedAnother(t *testing.T) {
 	}
 }
 
-// slowConn takes its time for what it writes.
+// slowConn limits the rate of writes.
 type slowConn struct {
 	net.Conn
 	bytesPerSecond int
@@ -198,7 +197,7 @@ func (c slowConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// slow has a member write so much a second to each of its peers.
+// slow limits what a member sends to each of its peers.
 func slow(cfg *Config, bytesPerSecond int) {
 	dial := cfg.Dial
 	cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
@@ -210,9 +209,8 @@ func slow(cfg *Config, bytesPerSecond int) {
 	}
 }
 
-// All whom a member knows were replaced while it was away. Its flags name those who
-// took their places, and it stays with them for as long as it takes to get what it
-// lacks, which is a snapshot.
+// All members that a member knows were replaced while it was away, at other hosts. Its configuration names the new
+// ones, and it keeps their links until the snapshot that it needs has arrived.
 func TestAllOthersWereReplaced(t *testing.T) {
 	var log lines
 	amend := func(c *Config) {
@@ -251,7 +249,7 @@ func TestAllOthersWereReplaced(t *testing.T) {
 	})
 }
 
-// All that a member knows were replaced while it was away, at the addresses that they had.
+// All members that a member knows were replaced while it was away, at the same addresses.
 func TestAllOthersWereReplacedWhereTheyWere(t *testing.T) {
 	inCluster(t, 4, func(c *Config) { c.LaxReconfig = true }, func(t *testing.T, c *cluster) {
 		c.leader()
@@ -298,8 +296,8 @@ func TestAllOthersHaveMoved(t *testing.T) {
 	})
 }
 
-// The configuration of a member names others where they were once, and packets to there are lost. A connection that
-// held is made again to where it led: the leader must not lose its followers for as long as it dials the wrong host.
+// The configuration of a member has old URLs of the others, and packets to these are lost. A lost connection is dialled
+// again at the URL that worked last, so the leader does not lose its followers while it dials the wrong host.
 func TestAStaleConfigurationDoesNotDelayAReconnection(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		c.leader()
@@ -322,7 +320,7 @@ func TestAStaleConfigurationDoesNotDelayAReconnection(t *testing.T) {
 		c.net.Reset("m1", "m3")
 		time.Sleep(500 * time.Millisecond)
 		for _, n := range c.followers(m1) {
-			if _, connected := isPeer(m1.links, n.ID()); !connected {
+			if !isConnected(m1, n.ID()) {
 				t.Errorf("m1 is not connected to %s", n.Name())
 			}
 		}
@@ -332,7 +330,7 @@ func TestAStaleConfigurationDoesNotDelayAReconnection(t *testing.T) {
 			time.Sleep(5*time.Second + time.Duration(i)*377*time.Millisecond)
 			m2 := c.start("m2")
 			time.Sleep(200 * time.Millisecond)
-			if _, connected := isPeer(m1.links, m2.ID()); !connected {
+			if !isConnected(m1, m2.ID()) {
 				t.Errorf("m1 is not connected to m2, which has started")
 			}
 			time.Sleep(20 * time.Second)
@@ -340,8 +338,8 @@ func TestAStaleConfigurationDoesNotDelayAReconnection(t *testing.T) {
 	})
 }
 
-// A member that was away is needed to elect a leader, and to accept the member that was added meanwhile, which is
-// needed as well. Without a leader it cannot learn of that one. Its configuration is the remedy.
+// A quorum needs a member that was away and one that was added meanwhile. Without a leader the first cannot learn about
+// the second. Its configuration is the remedy.
 func TestAMajorityNeedsAMemberThatWasAway(t *testing.T) {
 	var log lines
 	inCluster(t, 3, func(cfg *Config) { cfg.LaxReconfig, cfg.Logger = true, log.logger() }, func(t *testing.T, c *cluster) {
@@ -364,4 +362,92 @@ func TestAMajorityNeedsAMemberThatWasAway(t *testing.T) {
 		c.configured(away, m4.cfg.Cluster)
 		c.put(c.leader(), "k", "v")
 	})
+}
+
+// restartAt crashes all members and starts some at other hosts, without a change of the registry. Their configurations
+// name the new hosts and, for other members, also the old hosts unless another member is there now.
+func (c *cluster) restartAt(hosts map[string]string, secure func(*Config)) {
+	c.t.Helper()
+	for name := range c.cfgs {
+		c.crash(c.nodes[name])
+	}
+	for name, cfg := range c.cfgs {
+		cfg.Cluster = slices.Clone(cfg.Cluster)
+		for i, m := range cfg.Cluster {
+			if host, moved := hosts[m.Name]; moved {
+				urls := peerURLs(host)
+				if m.Name != name && !slices.Contains(slices.Collect(maps.Values(hosts)), m.Name) {
+					urls = append(urls, m.PeerURLs...)
+				}
+				cfg.Cluster[i].PeerURLs = urls
+			}
+		}
+		host := name
+		if hosts[name] != "" {
+			host = hosts[name]
+		}
+		certified := Config{Name: host, Dial: c.net.Dialer(host)}
+		secure(&certified)
+		cfg.Dial, cfg.PeerTLS = certified.Dial, certified.PeerTLS
+		var err error
+		if cfg.Listener, err = c.net.Listen(host + ":2380"); err != nil {
+			c.t.Fatal(err)
+		}
+		if c.nodes[name], err = Start(cfg); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// leading returns a member that leads.
+func (c *cluster) leading() *Node {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		if n.Leader() == n.ID() {
+			return n
+		}
+	}
+	c.t.Fatal("no member leads")
+	return nil
+}
+
+// Most members, or all, start at other hosts after all were stopped. The registry is wrong, and cannot be changed
+// without a majority. The configurations name the new hosts.
+func TestMembersThatAreElsewhereElectALeader(t *testing.T) {
+	for name, hosts := range map[string]map[string]string{
+		"two of three": {"m2": "m2b", "m3": "m3b"},
+		"all":          {"m1": "m1b", "m2": "m2b", "m3": "m3b"},
+		// Another member, or the member itself, answers where the registry has a member.
+		"two have changed places":   {"m1": "m2", "m2": "m1"},
+		"all are where others were": {"m1": "m2", "m2": "m3", "m3": "m1"},
+		"one is where another was":  {"m2": "m2b", "m3": "m2"},
+	} {
+		secure := func(*Config) {}
+		if name == "two have changed places" { // and certificates
+			secure = certified(t)
+		} else if testing.Short() {
+			continue // the others differ in addresses only
+		}
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 3, secure, func(t *testing.T, c *cluster) {
+				c.put(c.leader(), "k", "1")
+				for _, n := range c.nodes {
+					<-n.Published()
+					c.applied(n, c.leader())
+				}
+				c.restartAt(hosts, secure)
+				time.Sleep(time.Minute)
+				leader := c.leading()
+				c.put(leader, "k", "2")
+				for _, suffix := range []string{".tmp", ""} { // no two may be registered at one place
+					for name, host := range hosts {
+						if err := leader.UpdateMember(t.Context(), c.nodes[name].ID(), peerURLs(host+suffix)); err != nil {
+							t.Fatalf("UpdateMember(%s, %s): %v", name, host+suffix, err)
+						}
+					}
+				}
+				c.put(c.leader(), "k", "3")
+			})
+		})
+	}
 }

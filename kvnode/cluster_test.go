@@ -220,5 +220,5 @@ func propMessage(from uint64, entries ...*raftpb.Entry) *raftpb.Message {
 func (n *Node) call(f func()) bool { return n.calls.do(func(*raftLoop) { f() }) }
 
 func asTTLMember(n *Node) ttlMember {
-	return ttlMember{n.leadership, n.lease, n.proposals, n.disk.stuck.Load}
+	return ttlMember{n.leadership, n.lease, n.proposals, n.disk.IsStalled}
 }

@@ -53,7 +53,7 @@ func (c *cluster) lateApplier(t *testing.T, n, leader *Node) {
 		n.loop.drain()
 		n.loop.handleReadys()
 	}
-	if err := n.checkpoints.take(); err != nil {
+	if err := n.checkpoints.Make(); err != nil {
 		t.Error(err)
 	}
 	defer func() {

@@ -23,114 +23,104 @@ type Member = memberdir.Member
 
 // Config configures a Node. Name, DataDir, Cluster and Listener are required.
 type Config struct {
-	// Name is this member's, unique in Cluster.
+	// Name is the name of this member, unique in Cluster.
 	Name string
-	// DataDir holds everything the member must keep. Start makes it.
+	// DataDir holds everything that the member must keep. Start creates it.
 	DataDir string
-	// Cluster is the initial cluster, this member included. Token sets clusters
-	// of equal members apart. The IDs of cluster and members are derived from
-	// both. They matter when the data directory is made.
+	// Cluster is the initial cluster, with this member. Token distinguishes clusters with equal members.
+	// The IDs of the cluster and its members are derived from both when DataDir is created; later, both
+	// are only compared with what DataDir holds.
 	Cluster []Member
 	Token   string
-	// Existing says that the cluster exists and this member was added to it.
+	// Existing is set for a member that was added to an existing cluster.
 	Existing bool
 	// ClientURLs are published to the other members.
 	ClientURLs []string
 
 	// Listener accepts connections of peers. The Node closes it.
 	Listener net.Listener
-	// Dial replaces TCP, for tests.
+	// Dial connects to a peer. Default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Guardian waits for the end of this process, and tells the peers of it. Default: nobody
 	// does, and they wait until what they have promised has ended.
 	Guardian Guardian
-	// PeerTLS secures all connections between members, over Listener and Dial, and
-	// binds each to the member that it comes from. Either all members have it or
-	// none. Default: plain text, in which anybody can be any member.
+	// PeerTLS encrypts the connections between members, over Listener and Dial, and authenticates the
+	// member at the other end. Either all members have it or none. Default: plain text, in which any
+	// program can claim to be any member.
 	PeerTLS *tlsconf.Source
 
-	// TickInterval is the time between heartbeats. Default: 50 ms. Shorter: more messages.
-	// Longer: the lease needs longer promises, and a leader that dies is replaced later.
+	// TickInterval is the time between heartbeats. Default: 50 ms. With longer intervals the lease needs
+	// longer promises, and a dead leader is replaced later.
 	TickInterval time.Duration
-	// ElectionTimeout is how long followers wait for the heartbeat of a leader of whom they
-	// hear nothing else. Default: 1 s, at least 5 ticks.
+	// ElectionTimeout is the time without a message of the leader after which a follower campaigns.
+	// Default: 1 s, at least 5 ticks.
 	ElectionTimeout time.Duration
-	// LeaseDuration, MaxClockSkew and MaxDriftPPM are leaderlease.Config's. Zero means what
-	// Lease returns, and leaderlease's default of the last.
+	// LeaseDuration, MaxClockSkew and MaxDriftPPM are those of leaderlease.Config. The defaults of the
+	// first two are what Lease returns, that of the last is leaderlease's.
 	LeaseDuration time.Duration
 	MaxClockSkew  time.Duration
 	MaxDriftPPM   int
-	// IgnoreClosed has this member wait for an election timeout's silence, instead of
-	// suspecting a leader whose connections have ended.
+	// IgnoreClosed turns off the suspicion of a leader whose connections have closed: this member waits
+	// for ElectionTimeout then.
 	IgnoreClosed bool
-	// IgnoreSilence has this member wait for an election timeout's silence, instead of
-	// suspecting a leader that is silent for much longer than it has been of late.
+	// IgnoreSilence turns off the suspicion of a leader that is silent for much longer than usual: this
+	// member waits for ElectionTimeout then.
 	IgnoreSilence bool
-	// DisableLease makes every linearizable read take a quorum round.
+	// DisableLease makes every linearizable read need a quorum round trip.
 	DisableLease bool
 	// Clock is the lease clock. Default: clock.System.
 	Clock clock.Clock
-	// LeaseTrace is the file that what the lease decides is appended to, of at most 64
-	// MiB and as much again in one beside it: see docs/lease-traces.md. A write that
-	// fails ends the trace. Default: none.
+	// LeaseTrace is the file to which the events of the lease are appended. It holds at most 64 MiB, and
+	// the file with older events as much: see docs/lease-traces.md. A write error ends the trace.
+	// Default: none.
 	LeaseTrace string
-	// KeepTrace keeps the newest events of the same for Node.Trace, in 1.3 MB.
+	// KeepTrace keeps the newest events of the lease in 1.3 MB of memory, for Node.Trace.
 	KeepTrace bool
 
-	// LaxReconfig permits changes of membership after which too few voters may be
-	// up.
+	// LaxReconfig permits changes of membership after which too few voters may be up.
 	LaxReconfig bool
 
-	// ReadMode is what ReadAuto means. Default: ReadLease.
+	// ReadMode is the meaning of ReadAuto. Default: ReadLease.
 	ReadMode ReadMode
-	// RequestTimeout bounds requests whose context has no deadline. Default: 5 s
-	// and two election timeouts.
+	// RequestTimeout limits requests whose context has no deadline. Default: 5 s and two election
+	// timeouts.
 	RequestTimeout time.Duration
-	// MaxRequestBytes bounds one command. Default: 1.5 MiB.
+	// MaxRequestBytes limits one command. Default: 1.5 MiB.
 	MaxRequestBytes int
-	// MaxProposals bounds the proposals under way, MaxProposalBytes their size.
-	// Default: 5,000 and 64 MiB.
+	// MaxProposals limits the number of pending proposals, MaxProposalBytes their size. Defaults: 5,000
+	// and 64 MiB.
 	MaxProposals     int
 	MaxProposalBytes int64
-	// SnapshotCount is after how many entries at most a checkpoint is made; the
-	// members take turns. Default: 10,000. Fewer: shorter restarts, more disk
-	// writes.
+	// SnapshotCount is the number of entries after which a checkpoint is made at the latest; the members
+	// take turns. With fewer, restarts are shorter and the disk writes more. Default: 10,000.
 	SnapshotCount uint64
-	// CatchUpEntries and CatchUpBytes say how much of the log stays after a checkpoint: the
-	// larger of the two, so that a follower that was away is sent log entries instead of a
-	// whole snapshot. Defaults: 5,000 entries and 16 MiB; no bytes if CatchUpEntries is set.
+	// CatchUpEntries and CatchUpBytes, whichever is more, stay in the log after a checkpoint, so that a
+	// follower that was down gets entries instead of a snapshot. Defaults: 5,000 entries and 16 MiB; no
+	// bytes if CatchUpEntries is set.
 	CatchUpEntries uint64
 	CatchUpBytes   int64
-	// TTLCheckpoint is how often what is left of a TTL lease longer than that is
-	// replicated, so that a new leader need not begin its time anew. Default:
-	// never, as in etcd.
+	// TTLCheckpoint is the interval at which the remaining time of each longer TTL lease is replicated,
+	// so that a new leader does not restart it. Default: never, as in etcd.
 	TTLCheckpoint time.Duration
-	// WarnApply is how long an entry may take to be applied before the log says so. While
-	// it is, all others wait. Default: 100 ms, as in etcd.
+	// WarnApply is the time above which applying an entry is logged. All other entries wait meanwhile.
+	// Default: 100 ms, as in etcd.
 	WarnApply time.Duration
-	// SegmentSize is raftwal's. Default: its own.
+	// SegmentSize is that of raftwal.Config.
 	SegmentSize int64
 
-	// Logger receives a line for each change that an operator cares about. Its handler must not
-	// block: the raft loop logs, and a member stops serving while it waits for its log.
-	// Default: none.
+	// Logger logs each change that matters to an operator. Its handler must not block: the raft loop
+	// logs, and serves nothing while it waits. Default: none.
 	Logger *slog.Logger
 
-	// walFS replaces the directory of the log, for tests whose disk fails.
-	walFS fs.FS
-	// wrapBackend replaces what the store writes to, likewise.
-	wrapBackend func(store.Backend) store.Backend
-	// maxUncommitted replaces maxUncommittedBytes, for tests.
-	maxUncommitted int
-	// maxKept replaces maxKeptBytes, likewise.
-	maxKept int64
-	// newestFormat makes a member of an older version in tests. Default: what this
-	// version knows.
-	newestFormat int64
+	// For tests.
+	walFS          fs.FS // of the log
+	wrapBackend    func(store.Backend) store.Backend
+	maxUncommitted int   // default: maxUncommittedBytes
+	newestFormat   int64 // of an older version; default: that of this version
 }
 
-// Defaults of what stays in the log for followers. The entries alone are written in 1.3 s
-// where values are small, which is less than a restart takes.
+// Defaults of CatchUpEntries and CatchUpBytes. Small entries would be written in 1.3 s, which is less
+// than a restart takes; hence the bytes.
 const (
 	catchUpEntries = 5_000
 	catchUpBytes   = 16 << 20
@@ -152,7 +142,6 @@ func (c Config) WithDefaults() Config {
 	c.Token = cmp.Or(c.Token, memberdir.DefaultToken)
 	c.ReadMode = cmp.Or(c.ReadMode, ReadLease)
 	c.maxUncommitted = cmp.Or(c.maxUncommitted, maxUncommittedBytes)
-	c.maxKept = cmp.Or(c.maxKept, maxKeptBytes)
 	c.newestFormat = cmp.Or(c.newestFormat, store.FormatNewest)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -160,17 +149,13 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// MaxRequestLimit bounds MaxRequestBytes, so that an entry is within what the
-// transport takes.
+// MaxRequestLimit is the maximum of MaxRequestBytes. With it, the transport still accepts an entry.
 const MaxRequestLimit = transport.MaxMessageBytes - 1<<20
 
-// minElectionTicks leaves room for a lease of a few heartbeats below the
-// election timeout.
+// minElectionTicks leaves a few heartbeats for a lease that is shorter than the election timeout.
 const minElectionTicks = 5
 
-// Validate reports everything that is wrong with c, and changes nothing. It
-// expects defaults to be filled in. What concerns the lease, leaderlease.New
-// reports.
+// Validate reports all errors of c, after WithDefaults. leaderlease.New reports those of the lease.
 func (c Config) Validate() error {
 	var bad problems
 	bad.If(c.DataDir == "", "no data directory")
@@ -192,19 +177,16 @@ func (c Config) Validate() error {
 
 func (c *Config) electionTicks() int { return int(c.ElectionTimeout / c.TickInterval) }
 
-// maxPromise is the longest promise that this member makes. Whatever it asks for itself, it grants what
-// members of former versions ask for.
+// maxPromise returns the longest promise that this member makes. Members of former versions ask for that
+// much.
 func (c *Config) maxPromise() time.Duration {
 	return time.Duration(c.electionTicks()-1) * c.TickInterval
 }
 
 // self returns this member's entry of the initial cluster.
-func (c *Config) self() Member {
-	return c.owner().Self()
-}
+func (c *Config) self() Member { return c.owner().Self() }
 
-// CheckPeerURLs reports what is wrong with the peer URLs of one member: their number, their
-// length, or their form.
+// CheckPeerURLs reports whether the peer URLs of one member are valid in number, length and form.
 func CheckPeerURLs(urls []string) error {
 	if err := peerurl.Check(urls); err != nil {
 		return fmt.Errorf("kvnode: %w", err)
@@ -212,7 +194,7 @@ func CheckPeerURLs(urls []string) error {
 	return nil
 }
 
-// bounded bounds ctx by RequestTimeout if it has no deadline.
+// bounded limits ctx to RequestTimeout if it has no deadline.
 func (c *Config) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -220,7 +202,7 @@ func (c *Config) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeoutCause(ctx, c.RequestTimeout, ErrTimeout)
 }
 
-// problems collects what is wrong with a configuration, so that one error reports all of it.
+// problems collects the errors of a configuration.
 type problems []error
 
 // If adds an error if wrong. The format gives the value and its limit.
@@ -228,4 +210,52 @@ func (p *problems) If(wrong bool, format string, args ...any) {
 	if wrong {
 		*p = append(*p, fmt.Errorf(format, args...))
 	}
+}
+
+const (
+	// shortPromise is the minimum of the default LeaseDuration, and leastBeats its minimum in heartbeats.
+	// A shorter lease is lost whenever heartbeats are late. With a longer one, a dead leader is replaced
+	// later.
+	shortPromise = 250 * time.Millisecond
+	leastBeats   = 5
+	// wideMargin covers clock steps, unnoticed pauses of the machine, reading errors and a wrong clock
+	// rate together: see docs/clocks.md.
+	wideMargin = 100 * time.Millisecond
+	// formerTick is the default TickInterval of former versions. Their members promise at most an
+	// election timeout less formerTick.
+	formerTick = 100 * time.Millisecond
+)
+
+// Lease returns the duration of the promises that this member requests as leader, and the margin before
+// their end in which its lease serves no reads, both after WithDefaults.
+//
+// By default promises are short, since a dead leader is replaced when the promise to it has ended. If
+// the clock does not count the time for which the machine is suspended, they are as long as in former
+// versions, and the margin with them.
+//
+// If only one of LeaseDuration and MaxClockSkew is set, the other one fits it: a wide margin gets a
+// longer promise, and a short promise a margin that leaves two heartbeats.
+func (c *Config) Lease() (duration, margin time.Duration) {
+	if duration = c.LeaseDuration; duration == 0 {
+		tick, most := max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks)), min(c.MaxClockSkew, c.ElectionTimeout)
+		duration = max(c.ElectionTimeout.Truncate(tick)-tick, most+2*c.TickInterval)
+		// Ticks that are longer than formerTick, or do not divide the timeout, leave less of it.
+		duration = min(duration, c.ElectionTimeout.Truncate(c.TickInterval)-c.TickInterval)
+		if c.countsSuspend() {
+			duration = min(duration, max(shortPromise, leastBeats*c.TickInterval, most*5/2))
+		}
+	}
+	if margin = c.MaxClockSkew; margin == 0 {
+		margin = max(duration/5, min(duration*2/5, wideMargin, duration-2*c.TickInterval))
+	}
+	return duration, margin
+}
+
+// countsSuspend reports whether the clock counts the time for which the machine is suspended.
+func (c *Config) countsSuspend() bool {
+	own := c.Clock
+	if own == nil {
+		own = clock.System()
+	}
+	return clock.Describe(own).CountsSuspend
 }

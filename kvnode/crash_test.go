@@ -113,7 +113,7 @@ func TestCrashBetweenSnapshotAndStore(t *testing.T) {
 		if _, err := c.tryStart(victim.Name()); err == nil || !strings.Contains(err.Error(), ".snap cannot be restored") {
 			t.Fatalf("Start() without the state = %v, want an error that names the file", err)
 		}
-		writeState(t, leader, victim.received.path(at))
+		writeState(t, leader, victim.received.Path(at))
 		back := c.start(victim.Name())
 		if kv, _ := back.Store().Get([]byte("k")); string(kv.GetValue()) != "v" {
 			t.Errorf("k = %v right after the start, want v", kv)

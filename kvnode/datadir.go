@@ -16,8 +16,7 @@ func (c *Config) owner() *memberdir.Owner {
 	return &memberdir.Owner{Name: c.Name, Token: c.Token, Cluster: c.Cluster}
 }
 
-// openIdentity reads the identity of the data directory, which is locked, or makes
-// one.
+// openIdentity reads the identity of the locked data directory, or creates one.
 func openIdentity(cfg *Config) (id memberdir.Identity, fresh bool, err error) {
 	id, err = readIdentity(cfg)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -25,13 +24,12 @@ func openIdentity(cfg *Config) (id memberdir.Identity, fresh bool, err error) {
 		return id, true, err
 	}
 	if err == nil && cfg.Existing && id.Waits() {
-		err = cfg.stillThere(&id)
+		err = cfg.checkJoins(&id)
 	}
 	return id, false, err
 }
 
-// readIdentity returns the identity of the data directory, fs.ErrNotExist if it
-// has none.
+// readIdentity returns the identity of the data directory, or fs.ErrNotExist if it has none.
 func readIdentity(cfg *Config) (memberdir.Identity, error) {
 	id, err := cfg.dir().Read()
 	if err == nil {
@@ -45,7 +43,7 @@ func makeIdentity(cfg *Config) (id memberdir.Identity, err error) {
 		return id, err
 	}
 	if cfg.Existing {
-		if id, err = cfg.join(); err != nil {
+		if id, err = cfg.joiner().Join(); err != nil {
 			return id, err
 		}
 		id.Joined = true
@@ -60,34 +58,26 @@ func makeIdentity(cfg *Config) (id memberdir.Identity, err error) {
 	return id, err
 }
 
-// note makes a change of the identity durable, or the node fails and it returns
-// false.
-func (p *parts) note(change func(*memberdir.Identity)) bool {
-	p.noting.Lock()
-	defer p.noting.Unlock()
-	change(&p.id)
-	if err := p.cfg.dir().Write(&p.id); err != nil {
-		p.life.Fail(err)
+// saveIdentity makes a change of the identity durable. If that fails, it ends the node and returns false.
+func saveIdentity(n *Node, change func(*memberdir.Identity)) bool {
+	n.idMu.Lock()
+	defer n.idMu.Unlock()
+	change(&n.id)
+	if err := n.cfg.dir().Write(&n.id); err != nil {
+		n.life.Fail(err)
 		return false
 	}
 	return true
 }
 
-// waiting reports whether the others have yet to let this member in.
-func (p *parts) waiting() bool {
-	p.noting.Lock()
-	defer p.noting.Unlock()
-	return p.id.Waits()
-}
-
-// CheckDataDir reports why Start would refuse the data directory, or the name of a
-// member that is to have it. The directory is another member's or another
-// cluster's, holds what is nobody's, has lost its log, or is in use. It changes
-// nothing, asks no peer, and reads no log.
+// CheckDataDir returns the error with which Start would refuse DataDir, or Name if DataDir does not exist
+// yet. Start refuses a directory of another member or cluster, one with files of another program, one
+// that has lost its log, and one that is in use. CheckDataDir changes nothing, connects to no peer, and
+// does not read the log.
 func (c Config) CheckDataDir() error {
 	c = c.WithDefaults()
 	if _, err := os.Stat(c.DataDir); errors.Is(err, fs.ErrNotExist) {
-		return transport.CheckName(c.Name) // it will be made
+		return transport.CheckName(c.Name)
 	}
 	id, err := readIdentity(&c)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,10 +89,10 @@ func (c Config) CheckDataDir() error {
 	return errors.Join(err, c.dir().CheckUnused())
 }
 
-// warnOfWriters warns of others who may write to the data directory.
+// warnOfWriters logs a warning if other users may write to the data directory.
 func (c *Config) warnOfWriters() {
 	if path, who, mode := c.dir().Writers(); who != "" {
-		c.Logger.With("component", "kvnode").Warn("others may write to the data directory, and so to what this member has voted and promised",
+		c.Logger.With("component", "kvnode").Warn("other users may write to the data directory, and so change this member's votes and promises",
 			"path", path, "who", who, "mode", mode.String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// race calls f at once, and returns what became of it.
+// race runs f concurrently, and returns the errors.
 func race(times int, f func(i int) error) (errs []error) {
 	errs = make([]error, times)
 	var wg sync.WaitGroup
@@ -21,9 +21,8 @@ func race(times int, f func(i int) error) (errs []error) {
 	return errs
 }
 
-// Of several processes that are started on one empty directory one gets it, with
-// the identity that it wrote. Otherwise the next start is another instance, which
-// the members that have met the first one refuse for ever.
+// One of several processes that start in an empty directory gets it, with the identity that it wrote.
+// Otherwise the next start would be another instance, which the other members refuse.
 func TestOneOfTwoFirstStartsGetsTheDirectory(t *testing.T) {
 	for range 10 {
 		cfg := aloneConfig(t)
@@ -31,7 +30,7 @@ func TestOneOfTwoFirstStartsGetsTheDirectory(t *testing.T) {
 		var nodes [4]*Node
 		errs := race(len(nodes), func(i int) error {
 			nodes[i] = newNode(cfg)
-			_, err := nodes[i].openFiles()
+			err := openFiles(nodes[i])
 			return err
 		})
 		on, err := readIdentity(&cfg)
@@ -54,7 +53,7 @@ func TestOneOfTwoFirstStartsGetsTheDirectory(t *testing.T) {
 			t.Errorf("%d of %d first starts on one directory went on, want 1: %v", winners, len(nodes), errs)
 		}
 		for _, n := range nodes {
-			if err := n.closeFiles(); err != nil {
+			if err := closeFiles(n); err != nil {
 				t.Error(err)
 			}
 		}
@@ -64,7 +63,7 @@ func TestOneOfTwoFirstStartsGetsTheDirectory(t *testing.T) {
 	}
 }
 
-// A restore that meets another, or a member that starts, leaves it what it made.
+// A restore that runs beside another restore, or beside a member's start, leaves their files alone.
 func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 	file := saveSnapshot(t, startAlone(t))
 	for range 5 {
@@ -73,7 +72,7 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 		starting := newNode(cfg)
 		errs := race(3, func(i int) error {
 			if i == 0 {
-				_, err := starting.openFiles()
+				err := openFiles(starting)
 				return err
 			}
 			_, err := restore.Snapshot(from)
@@ -85,18 +84,18 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 				won++
 			}
 		}
-		// The start may come once a restore is done, and finds what it has made.
+		// The start may come after a restore, and use its directory.
 		if won == 0 || won == 2 && errs[0] != nil || won > 2 {
 			t.Errorf("of one start and two restores, %d succeeded: %v", won, errs)
 		}
-		if err := starting.closeFiles(); err != nil {
+		if err := closeFiles(starting); err != nil {
 			t.Error(err)
 		}
 		again := newNode(cfg)
-		if _, err := again.openFiles(); err != nil {
+		if err := openFiles(again); err != nil {
 			t.Errorf("openFiles() of the directory afterwards = %v; the race ended in %v", err, errs)
 		}
-		if err := again.closeFiles(); err != nil {
+		if err := closeFiles(again); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
@@ -105,7 +104,7 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 	}
 }
 
-// A directory that is in use says so, also before its log has begun.
+// A directory that is in use is refused, also before its log exists.
 func TestADirectoryInUseIsRefused(t *testing.T) {
 	cfg := aloneConfig(t)
 	lock, err := cfg.dir().Lock()
@@ -113,7 +112,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, check := range map[string]func() error{
-		"openFiles":    func() error { _, err := newNode(cfg).openFiles(); return err },
+		"openFiles":    func() error { return openFiles(newNode(cfg)) },
 		"CheckDataDir": cfg.CheckDataDir,
 		"restore.Snapshot": func() error {
 			_, err := restore.Snapshot(restore.Config{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster})
@@ -131,6 +130,6 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cfg.CheckDataDir(); err != nil {
-		t.Errorf("CheckDataDir() of a directory with a lock that nobody holds = %v", err)
+		t.Errorf("CheckDataDir() of a directory with an unlocked lock file = %v", err)
 	}
 }

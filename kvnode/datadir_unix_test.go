@@ -15,7 +15,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 )
 
-// A member whose directory others may write to says so at the start, and starts.
+// A member starts although other users may write to its directory, and logs a warning.
 func TestADirectoryOfOthersIsWarnedOf(t *testing.T) {
 	warned := func(change func(dir string) error) string {
 		var said bytes.Buffer
@@ -25,8 +25,8 @@ func TestADirectoryOfOthersIsWarnedOf(t *testing.T) {
 		for range 2 { // the first makes the directory
 			said.Reset()
 			n := newNode(cfg)
-			_, err := n.openFiles()
-			if err := errors.Join(err, n.closeFiles(), change(cfg.DataDir)); err != nil {
+			err := openFiles(n)
+			if err := errors.Join(err, closeFiles(n), change(cfg.DataDir)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -38,8 +38,8 @@ func TestADirectoryOfOthersIsWarnedOf(t *testing.T) {
 	for path, who := range map[string]string{"": "its group", memberdir.IdentityFile: "its group", memberdir.LogFolder: "everybody"} {
 		mode := map[string]fs.FileMode{"its group": 0o770, "everybody": 0o707}[who]
 		got := warned(func(dir string) error { return os.Chmod(filepath.Join(dir, path), mode) })
-		if !strings.Contains(got, "others may write") || !strings.Contains(got, who) || !strings.Contains(got, "chmod") {
-			t.Errorf("the start with %q for %s says %q, want a warning that says who and what to do", path, who, got)
+		if !strings.Contains(got, "other users may write") || !strings.Contains(got, who) || !strings.Contains(got, "chmod") {
+			t.Errorf("the start with %q for %s says %q, want a warning with the users and the advice", path, who, got)
 		}
 	}
 }

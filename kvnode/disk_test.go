@@ -9,16 +9,18 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// disks are the disks of the logs, in memory.
+// disks are in-memory disks of the members' logs.
 type disks struct{}
 
-// use gives each member a disk of its own. It is for inCluster.
+// use gives a member its disk. It is an argument of inCluster.
 func (disks) use(cfg *Config) { cfg.walFS = fs.NewMemory() }
 
 func (disks) of(n *Node) *fs.Memory {
@@ -26,10 +28,10 @@ func (disks) of(n *Node) *fs.Memory {
 	return disk
 }
 
-// fill leaves no room for another byte; log writes go to what is reserved first.
+// fill makes the disk full. Writes to the reserved part of the log still succeed.
 func (d *disks) fill(n *Node) { d.fillAfter(n, 0) }
 
-// fillAfter leaves room for so many writes.
+// fillAfter makes the disk full after that many writes.
 func (d *disks) fillAfter(n *Node, writes int64) { fillDisk(d.of(n), writes) }
 
 func fillDisk(disk *fs.Memory, after int64) {
@@ -44,7 +46,7 @@ func fillDisk(disk *fs.Memory, after int64) {
 
 func (d *disks) free(n *Node) { d.of(n).SetHook(nil) }
 
-// untilFull writes until the node has noticed that its disk is full.
+// untilFull writes until the node knows that its disk is full.
 func (c *cluster) untilFull(n *Node) error {
 	c.t.Helper()
 	var err error
@@ -57,15 +59,18 @@ func (c *cluster) untilFull(n *Node) error {
 	return nil
 }
 
-// A leader whose disk is full serves reads and refuses writes, at once and with
-// the reason. Once there is room it goes on by itself.
+// A leader with a full disk serves reads and refuses writes at once. It resumes when there is free space.
 func TestAFullDiskStopsWritesOnly(t *testing.T) {
 	var d disks
-	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
+	var log lines
+	inCluster(t, 1, func(cfg *Config) { d.use(cfg); cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.put(n, "k", "v")
 		d.fill(n)
-		_ = c.untilFull(n) // the one that found out may or may not take effect
+		_ = c.untilFull(n) // the write that has failed may or may not take effect
+		if log.count("needed_bytes=1048576") == 0 {
+			t.Error("the log does not say that 1 MiB is needed, a segment")
+		}
 
 		begun := time.Now()
 		if err := put(t.Context(), n, "k", "refused"); !errors.Is(err, ErrDiskFull) || time.Since(begun) > 0 {
@@ -88,7 +93,7 @@ func TestAFullDiskStopsWritesOnly(t *testing.T) {
 		}
 
 		d.free(n)
-		time.Sleep(2 * fullDiskPause)
+		time.Sleep(500 * time.Millisecond)
 		if n.Status().DiskFull {
 			t.Error("the disk has room, but DiskFull says otherwise")
 		}
@@ -105,8 +110,7 @@ func TestAFullDiskStopsWritesOnly(t *testing.T) {
 	})
 }
 
-// A follower with a full disk costs the cluster nothing: it serves reads, and the
-// others take writes.
+// A follower with a full disk serves reads, and the other members take writes.
 func TestAFollowerWithAFullDisk(t *testing.T) {
 	var d disks
 	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
@@ -134,9 +138,8 @@ func TestAFollowerWithAFullDisk(t *testing.T) {
 	})
 }
 
-// A leader with a full disk cannot apply what the others commit, so it lets
-// another lead: writes and reads go on there. Its own reads are refused in time,
-// and are right again when there is room.
+// A leader with a full disk cannot apply what the other members commit, so it transfers leadership. Its own
+// reads time out, and are served again when there is free space.
 func TestALeaderOfThreeWithAFullDiskStepsAside(t *testing.T) {
 	var d disks
 	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
@@ -170,8 +173,8 @@ func TestALeaderOfThreeWithAFullDiskStepsAside(t *testing.T) {
 	})
 }
 
-// Between two rounds of requests to take over, raft looks at who answers, and takes
-// proposals: each request makes it begin anew.
+// After each transfer, the leader waits: during a transfer, raft neither checks the quorum nor takes
+// proposals.
 func TestWhoStepsAsideRestsBetweenRounds(t *testing.T) {
 	var d disks
 	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
@@ -196,8 +199,8 @@ func TestWhoStepsAsideRestsBetweenRounds(t *testing.T) {
 	})
 }
 
-// Nobody knows what a failed sync has left on the disk, so the member ends; what
-// it was about to acknowledge is not acknowledged.
+// After a failed sync, the content of the disk is unknown, so the member ends without acknowledging the
+// write.
 func TestAFailedSyncEndsTheMember(t *testing.T) {
 	for name, kind := range map[string]fs.Kind{"sync": fs.OpSync, "write": fs.OpWrite} {
 		t.Run(name, func(t *testing.T) {
@@ -230,8 +233,7 @@ func TestAFailedSyncEndsTheMember(t *testing.T) {
 	}
 }
 
-// Two of three disks fail in the middle of writes: no write is acknowledged that
-// only they had.
+// If two of three disks fail during a write, the write is not acknowledged.
 func TestFailedSyncsNeverAcknowledge(t *testing.T) {
 	var d disks
 	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
@@ -258,9 +260,8 @@ func TestFailedSyncsNeverAcknowledge(t *testing.T) {
 	})
 }
 
-// The store is durable, the log has not heard of it, and there is no room to tell
-// it. The member starts all the same, with the configuration of the store, and
-// goes on by itself when there is room.
+// The store is durable at an index for which the log has no snapshot, and the disk is full. The member
+// starts with the configuration of the store, and resumes when there is free space.
 func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
 	var d disks
 	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
@@ -294,7 +295,7 @@ func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
 		if value, _ := c.get(n, ReadLease, "k"); value != "v" {
 			t.Errorf("k = %q once there is room, want v", value)
 		}
-		time.Sleep(maxCheckpointPause)
+		time.Sleep(checkpoint.MaxPause)
 		if snap, err := n.wal.Snapshot(); err != nil || snap.GetMetadata().GetIndex() < at.Index {
 			t.Errorf("the log's snapshot is %v, %v once there is room, want index %d at least", snap, err, at.Index)
 		}
@@ -302,7 +303,7 @@ func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
 	})
 }
 
-// A store that is ahead of what the log has is no matter of room.
+// A member does not start with a store that is ahead of its log, whatever free space there is.
 func TestAStoreThatIsAheadOfItsLogIsRefused(t *testing.T) {
 	var d disks
 	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
@@ -326,25 +327,96 @@ func TestAStoreThatIsAheadOfItsLogIsRefused(t *testing.T) {
 	})
 }
 
-// The disk of a member that is alone a quorum takes longer for a write than a tick takes:
-// it is elected once its vote is durable, and does not stand again meanwhile.
+// A single voter, whose disk needs more than a tick for a write, is elected once its vote is durable. It
+// does not campaign again meanwhile.
 func TestASoleVoterWaitsForItsVote(t *testing.T) {
-	slow := func(cfg *Config) {
-		disk := fs.NewMemory()
-		disk.SetHook(func(op fs.Op) *fs.Fault {
-			if op.Kind == fs.OpSync {
-				time.Sleep(120 * time.Millisecond)
-			}
-			return nil
-		})
-		cfg.walFS = disk
-	}
-	inCluster(t, 1, slow, func(t *testing.T, c *cluster) {
+	inCluster(t, 1, func(cfg *Config) { slowly(cfg, 120*time.Millisecond) }, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.crash(n)
 		c.start(n.Name())
 		if term := c.leader().Term(); term > 4 {
 			t.Errorf("leads in term %d after a restart, want no more than one for each election", term)
+		}
+	})
+}
+
+// fullBackend is a backend on a disk that may be full.
+type fullBackend struct {
+	store.Backend
+	full atomic.Bool
+}
+
+func (b *fullBackend) Update(fn func(store.Tx) error) error {
+	if b.full.Load() {
+		return syscall.ENOSPC
+	}
+	return b.Backend.Update(fn)
+}
+
+// On a full disk the log gives up the entries that it keeps for followers, up to the newest checkpoint,
+// whether another checkpoint finds free space or not.
+func TestAFullDiskIsFreedOfWhatFollowersMayWant(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		full bool // no checkpoint can be made from then on
+		want int  // writes of 320, of which an ungiving log takes 116
+	}{
+		{"room for a checkpoint", false, 280},
+		{"no room for a checkpoint", true, 180},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var state fullBackend
+			disk := fs.NewMemory()
+			amend := func(cfg *Config) {
+				cfg.walFS, cfg.SegmentSize = disk, 256<<10
+				cfg.wrapBackend = func(b store.Backend) store.Backend {
+					state.Backend = b
+					return &state
+				}
+			}
+			inCluster(t, 1, amend, func(t *testing.T, c *cluster) {
+				n := c.leader()
+				disk.SetCapacity(8 * 256 << 10)
+				write := func() error { return put(t.Context(), n, "k", strings.Repeat("v", 8<<10)) }
+				for range 100 {
+					if err := write(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := n.Checkpoint(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				state.full.Store(tc.full)
+				taken := 0
+				for range 320 {
+					if write() == nil {
+						taken++
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				if taken < tc.want {
+					t.Errorf("%d of 320 writes were taken, want %d at least", taken, tc.want)
+				}
+				if err := n.Err(); err != nil {
+					t.Errorf("Err() = %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A snapshot that cannot be restored ends the member: the store would lack entries.
+func TestASnapshotThatCannotBeRestoredEndsTheMember(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		lost := &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(n.store.Applied() + 100), Term: new(n.Term())}}
+		done := make(chan struct{})
+		if n.applier.runJob(applyJob{restore: lost, done: done}) {
+			t.Error("runJob() of a snapshot that is not there = true, want false")
+		}
+		wantEnd(t, n)
+		if n.Err() == nil {
+			t.Error("Err() = nil, want why the member has ended")
 		}
 	})
 }

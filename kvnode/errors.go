@@ -2,42 +2,73 @@ package kvnode
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 )
 
 var (
 	// ErrNoLeader means that no leader is known. Nothing was done.
 	ErrNoLeader = proposals.ErrNoLeader
-	// ErrLeaderChanged means that leadership moved while the request was under
-	// way. A write may or may not take effect.
+	// ErrLeaderChanged means that the leader changed during the request. A write may or may not take
+	// effect.
 	ErrLeaderChanged = proposals.ErrLeaderChanged
-	// ErrTimeout means that RequestTimeout ran out. A write may or may not take
+	// ErrTimeout means that the request took longer than RequestTimeout. A write may or may not take
 	// effect.
 	ErrTimeout = proposals.ErrTimeout
-	// ErrTooManyRequests means that too many proposals are under way. Nothing was
-	// done.
+	// ErrTooManyRequests means that too many proposals are pending. Nothing was done.
 	ErrTooManyRequests = proposals.ErrTooManyRequests
-	// ErrStopped means that the node has stopped. A write that was under way may
-	// or may not take effect.
+	// ErrStopped means that the node has stopped. A pending write may or may not take effect.
 	ErrStopped = lifecycle.ErrStopped
-	// ErrNotLeader means that only the leader can do that.
+	// ErrNotLeader means that only the leader can serve the request.
 	ErrNotLeader = proposals.ErrNotLeader
-	// ErrUnknownMember means that there is no such member, or that it is a learner
-	// where a voter is needed.
+	// ErrUnknownMember means that the member does not exist, or is a learner where a voter is needed.
 	ErrUnknownMember = errors.New("kvnode: unknown member")
-	// ErrTooLarge means that a command exceeds Config.MaxRequestBytes. Nothing was
-	// done.
+	// ErrTooLarge means that a command exceeds Config.MaxRequestBytes. Nothing was done.
 	ErrTooLarge = proposals.ErrTooLarge
-	// ErrDiskFull means that this member's disk is full: it takes no writes until
-	// there is room. Reads go on, and nothing was done.
+	// ErrDiskFull means that this member's disk is full. The member refuses writes until there is free
+	// space, and serves reads. Nothing was done.
 	ErrDiskFull = proposals.ErrDiskFull
-	// ErrLost means that this member has lost what it had promised to the cluster:
-	// it must be removed, and added anew with an empty directory.
+	// ErrLost means that this member has lost entries, votes or promises. It must be removed, and added
+	// again with an empty directory.
 	ErrLost = memberdir.ErrLost
-	// ErrForeignCluster means that this member, which has not taken part in anything
-	// yet, was made for another cluster than the one that it meets.
-	ErrForeignCluster = errors.New("kvnode: the other members are of another cluster")
+	// ErrForeignCluster means that this member, which has not taken part in any cluster yet, was made for
+	// another cluster than that of the other members.
+	ErrForeignCluster = membership.ErrForeignCluster
 )
+
+// The functions below return advice for the operator, for errors and log lines. It names the fields of
+// Config; cmd/kvnode replaces them by its flags.
+
+// advise adds advice to an error about a lost data directory.
+func (c *Config) advise(err error, id uint64) error {
+	if errors.Is(err, ErrLost) {
+		return fmt.Errorf("%w; %s", err, c.beginAnew(id))
+	}
+	return err
+}
+
+// beginAnew returns the advice for a member that cannot use its data directory any more.
+func (c *Config) beginAnew(id uint64) string {
+	return fmt.Sprintf("remove it from the cluster (member remove %x) unless that is done, add it anew (member add %s --peer-urls=%s), "+
+		"remove %s, and start it with Config.Existing", id, c.Name, strings.Join(c.self().PeerURLs, ","), c.DataDir)
+}
+
+// remedy returns the advice for a member that the members of another cluster refuse.
+func (c *Config) remedy(joined bool) string {
+	if joined {
+		return startAnew
+	}
+	return "the ID of a cluster is made of Config.Cluster and Config.Token as they were when the data directory was made, " +
+		"and they must be the same on all members: if those of the others are right, remove " + c.DataDir +
+		", which holds nothing yet, and start this member with the same; a cluster that was there before, or was restored from a snapshot, " +
+		"is joined with Config.Existing, after member add"
+}
+
+// startAnew is the advice for a member that was added to a cluster and has not taken part yet.
+const startAnew = "remove the data directory, which holds nothing yet, add the member to the cluster (member add) " +
+	"unless that is done, and start it with Config.Existing"

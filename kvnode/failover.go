@@ -33,8 +33,8 @@ func (l *raftLoop) newDetector() *detector.Detector {
 		learn = 0
 	}
 	return detector.New(detector.Config{
-		Self: l.ID(), Fresh: l.firstEntries > 0, ElectionTicks: l.cfg.electionTicks(),
-		Heartbeat: l.cfg.TickInterval, ElectionTimeout: l.cfg.ElectionTimeout, Learn: learn,
+		Self: l.self, Fresh: l.firstEntries > 0, ElectionTicks: l.cfg.electionTicks(),
+		Heartbeat: l.cfg.TickInterval, ElectionTimeout: l.cfg.ElectionTimeout, Observe: learn,
 	}, time.Now())
 }
 
@@ -57,6 +57,9 @@ func (l *raftLoop) standing() detector.Known {
 	}
 	return k
 }
+
+// admitted asks the detector at once when this member begins to take part: the others may be waiting for it.
+func (l *raftLoop) admitted() { l.elect(l.detector.Tick(time.Now(), l.standing())) }
 
 // elect does what the detector has decided.
 func (l *raftLoop) elect(do detector.Decision) {
@@ -124,12 +127,12 @@ func (l *raftLoop) processDied(peer uint64, process leaderlease.ProcessID) {
 	now := time.Now()
 	m, void := l.lease.ProcessDied(peer, process)
 	if void || l.logLimits.died.Allow(peer) { // without TLS any program can send notices, and a line may delay the loop
-		l.log.Info("a member's process has died", "peer", l.book.called(peer), "promise_void", void)
+		l.log.Info("a member's process has died", "peer", l.members.Label(peer), "promise_void", void)
 	}
 	switch {
 	case void:
 		l.afterDeath = m
-		l.detector.Obituary(m, now)
+		l.detector.ProcessDied(m, now)
 	case !l.cfg.IgnoreClosed:
 		l.detector.Gone(peer, now)
 	}
@@ -172,13 +175,13 @@ func (l *raftLoop) failProposals(lead uint64) {
 	old, now := l.proposedTo, leaderTerm{lead, l.leadership.Term()}
 	// A leader that steps down within its term (CheckQuorum) fails all of its own proposals: there may be
 	// no leader for long, and its clients find other members sooner.
-	if now == old || lead == raft.None && now.term == old.term && old.leader != l.ID() {
+	if now == old || lead == raft.None && now.term == old.term && old.leader != l.self {
 		return
 	}
 	l.proposedTo = now
 	switch {
 	case old.leader == raft.None:
-	case now.term == old.term, l.writer.disk.unusable(): // without a disk this member will not apply that entry
+	case now.term == old.term, l.writer.disk.IsUnusable(): // without a disk this member will not apply that entry
 		l.proposals.FailProposed()
 	default:
 		l.proposals.FailUnfenced()

@@ -37,7 +37,7 @@ func TestKilledLeaderIsReplacedWhenItsPromiseEnds(t *testing.T) {
 				c.start(old.Name())
 				time.Sleep(2 * time.Second)
 				s := next.Status().Suspicions
-				if hinted := s.Last.Way == detector.Hint && s.Forgets > 0; hinted == ignore {
+				if hinted := s.Last.Way == detector.ConnClosed && s.Forgets > 0; hinted == ignore {
 					t.Errorf("ignoring closed connections %v: %+v", ignore, s)
 				}
 			}
@@ -66,7 +66,7 @@ func TestStormOfResets(t *testing.T) {
 		if got := leader.Term(); got != term || leader.Leader() != leader.ID() {
 			t.Errorf("term %d, led by %x, want %d, by %x", got, leader.Leader(), term, leader.ID())
 		}
-		if s := c.followers(leader)[0].Status().Suspicions; s.Hints[detector.Hint] == 0 || s.FalseAlarms == 0 {
+		if s := c.followers(leader)[0].Status().Suspicions; s.Suspicions[detector.ConnClosed] == 0 || s.FalseSuspicions == 0 {
 			t.Errorf("%+v, want suspicions that were false", s)
 		}
 	})
@@ -136,7 +136,7 @@ func TestMessagesBeforeTheEndOfConnections(t *testing.T) {
 			time.Sleep(3 * f.cfg.TickInterval) // the loop waits for a processor
 		})
 		time.Sleep(500 * time.Millisecond)
-		if s := f.Status().Suspicions; s.FalseAlarms != 0 || s.Forgets != 1 {
+		if s := f.Status().Suspicions; s.FalseSuspicions != 0 || s.Forgets != 1 {
 			t.Errorf("%+v, want a suspicion", s)
 		}
 		c.net.HealAll()
@@ -159,7 +159,7 @@ func TestTransferIsToldFromSilence(t *testing.T) {
 			s := n.Status().Suspicions
 			// The first entries of the next leader may arrive before its vote request. Then nothing says
 			// why it leads, but there was no silence either.
-			overtaken := n != next && s.Last == detector.FailOver{Hint: s.Last.Hint} && s.Last.Hint < 500*time.Millisecond && s.FalseAlarms == 0
+			overtaken := n != next && s.Last == detector.FailOver{Detection: s.Last.Detection} && s.Last.Detection < 500*time.Millisecond && s.FalseSuspicions == 0
 			told := s.Last.Way == detector.Transfer && s.FailOvers[detector.Transfer] == 1 && s.Last.Election <= 500*time.Millisecond
 			if n == old && s.FailOvers != [detector.NumWays]uint64{} || n != old && !told && !overtaken {
 				t.Errorf("%s, which led before: %v, saw %+v, want one transfer of those that did not", n.Name(), n == old, s)
@@ -219,7 +219,7 @@ func TestSilentLeaderIsReplacedBeforeAnElectionTimeout(t *testing.T) {
 					t.Errorf("the next leader serves after %v", took)
 				}
 				time.Sleep(100 * time.Millisecond) // a tick
-				if s := next.Status().Suspicions; (s.Last.Way == detector.LearntSilence) != tt.fast && s.Last.Way != detector.PreVote {
+				if s := next.Status().Suspicions; (s.Last.Way == detector.LongSilence) != tt.fast && s.Last.Way != detector.PreVote {
 					t.Errorf("%s leads, and saw %+v", next.Name(), s)
 				}
 			})
@@ -249,7 +249,7 @@ func TestOwnLatenessIsNoSilenceOfTheLeader(t *testing.T) {
 			t.Errorf("term %d, led by %x, want %d, by %x", got, leader.Leader(), term, leader.ID())
 		}
 		for _, f := range c.followers(leader) {
-			if s := f.Status().Suspicions; s.Hints[detector.LearntSilence] != 0 {
+			if s := f.Status().Suspicions; s.Suspicions[detector.LongSilence] != 0 {
 				t.Errorf("%s has suspected its leader: %+v", f.Name(), s)
 			}
 		}
@@ -268,7 +268,7 @@ func TestArrivedMessagesEndSilence(t *testing.T) {
 			time.Sleep(80 * time.Millisecond) // not late enough to be a pause
 			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term())}
 			l.pollDetector()
-			if s := l.detector.Stats(); s.Hints[detector.LearntSilence] != 0 {
+			if s := l.detector.Stats(); s.Suspicions[detector.LongSilence] != 0 {
 				t.Errorf("%+v, want no suspicion", s)
 			}
 		})
@@ -306,7 +306,7 @@ func TestNoSuspicionWithoutSilence(t *testing.T) {
 			if n == leader {
 				want = 0
 			}
-			if s := n.Status().Suspicions; s.Limit != want || s.Hints != [detector.NumWays]uint64{} {
+			if s := n.Status().Suspicions; s.Limit != want || s.Suspicions != [detector.NumWays]uint64{} {
 				t.Errorf("%s: %+v, want a limit of %v and no suspicion", n.Name(), s, want)
 			}
 		}

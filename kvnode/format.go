@@ -10,6 +10,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/admission"
 	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/transport"
@@ -30,7 +31,7 @@ type formatUpgrade struct {
 	newest     int64 // that this version knows
 	store      *store.Store
 	links      *transport.Transport
-	book       *book
+	members    *membership.List
 	leadership *leadership
 	proposals  *proposals.Pending
 	life       *lifecycle.Lifecycle
@@ -75,14 +76,14 @@ func (f *formatUpgrade) common() (format int64, keptBy []string) {
 			said[p.ID] = max(p.Hello.Format, store.FormatFirst)
 		}
 	}
-	for _, m := range sortedMembers(f.store.Members()) {
+	for _, m := range membership.Sorted(f.store.Members()) {
 		knows, ok := said[m.ID]
 		format = min(format, knows)
 		switch {
 		case !ok:
-			keptBy = append(keptBy, f.book.nameOf(m.ID)+": not connected")
+			keptBy = append(keptBy, f.members.Describe(m.ID)+": not connected")
 		case knows < f.newest:
-			keptBy = append(keptBy, fmt.Sprintf("%s: knows format %d", f.book.nameOf(m.ID), knows))
+			keptBy = append(keptBy, fmt.Sprintf("%s: knows format %d", f.members.Describe(m.ID), knows))
 		}
 	}
 	return format, keptBy
@@ -99,15 +100,4 @@ func (f *formatUpgrade) propose(format int64) {
 	if _, err := f.proposals.SubmitChange(context.Background(), c.Proposal, entry); err == nil {
 		f.log.Info("the cluster's format is raised", "format", format)
 	}
-}
-
-// knowsFormat refuses a peer of a version that does not know the cluster's format. That peer stops at the
-// entry that raised the format.
-func knowsFormat(h transport.Hello, format int64) error {
-	if max(h.Format, store.FormatFirst) < format {
-		return &transport.Refusal{Reason: transport.ReasonOther, Text: fmt.Sprintf(
-			"member %x (%s) is of a version that knows format %d, and the cluster has format %d: start it with the version of the others",
-			h.From, Shown(h.Name), max(h.Format, store.FormatFirst), format)}
-	}
-	return nil
 }

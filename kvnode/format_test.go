@@ -52,7 +52,7 @@ func TestTheFormatWaitsForTheLastOldMember(t *testing.T) {
 		leader := c.leader()
 		for _, n := range c.nodes {
 			c.raised(n)
-			if l, ok := n.Store().TTLLease(1); !ok || l.Grant != 0 {
+			if l, ok := n.Store().TTLLease(1); !ok || l.Generation != 0 {
 				t.Errorf("TTLLease(1) on %s = %+v, %v, want one without number", n.Name(), l, ok)
 			}
 		}
@@ -66,7 +66,7 @@ func TestTheFormatWaitsForTheLastOldMember(t *testing.T) {
 			c.wantAlive(n, 1, false) // nobody has renewed it
 			c.wantAlive(n, 2, true)
 			c.wantAlive(n, 3, true)
-			if l, _ := n.Store().TTLLease(3); l.Grant == 0 {
+			if l, _ := n.Store().TTLLease(3); l.Generation == 0 {
 				t.Errorf("TTLLease(3) on %s = %+v, want a number", n.Name(), l)
 			}
 		}
@@ -89,7 +89,7 @@ func TestAnOldMemberStopsWhereTheFormatIsRaised(t *testing.T) {
 			}
 			leader = c.nodes["m1"]
 		}
-		leader.formats.propose(store.FormatGrants)
+		leader.formats.propose(store.FormatGenerations)
 		c.raised(leader)
 		wantEnd(t, victim)
 		if err := victim.Err(); err == nil || !strings.Contains(err.Error(), "raises the cluster's format to 2, and this version knows 1 to 1: start this member with") {
@@ -113,7 +113,7 @@ func TestAnOldMemberStopsWhereTheFormatIsRaised(t *testing.T) {
 		c.raised(c.restart("m3", false, version(store.FormatNewest)))
 		time.Sleep(2 * time.Second)
 		want, _ := leader.Store().TTLLease(1)
-		if got, ok := c.nodes["m3"].Store().TTLLease(1); !ok || got != want || want.Grant == 0 {
+		if got, ok := c.nodes["m3"].Store().TTLLease(1); !ok || got != want || want.Generation == 0 {
 			t.Errorf("TTLLease(1) = %+v, %v, want %+v", got, ok, want)
 		}
 	})
@@ -128,7 +128,7 @@ func TestARevocationNamesItsGrant(t *testing.T) {
 		l, _ := leader.Store().TTLLease(1)
 		req := &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}}
 		revoke := func() (store.Result, error) {
-			return asTTLMember(leader).ProposeFenced(t.Context(), leader.LeadingTerm(), req, []uint64{l.Grant})
+			return asTTLMember(leader).ProposeFenced(t.Context(), leader.LeadingTerm(), req, []uint64{l.Generation})
 		}
 		if res, err := revoke(); err != nil || res.Err != nil {
 			t.Fatalf("ProposeFenced() = %+v, %v", res, err)

@@ -19,10 +19,3 @@ func (c *Config) processID() transport.ProcessID {
 	}
 	return c.Guardian.ProcessID()
 }
-
-// entrust tells the guardian who the peers are.
-func (r *routes) entrust() {
-	if r.cfg.Guardian != nil {
-		r.cfg.Guardian.Entrust(r.links.Will())
-	}
-}

@@ -101,7 +101,7 @@ func TestAnObituaryVoidsThePromise(t *testing.T) {
 					}
 				}
 				s := next.Status().Suspicions
-				if by := s.Last.Way == detector.Obituary; by != tt.fast {
+				if by := s.Last.Way == detector.ProcessDied; by != tt.fast {
 					t.Errorf("it says %+v, want an obituary: %v", s.Last, tt.fast)
 				}
 			})
@@ -226,7 +226,7 @@ func TestWhatCameBeforeTheObituaryIsNoSignOfLife(t *testing.T) {
 			time.Sleep(3 * f.cfg.TickInterval) // others have the processor
 		})
 		time.Sleep(500 * time.Millisecond)
-		if s := f.Status().Suspicions; s.FalseAlarms != 0 || s.Forgets != 1 {
+		if s := f.Status().Suspicions; s.FalseSuspicions != 0 || s.Forgets != 1 {
 			t.Errorf("%+v, want that the hint was believed", s)
 		}
 		c.net.HealAll()

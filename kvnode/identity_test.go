@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/restore"
 )
 
@@ -159,11 +160,11 @@ func TestRestoredMembersBeginWithTheSameState(t *testing.T) {
 		var want []byte
 		for _, name := range []string{"m1", "m2", "m3"} {
 			n := newNode(c.cfgs[name].WithDefaults())
-			if _, err := n.openFiles(); err != nil {
+			if err := openFiles(n); err != nil {
 				t.Fatal(err)
 			}
-			got, err := json.Marshal(sortedMembers(n.store.Members()))
-			if err := errors.Join(err, n.closeFiles()); err != nil {
+			got, err := json.Marshal(membership.Sorted(n.store.Members()))
+			if err := errors.Join(err, closeFiles(n)); err != nil {
 				t.Fatal(err)
 			}
 			if want == nil {

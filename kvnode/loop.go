@@ -2,6 +2,7 @@ package kvnode
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -9,10 +10,14 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/internal/durations"
-	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/transport"
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
@@ -28,18 +33,30 @@ const maxTurn = 512
 // lease would be lost.
 type raftLoop struct {
 	// Immutable after the start.
-	*parts
-	proposals *proposals.Pending
-	writer    *logWriter
-	jobs      *lifecycle.Mailbox[applyJob] // to the applier
-	snapshots *snapshots
-	transfers *transfers
-	invalid   *invalidEntries
+	cfg         *Config
+	self        uint64
+	store       *store.Store
+	lease       *leaderlease.Lease
+	links       *transport.Transport
+	members     *membership.List
+	leadership  *leadership
+	last        *atomic.Uint64 // Node.last
+	raftApplied *atomic.Uint64 // Node.raftApplied
+	calls       *calls
+	life        *lifecycle.Lifecycle
+	log         *slog.Logger
+	logLimits   *logLimits
+	proposals   *proposals.Pending
+	writer      *logWriter
+	jobs        *lifecycle.Mailbox[applyJob] // to the applier
+	snapshots   *checkpoint.Sender
+	transfers   *transfers
+	invalid     *invalidEntries
 
 	// Owned by the loop: run, the methods it calls, and functions that are pushed to calls.
 	raw          *raft.RawNode
 	queue        *proposals.Queue
-	admission    *admission.State
+	admission    *membership.OwnAdmission
 	detector     *detector.Detector
 	cadence      cadence
 	ticker       *time.Timer     // for the next tick
@@ -50,7 +67,6 @@ type raftLoop struct {
 	commit       uint64
 	restored     uint64 // index of the newest snapshot that raft has restored; it contains all earlier changes
 	firstEntries uint64 // number of the entries of the initial cluster that begin the log; 0 on a restart
-	laggards     laggards
 	// Slices that each turn reuses.
 	outbox, responses []*raftpb.Message
 	called            []func(*raftLoop)
@@ -63,10 +79,10 @@ type raftLoop struct {
 	bulk       chan *raftpb.Message                // entries and proposals
 	local      *lifecycle.Mailbox[*raftpb.Message] // from the log writer and the applier
 	quota      *proposals.Quota
-	witness    witness
-	late       *durations.Histogram // how late the loop is at its ticks
-	progress   *progress            // noted at each tick
-	awaited    atomic.Pointer[[]string]
+	stale      *membership.StaleDetector
+	dataLoss   *membership.DataLoss
+	late       *durations.Histogram           // how late the loop is at its ticks
+	progress   *progress                      // noted at each tick
 	suspicions atomic.Pointer[detector.Stats] // as of the last tick
 	resigned   chan struct{}                  // closed when the loop has ended and its resignation is sent
 }
@@ -80,13 +96,11 @@ var lateBounds = []time.Duration{
 
 // begin completes a loop before it runs.
 func (l *raftLoop) begin() {
-	l.witness.init()
-	l.queue = proposals.NewQueue(l.ID(), queueRaft{l}, l.proposals, l.quota)
-	l.admission, l.detector = l.newAdmission(), l.newDetector()
+	l.queue = proposals.NewQueue(l.self, queueRaft{l}, l.proposals, l.quota)
+	l.detector = l.newDetector()
 	l.poll.Stop()
 	l.progress.note(time.Now())
 	l.publishSuspicions()
-	l.showAwaited()
 }
 
 // run is the raft loop. One turn steps all that has arrived (a tick, messages, responses of the log writer
@@ -183,12 +197,12 @@ func (l *raftLoop) tick() {
 	l.late.Note(max(0, now.Sub(l.cadence.wake())))
 	l.cadence.ticked(now)
 	l.ticker.Reset(l.cadence.wake().Sub(now))
-	l.do(l.admission.Tick(now)) // before standing, which asks whether this member is admitted
+	l.admission.Tick(now) // before standing, which asks whether this member is admitted
 	l.elect(l.detector.Tick(now, l.standing()))
 	l.pollSoon(now)
 	l.publishSuspicions()
 	// Without its disk this member applies nothing that the others commit, and answers no read.
-	if l.writer.disk.check() {
+	if l.writer.disk.Tick() {
 		l.transfers.stepAside()
 	}
 	l.queue.Tick()
@@ -206,12 +220,12 @@ func (l *raftLoop) step(m *raftpb.Message) {
 	if !l.admission.IsOpen() {
 		return
 	}
-	if err := l.plausible(m); err != nil {
-		l.implausible(m, err)
+	if err := l.checkIndex(m); err != nil {
+		l.rejectIndex(m, err)
 		return
 	}
 	l.observe(m)
-	l.witness.answer(m)
+	l.stale.Observe(m)
 	l.lease.LearnCommit(l.raw, m)
 	_ = l.raw.Step(m)
 	if m.GetType() == raftpb.MsgVote {
@@ -223,7 +237,7 @@ func (l *raftLoop) step(m *raftpb.Message) {
 func (l *raftLoop) stepForwarded(m *raftpb.Message) {
 	err := confchange.CheckForwarded(m)
 	if err != nil {
-		l.invalid.report(err, "from", l.book.nameOf(m.GetFrom()))
+		l.invalid.report(err, "from", l.members.Describe(m.GetFrom()))
 	}
 	if err != nil || !l.admission.IsOpen() {
 		l.queue.Drop(m)
@@ -251,7 +265,7 @@ func (l *raftLoop) stepLocal(m *raftpb.Message) {
 // setApplied records that raft knows index to be applied. Responses for a snapshot and for entries before
 // it may come in either order. Checkpoints compact the log up to there and no further, because a candidate
 // reads the log after it for configuration changes.
-func (l *raftLoop) setApplied(index uint64) { l.told.Store(max(index, l.told.Load())) }
+func (l *raftLoop) setApplied(index uint64) { l.raftApplied.Store(max(index, l.raftApplied.Load())) }
 
 // calls queues functions to run on the raft loop, the only goroutine that may touch raft's state.
 type calls struct {
@@ -264,6 +278,17 @@ type calls struct {
 func (c *calls) do(f func(*raftLoop)) bool {
 	_, err := ask(context.Background(), c, func(l *raftLoop) struct{} { f(l); return struct{}{} })
 	return err == nil
+}
+
+// checkpointLoop implements checkpoint.Loop.
+type checkpointLoop struct{ calls *calls }
+
+func (l checkpointLoop) Do(f func(checkpoint.Raft)) bool {
+	return l.calls.do(func(l *raftLoop) { f(l.raw) })
+}
+
+func (l checkpointLoop) Push(f func(checkpoint.Raft)) {
+	l.calls.Push(func(l *raftLoop) { f(l.raw) })
 }
 
 // ask runs f on the loop and returns its result. It returns an error if ctx ends or the node stops first.

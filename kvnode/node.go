@@ -1,13 +1,33 @@
+// Package kvnode is one member of a replicated key-value store: raft with a leader lease (package
+// leaderlease), its log on disk (raftwal), an MVCC state machine (internal/store) and connections to its
+// peers (internal/transport). Package server serves the etcd v3 API on top of it (internal/etcdapi).
+//
+//	n, err := kvnode.Start(kvnode.Config{Name: "n1", DataDir: dir, Cluster: members, Listener: l})
+//	res, err := n.Propose(ctx, &pb.InternalRaftRequest{Put: put}) // returns when it is replicated and applied
+//	r, err := n.Read(ctx, kvnode.ReadAuto)                        // then read n.Store()
+//
+// Four goroutines do the work of a member. They hand it to each other through unbounded mailboxes, and
+// only the applier ever waits for the loop, at a configuration change:
+//   - The raft loop (loop.go, ready.go) is the only one that uses raft. Others queue functions for it.
+//   - The appender (raftwal.Appender) makes the log durable, and then sends raft's responses.
+//   - The applier (apply.go) applies committed entries to the store.
+//   - The checkpointer (internal/checkpoint) makes the store durable and truncates the log.
+//
+// docs/architecture.md follows a read, a write and a renewal of the lease through them.
 package kvnode
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 
+	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/watch"
@@ -21,25 +41,40 @@ import (
 
 // Node is one member of a cluster. Its methods are safe for concurrent use.
 //
-// What it does its nouns do, each a type in a file of its own that has its state to itself.
-// They stand on the same parts, and on the other nouns that they name; Start puts them
-// together.
+// Node is composed of the types below, and Start wires them. Its methods are declared beside the types that
+// they call.
 type Node struct {
-	// Immutable after the start, all of parts but id; what changes in there has its own lock
-	// or is atomic.
-	parts
-	fresh  bool                 // the log had not begun at the start
-	ttl    *ttl.Engine          // set before anything is applied
-	trace  *leasetrace.Trace    // nil for none
-	tracer *leasetrace.Recorder // nil for none
-	begun  chan struct{}        // closed when peers may be admitted
+	// Immutable after the start.
+	cfg     Config
+	fresh   bool                 // the log was empty at the start
+	atStart transport.LogEnd     // the end of the log at the start
+	lock    io.Closer            // of the data directory
+	trace   *leasetrace.Trace    // nil without Config.KeepTrace and LeaseTrace
+	tracer  *leasetrace.Recorder // nil without Config.LeaseTrace
+	begun   chan struct{}        // closed when peers may connect
 
-	// Owned by the loop, but for what raftLoop says is shared.
-	loop *raftLoop
+	idMu sync.Mutex
+	id   memberdir.Identity // idMu guards Started, Admitted and Lost; the rest is immutable
 
-	// Shared. Clients, on goroutines of their own, call proposals, reads, membership and
-	// transfers; each of the others has one goroutine. What is told from one to another is
-	// under a mutex there, atomic, or a channel.
+	// Set by the loop, and read by any goroutine.
+	leadership  *leadership
+	last        atomic.Uint64 // the last index of the log, durable or not
+	raftApplied atomic.Uint64 // the highest index that raft knows to be applied; the store may have applied more
+
+	// Used by the components.
+	wal       *raftwal.Log
+	store     *store.Store
+	watch     *watch.Hub
+	lease     *leaderlease.Lease
+	links     *transport.Transport
+	members   *membership.List
+	log       *slog.Logger
+	life      *lifecycle.Lifecycle
+	calls     calls // into the loop
+	logLimits logLimits
+
+	// The components. Each guards its own state.
+	loop        *raftLoop
 	proposals   *proposals.Pending
 	reads       *reads
 	replay      *replay
@@ -49,70 +84,35 @@ type Node struct {
 	applyTimes  *applyTimes
 	invalid     *invalidEntries
 	formats     *formatUpgrade
-	membership
-	checkpoints checkpoints
-	disk        disk
-	received    received
-	snapshots   snapshots
-	routes      routes
-	farewells   farewells
-}
-
-// parts are what a member is made of, and what its nouns stand on. Nobody but Start sets a
-// field.
-type parts struct {
-	// Immutable after the start.
-	cfg     Config
-	atStart transport.LogEnd // what was on the disk
-	lock    io.Closer        // the data directory is this process's
-
-	// Shared, and safe for concurrent use each by itself.
-	wal       *raftwal.Log
-	store     *store.Store
-	watch     *watch.Hub
-	lease     *leaderlease.Lease
-	links     *transport.Transport
-	book      book
-	log       *slog.Logger
-	life      *lifecycle.Lifecycle
-	calls     calls // into the loop
-	logLimits logLimits
-	noting    sync.Mutex
-	id        memberdir.Identity // noting guards Started, Admitted and Lost; the rest is immutable
-
-	// The loop stores, anybody reads.
-	leadership *leadership
-	marks
-}
-
-// marks are how far this member's raft has come.
-type marks struct {
-	// last is the last index of the log, stable or not.
-	last atomic.Uint64
-	// told is what raft has been told is applied, and so at most what is. Before a
-	// campaign it scans what is committed beyond.
-	told atomic.Uint64
-	// lag is how many laggards there are.
-	lag atomic.Int64
+	checkpoints *checkpoint.Checkpointer
+	disk        *checkpoint.Disk
+	received    *checkpoint.Received
+	snapshots   *checkpoint.Sender
+	changer     *membership.Changer
+	removals    *membership.RemovalAcks
+	routes      *membership.Routes
+	stale       *membership.StaleDetector
+	dataLoss    *membership.DataLoss
+	gate        *membership.Gate
+	ttl         *ttl.Engine
 }
 
 // ID returns this member's ID.
-func (p *parts) ID() uint64 { return p.id.MemberID }
+func (n *Node) ID() uint64 { return n.id.MemberID }
 
 // ClusterID returns the cluster's ID.
-func (p *parts) ClusterID() uint64 { return p.id.ClusterID }
+func (n *Node) ClusterID() uint64 { return n.id.ClusterID }
 
 // Name returns this member's name.
 func (n *Node) Name() string { return n.cfg.Name }
 
-// Fresh reports whether the member had nothing in its log when it started.
+// Fresh reports whether the member's log was empty at the start.
 func (n *Node) Fresh() bool { return n.fresh }
 
-// Config returns the configuration the node runs with, defaults filled in.
+// Config returns the configuration of the node, with defaults.
 func (n *Node) Config() Config { return n.cfg }
 
-// Trace returns what the lease has decided lately, nil unless Config.KeepTrace says so, and
-// the clock that it goes by.
+// Trace returns the newest events of the lease, nil without Config.KeepTrace, and the clock of the lease.
 func (n *Node) Trace() (*leasetrace.Trace, clock.Clock) {
 	if n.cfg.Clock == nil {
 		return n.trace, clock.System()
@@ -120,10 +120,10 @@ func (n *Node) Trace() (*leasetrace.Trace, clock.Clock) {
 	return n.trace, n.cfg.Clock
 }
 
-// Store returns the state machine. Read asks whether it may be read.
+// Store returns the state machine. A linearizable read calls Read first.
 func (n *Node) Store() *store.Store { return n.store }
 
-// Watch returns what tells of the changes in Store.
+// Watch returns the hub that publishes the changes of Store.
 func (n *Node) Watch() *watch.Hub { return n.watch }
 
 // Lease returns the leader lease.
@@ -135,9 +135,26 @@ func (n *Node) Term() uint64 { return n.leadership.Term() }
 // Leader returns the leader's ID as far as this member knows, 0 if none.
 func (n *Node) Leader() uint64 { return n.leadership.Leader() }
 
-// LeadingTerm returns the term in which this member leads, 0 if it does not. A command proposed with
-// ProposeFenced and this term takes effect only if this member still leads in it then.
+// LeadingTerm returns the term in which this member leads, 0 if it does not. A command that is proposed
+// with ProposeFenced and this term takes effect only if this member still leads in that term.
 func (n *Node) LeadingTerm() uint64 { return n.leadership.LeadingTerm() }
 
-// LeaderChanged returns a channel that is closed when the leader changes, or is lost.
+// LeaderChanged returns a channel that is closed when this member learns of another leader, or loses its
+// leader.
 func (n *Node) LeaderChanged() <-chan struct{} { return n.leadership.current.Load().changed }
+
+// Checkpoint makes the applied state durable in the store, so that a snapshot of the store contains it.
+// It returns ErrStopped if the node stops, and ErrDiskFull if the disk is full.
+func (n *Node) Checkpoint(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if n.life.IsStopping() {
+		return ErrStopped
+	}
+	err := n.checkpoints.Make()
+	if checkpoint.IsNoSpace(err) {
+		return fmt.Errorf("%w: %w", ErrDiskFull, err)
+	}
+	return err
+}

@@ -262,8 +262,8 @@ func TestCatchUpBySnapshot(t *testing.T) {
 		if errA != nil || errB != nil || a != b {
 			t.Errorf("hashes %+v, %v and %+v, %v, want equal", a, errA, b, errB)
 		}
-		if left, _ := os.ReadDir(away.received.dir); len(left) != 0 {
-			t.Errorf("%v is left in %s, want nothing", left, away.received.dir)
+		if left, _ := os.ReadDir(away.cfg.dir().Snaps()); len(left) != 0 {
+			t.Errorf("%v is left in %s, want nothing", left, away.cfg.dir().Snaps())
 		}
 		c.stop(away.Name())
 		c.start(away.Name())
@@ -330,17 +330,17 @@ func TestAWipedMemberIsRefusedWhenAllStartAtOnce(t *testing.T) {
 }
 
 func TestAStalledDiskCostsTheLeaseReads(t *testing.T) {
-	// What disk.check does, without a disk: nothing ends for an election timeout.
+	// What Disk.Tick does, without a disk: nothing ends for an election timeout.
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.raised(n)
-		n.disk.begin()
+		n.disk.WriteStarted()
 		time.Sleep(1200 * time.Millisecond)
 		synctest.Wait()
 		if s := c.leaseStatus(n); s != leaderlease.StatusDiskStalled {
 			t.Errorf("TryRead() = %v with a stalled disk, want disk_stalled", s)
 		}
-		n.disk.end()
+		n.disk.WriteEnded()
 		time.Sleep(300 * time.Millisecond)
 		if s := c.leaseStatus(n); s != leaderlease.StatusValid {
 			t.Errorf("TryRead() = %v once the disk answers, want valid", s)

@@ -2,57 +2,64 @@ package kvnode
 
 import (
 	"errors"
+	"fmt"
 	"io"
-	"strings"
+	"net"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/loglimit"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 	"github.com/leaderlease/go/kvnode/internal/transport"
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// peers is the node as its transport sees it.
+// logLimits limit the log lines about each peer, one limit for each condition that may persist.
+type logLimits struct {
+	dropped, parameters, disk, refused loglimit.PerPeer
+	sent, received, undelivered        loglimit.PerPeer // snapshots
+	died                               loglimit.PerPeer // death notices that void no promise
+}
+
+// secure makes the links use TLS, also while the member joins.
+func (c *Config) secure() {
+	if c.PeerTLS != nil {
+		c.Listener, c.Dial = c.PeerTLS.Listener(c.Listener), c.PeerTLS.Dialer(c.Dial)
+	}
+}
+
+// requiresCertificates reports whether a peer proves its ID with a certificate.
+func (c *Config) requiresCertificates() bool { return c.PeerTLS != nil && c.PeerTLS.Requires() }
+
+// peers is the transport.Handler of a node.
 type peers struct{ node *Node }
 
 var _ transport.Handler = peers{}
 
-// Admit implements transport.Handler by the rules of package admission. It keeps a member away that was removed, or
-// that has lost its directory: its votes and promises are gone, so it could help elect a second leader.
-func (p peers) Admit(h transport.Hello) error {
-	n := p.node
-	select {
-	case <-n.begun:
-	case <-n.life.Stopping():
-		return ErrStopped
+// authenticate applies the rules of package admission to the certificate at the other end of conn. Without
+// certificates, Admit applies them to the URLs in the hello.
+func (p peers) authenticate(conn net.Conn, h transport.Hello) error {
+	if !p.node.cfg.requiresCertificates() {
+		return nil
 	}
-	urls := strings.Split(h.PeerURLs, ",")
-	proof := admission.Claimed(urls)
-	if n.cfg.requiresCertificates() {
-		proof = admission.Accepted()
-	}
-	members := n.book.members()
-	if err := members.MayConnect(h.From, proof); err != nil {
-		return err
-	}
-	instance, err := n.instanceOf(h.From)
-	if err == nil {
-		err = admission.CheckInstance(&h, instance)
-	}
-	if err == nil {
-		err = knowsFormat(h, n.store.Format())
-	}
-	if err == nil {
-		err = n.loop.witness.setBack(h)
-	}
+	leaf, err := tlsconf.Leaf(conn)
 	if err != nil {
 		return err
 	}
-	m, _ := members.Registered(h.From)
-	n.adviseMoved(&m, h.PeerURLs)
-	n.loop.witness.forget(n.routes.called(h.From, urls)...)
-	return nil
+	return p.node.members.Known().MayConnect(h.From, admission.Certified(leaf))
+}
+
+// Admit implements transport.Handler.
+func (p peers) Admit(h transport.Hello) error {
+	select {
+	case <-p.node.begun:
+	case <-p.node.life.Stopping():
+		return ErrStopped
+	}
+	return p.node.gate.Admit(&h)
 }
 
 // Refused implements transport.Handler.
@@ -61,18 +68,18 @@ func (p peers) Refused(peer uint64, err error) {
 	if !errors.As(err, &refused) {
 		return
 	}
-	switch reason, counts := refused.Reason, p.node.routes.counts(peer); {
-	case reason == transport.ReasonWiped && counts:
-		p.node.lose(peer, p.node.lacks(refused), err)
-	case reason == transport.ReasonRemoved && counts:
-		p.node.farewells.dismissed(peer)
+	switch reason, believed := refused.Reason, p.node.routes.Believes(peer); {
+	case reason == transport.ReasonWiped && believed:
+		p.node.dataLoss.RefusedAsWiped(refused)
+	case reason == transport.ReasonRemoved && believed:
+		p.node.removals.Add(peer)
 	case reason == transport.ReasonCluster:
 		now := time.Now()
-		p.node.calls.Push(func(l *raftLoop) { l.refusedAsForeign(refused, now) })
+		p.node.calls.Push(func(l *raftLoop) { l.admission.PeerForeign(refused, now) })
 	default:
-		p.node.calls.Push(func(l *raftLoop) { l.admission.Refused(peer) })
+		p.node.calls.Push(func(l *raftLoop) { l.admission.PeerRefused(peer) })
 		if p.node.logLimits.refused.Allow(peer) {
-			p.node.log.Error("refused by a peer", "peer", p.node.book.called(peer), "error", err)
+			p.node.log.Error("refused by a peer", "peer", p.node.members.Label(peer), "error", err)
 		}
 	}
 }
@@ -81,18 +88,17 @@ func (p peers) Refused(peer uint64, err error) {
 func (p peers) Connected(peer uint64, h transport.Hello) {
 	p.node.logLimits.refused.Reset(peer)
 	if lease := p.node.lease.Info(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && p.node.logLimits.parameters.Allow(peer) {
-		// Each member serves by its own parameters and promises what it is asked
-		// for, so this is safe; but nobody wants it.
-		p.node.log.Warn("a peer has other lease parameters", "peer", p.node.book.called(peer),
+		// This is safe, since a leader asks for the promise that its own lease needs. But operators rarely want it.
+		p.node.log.Warn("a peer has other lease parameters", "peer", p.node.members.Label(peer),
 			"duration", h.Promise, "margin", h.Skew, "own_duration", lease.Duration, "own_margin", lease.MaxClockSkew)
 	}
-	p.node.calls.Push(func(l *raftLoop) { l.do(l.admission.Accepted(peer)) })
+	p.node.calls.Push(func(l *raftLoop) { l.admission.PeerAccepted(peer) })
 }
 
 // Gone implements transport.Handler.
 func (p peers) Gone(peer uint64) {
-	if p.node.routes.left(peer) {
-		p.node.loop.witness.forget(peer)
+	if p.node.routes.Disconnected(peer) {
+		p.node.stale.Forget(peer)
 	}
 	if !p.node.cfg.IgnoreClosed {
 		p.node.calls.Push(func(l *raftLoop) { l.connectionsEnded(peer) })
@@ -104,8 +110,8 @@ func (p peers) Died(peer uint64, process transport.ProcessID) {
 	p.node.calls.Push(func(l *raftLoop) { l.processDied(peer, leaderlease.ProcessID(process)) })
 }
 
-// Receive implements transport.Handler. The lease looks at m here: a promise
-// counts from the arrival, and heartbeats must not wait for the loop.
+// Receive implements transport.Handler. The lease sees m here and not on the loop: a promise counts from the arrival
+// of the heartbeat, however long the loop takes.
 func (p peers) Receive(m *raftpb.Message, process transport.ProcessID) {
 	if !p.node.lease.Incoming(m, leaderlease.ProcessID(process)) {
 		return
@@ -127,26 +133,12 @@ func (p peers) Receive(m *raftpb.Message, process transport.ProcessID) {
 }
 
 // ReceiveSnapshot implements transport.Handler.
-func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) (err error) {
-	if !p.node.received.busy.CompareAndSwap(false, true) {
-		return errors.New("another snapshot is being received")
+func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) error {
+	if err := p.node.received.Receive(m, size, state); err != nil {
+		return err
 	}
-	defer p.node.received.busy.Store(false)
-	index := m.GetSnapshot().GetMetadata().GetIndex()
-	if p.node.logLimits.received.Allow(m.GetFrom()) {
-		p.node.log.Info("receives a snapshot", "from", p.node.book.called(m.GetFrom()), "index", index, "bytes", size)
-	}
-	if index <= p.node.store.Applied() {
-		// Its acknowledgement was lost. Raft does not take it, and says how far it is.
-		_, err = io.Copy(io.Discard, state)
-	} else {
-		p.node.proposals.SnapshotArriving()
-		err = p.node.received.receive(m, state)
-	}
-	if err == nil {
-		p.Receive(m, transport.ProcessID{})
-	}
-	return err
+	p.Receive(m, transport.ProcessID{})
+	return nil
 }
 
 // Unreachable implements transport.Handler.
@@ -155,4 +147,32 @@ func (p peers) Unreachable(peer uint64) {
 }
 
 // SnapshotSent implements transport.Handler.
-func (p peers) SnapshotSent(peer uint64, err error) { p.node.snapshots.report(peer, err) }
+func (p peers) SnapshotSent(peer uint64, err error) { p.node.snapshots.Report(peer, err) }
+
+// checkIndex returns an error for a message on which raft would panic, because it is about entries that this member's
+// log does not have.
+//
+// An answer to a request of an earlier term, as after a restart, is about an earlier log. Raft ignores it, so it is
+// valid.
+func (l *raftLoop) checkIndex(m *raftpb.Message) error {
+	err := transport.ValidateAgainst(m, l.last.Load())
+	if err != nil && m.GetType() == raftpb.MsgAppResp {
+		if s := l.raw.BasicStatus(); s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm() {
+			return nil
+		}
+	}
+	return err
+}
+
+// rejectIndex drops a message that checkIndex refuses. A leader's heartbeat has a commit index up to which this member
+// has acknowledged entries, and an acknowledgement is never taken back. So if the log ends before that index, however
+// old the heartbeat is, the member has lost data.
+func (l *raftLoop) rejectIndex(m *raftpb.Message, err error) {
+	switch {
+	case m.GetType() == raftpb.MsgHeartbeat:
+		l.dataLoss.Stop(m.GetFrom(), true, fmt.Errorf("it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written",
+			m.GetCommit(), l.members.Describe(m.GetFrom()), l.last.Load()))
+	case l.logLimits.dropped.Allow(m.GetFrom()):
+		l.log.Error("message dropped", "from", l.members.Describe(m.GetFrom()), "type", m.GetType(), "error", err)
+	}
+}

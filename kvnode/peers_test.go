@@ -1,11 +1,8 @@
 package kvnode
 
 import (
-	"context"
 	"errors"
-	"log/slog"
-	"slices"
-	"strings"
+	"fmt"
 	"testing"
 	"time"
 
@@ -15,8 +12,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// certified gives each member a certificate for its host, and for more hosts that are of it. The authority is made
-// in the bubble, whose time it keeps.
+// certified gives each member a certificate for its host and for more hosts. The authority is created on first use,
+// inside the bubble, so that its validity is in the bubble's time.
 func certified(t *testing.T, more ...func(host string) string) func(*Config) {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +35,7 @@ func certified(t *testing.T, more ...func(host string) string) func(*Config) {
 	}
 }
 
-// reasonOf returns why err refuses a member, "" if it does not.
+// reasonOf returns the reason of a refusal, "" if err is none.
 func reasonOf(err error) string {
 	if refusal, ok := errors.AsType[*transport.Refusal](err); ok {
 		return refusal.Reason
@@ -46,190 +43,94 @@ func reasonOf(err error) string {
 	return ""
 }
 
-// isPeer reports whether t has a link to a member, and whether it is connected.
-func isPeer(t *transport.Transport, id uint64) (linked, connected bool) {
-	i := slices.IndexFunc(t.Peers(), func(p transport.PeerStatus) bool { return p.ID == id })
-	return i >= 0, i >= 0 && t.Peers()[i].Connected
-}
+// isConnected reports whether n is connected to a member.
+func isConnected(n *Node, id uint64) bool { return connected(n.links)[id] }
 
-// An ID that is not registered is refused, and leaves nothing behind, unless it names a registered host.
-func TestStrangersLeaveNothingBehind(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		time.Sleep(time.Second)
-		links := len(n.links.Peers())
-		for i := range uint64(2000) {
-			hello := transport.Hello{From: 1 + i, Instance: "x", PeerURLs: "http://elsewhere:2380"}
-			if reason := reasonOf(peers{n}.Admit(hello)); reason != transport.ReasonUnknown {
-				t.Fatalf("Admit(%+v) is refused for %q, want %q", hello, reason, transport.ReasonUnknown)
-			}
-		}
-		if now := len(n.links.Peers()); now != links {
-			t.Errorf("there are links to %d peers, want %d as before", now, links)
-		}
-		for i := range uint64(10 * maxCallers) {
-			hello := transport.Hello{From: 1 + i, Instance: "x", PeerURLs: "http://m2:1", Format: store.FormatNewest, Log: transport.LogEnd{Process: "p"}}
-			if err := (peers{n}).Admit(hello); err != nil {
-				t.Fatalf("Admit() of an ID at a registered host = %v", err)
-			}
-		}
-		if now := len(n.links.Peers()); now != links+maxCallers {
-			t.Errorf("there are links to %d peers, want the oldest of %d callers forgotten but for %d", now, 10*maxCallers, maxCallers)
-		}
-		if now := len(n.loop.witness.mu.of); now > links+1+maxCallers {
-			t.Errorf("%d members are remembered, want %d at most", now, links+1+maxCallers)
-		}
-		for i := range uint64(10 * maxCallers) {
-			peers{n}.Gone(1 + i)
-		}
-		if now := len(n.links.Peers()); now != links {
-			t.Errorf("there are links to %d peers after all callers have gone, want %d as before", now, links)
-		}
-	})
-}
-
-// An ID that is not registered and names no valid peer URL is accepted for its registered host, but leaves nothing
-// behind: its connection may end in a way that Gone does not tell of.
-func TestCallersWithoutAValidURLLeaveNothingBehind(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		time.Sleep(time.Second)
-		remembered := len(n.loop.witness.mu.of)
-		for i := range uint64(100) {
-			hello := transport.Hello{From: 1 + i, Instance: "x", PeerURLs: "http://m2:1,ftp://m2:1", Format: store.FormatNewest, Log: transport.LogEnd{Process: "p"}}
-			if err := (peers{n}).Admit(hello); err != nil {
-				t.Fatalf("Admit() of an ID at a registered host = %v", err)
-			}
-		}
-		if now := len(n.loop.witness.mu.of); now != remembered {
-			t.Errorf("%d members are remembered, want %d as before", now, remembered)
-		}
-	})
-}
-
-// A registered member that has moved stays reachable, however many unregistered IDs call: its connection to this member
-// stays, so that it does not say again where it is.
-func TestCallersDoNotReplaceARegisteredMember(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		other := c.followers(n)[0]
-		time.Sleep(time.Second)
-		moved := transport.Hello{From: other.ID(), Instance: other.id.Instance, PeerURLs: "http://elsewhere:1", Format: store.FormatNewest, Log: other.atStart}
-		if err := (peers{n}).Admit(moved); err != nil {
-			t.Fatal(err)
-		}
-		for i := range uint64(2 * maxCallers) {
-			hello := transport.Hello{From: 1 + i, Instance: "x", PeerURLs: "http://m2:1", Format: store.FormatNewest}
-			if err := (peers{n}).Admit(hello); err != nil {
-				t.Fatalf("Admit() of an ID at a registered host = %v", err)
-			}
-		}
-		if !n.routes.isCaller(other.ID()) {
-			t.Error("the URLs of a registered member that has moved are forgotten")
-		}
-		if now, want := len(n.links.Peers()), 2+maxCallers; now != want {
-			t.Errorf("there are links to %d peers, want %d", now, want)
-		}
-	})
-}
-
-// In plain text a member ends because of what a peer says only if that peer is registered, and is where the registry,
-// or the configuration, has it.
+// A member ends because of what a peer says only if that peer is registered. Without certificates the peer must also be
+// where the registry, or the configuration, has it. With certificates a peer that has moved counts: its certificate
+// proves its ID, and an old image of a disk must not go on because the members that know about it have moved since.
 func TestOnlyRegisteredMembersEndAMember(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		other := c.followers(n)[0]
-		time.Sleep(time.Second)
-		hello := transport.Hello{From: 99, Instance: "x", PeerURLs: "http://m2:1", Format: store.FormatNewest}
-		moved := transport.Hello{From: other.ID(), Instance: other.id.Instance, PeerURLs: "http://elsewhere:1", Format: store.FormatNewest, Log: other.atStart}
-		if err := errors.Join(peers{n}.Admit(hello), peers{n}.Admit(moved)); err != nil {
-			t.Fatal(err)
-		}
-		for _, id := range []uint64{98, 99, other.ID()} {
-			for _, reason := range []string{transport.ReasonWiped, transport.ReasonRemoved} {
-				peers{n}.Refused(id, &transport.RefusedError{Peer: id, Reason: reason})
-			}
-			if err := n.Err(); err != nil || n.farewells.mu.from[id] {
-				t.Fatalf("refused by %x: Err() = %v, dismissed: %v, want neither", id, err, n.farewells.mu.from[id])
-			}
-		}
-		third := c.followers(n)[1]
-		peers{n}.Refused(third.ID(), &transport.RefusedError{Peer: third.ID(), Reason: transport.ReasonWiped})
-		if err := n.Err(); !errors.Is(err, ErrLost) {
-			t.Errorf("refused by a registered member: Err() = %v, want ErrLost", err)
-		}
-		wantEnd(t, n)
-		delete(c.nodes, n.Name())
-	})
-}
-
-// With certificates a registered member that has moved counts as well: its certificate says which one it is. An old
-// image of a disk, which has the others where they were, must not go on because those that know of it have moved
-// since.
-func TestARegisteredMemberThatHasMovedEndsAMember(t *testing.T) {
-	inCluster(t, 3, certified(t), func(t *testing.T, c *cluster) {
-		n := c.leader()
-		other := c.followers(n)[0]
-		time.Sleep(time.Second)
-		moved := transport.Hello{From: other.ID(), Instance: other.id.Instance, PeerURLs: "http://elsewhere:1", Format: store.FormatNewest, Log: other.atStart}
-		if err := (peers{n}).Admit(moved); err != nil {
-			t.Fatal(err)
-		}
-		peers{n}.Refused(other.ID(), &transport.RefusedError{Peer: other.ID(), Reason: transport.ReasonWiped})
-		if err := n.Err(); !errors.Is(err, ErrLost) {
-			t.Errorf("Err() = %v, want ErrLost", err)
-		}
-		wantEnd(t, n)
-		delete(c.nodes, n.Name())
-	})
-}
-
-// A member that is removed while it is accepted leaves no link.
-func TestARemovedMemberLeavesNoLink(t *testing.T) {
-	held := &holding{Handler: slog.DiscardHandler}
-	inCluster(t, 3, func(c *Config) { c.LaxReconfig = true; c.Logger = slog.New(held) }, func(t *testing.T, c *cluster) {
-		leader := c.leader()
-		time.Sleep(20 * time.Second)
-		held.met, held.release = make(chan struct{}), make(chan struct{})
-		at, goes := c.followers(leader)[0], c.followers(leader)[1]
-		hello := transport.Hello{From: goes.ID(), Instance: goes.id.Instance, Format: goes.cfg.newestFormat, Log: goes.atStart, PeerURLs: "http://elsewhere:1"}
-		done := make(chan error, 1)
-		go func() { done <- peers{at}.Admit(hello) }()
-		<-held.met
-		if err := leader.RemoveMember(t.Context(), goes.ID()); err != nil {
-			t.Fatal(err)
-		}
-		for !at.Store().Members().Removed[goes.ID()] {
-			time.Sleep(10 * time.Millisecond)
-		}
-		close(held.release)
-		if err := <-done; err != nil { // the transport asks again, as the removal has come in between (Transport.enter)
-			t.Errorf("Admit() of a member that was registered when it came = %v", err)
-		}
-		if reason := reasonOf(peers{at}.Admit(hello)); reason != transport.ReasonRemoved {
-			t.Errorf("Admit() of a removed member is refused for %q, want %q", reason, transport.ReasonRemoved)
-		}
-		if linked, _ := isPeer(at.links, goes.ID()); linked {
-			t.Error("there is a link to a member that was removed")
-		}
-	})
-}
-
-// holding is a log that says, once, when a member is said to have moved, and waits.
-type holding struct {
-	slog.Handler
-	met, release chan struct{}
-}
-
-func (h *holding) Enabled(context.Context, slog.Level) bool { return true }
-func (h *holding) WithAttrs([]slog.Attr) slog.Handler       { return h }
-func (h *holding) Handle(_ context.Context, r slog.Record) error {
-	if strings.Contains(r.Message, "advertises other peer URLs") {
-		select {
-		case <-h.release:
-		case h.met <- struct{}{}:
-			<-h.release
-		}
+	for name, amend := range map[string]func(*Config){"plain text": nil, "mutual TLS": certified(t)} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 3, amend, func(t *testing.T, c *cluster) {
+				n := c.leader()
+				moved, other := c.followers(n)[0], c.followers(n)[1]
+				time.Sleep(time.Second)
+				err := errors.Join(
+					peers{n}.Admit(transport.Hello{From: 99, Instance: "x", PeerURLs: "http://m2:1", Format: store.FormatNewest}),
+					peers{n}.Admit(transport.Hello{From: moved.ID(), Instance: moved.id.Instance, PeerURLs: "http://elsewhere:1", Format: store.FormatNewest, Log: moved.atStart}),
+				)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ignored, believed := []uint64{98, 99, moved.ID()}, other.ID()
+				if amend != nil {
+					ignored, believed = ignored[:2], moved.ID()
+				}
+				for _, id := range ignored {
+					for _, reason := range []string{transport.ReasonWiped, transport.ReasonRemoved} {
+						peers{n}.Refused(id, &transport.RefusedError{Peer: id, Reason: reason})
+					}
+				}
+				time.Sleep(10 * time.Second)
+				if err := n.Err(); err != nil {
+					t.Fatalf("refused by %x: Err() = %v, want nil", ignored, err)
+				}
+				peers{n}.Refused(believed, &transport.RefusedError{Peer: believed, Reason: transport.ReasonWiped})
+				if err := n.Err(); !errors.Is(err, ErrLost) {
+					t.Errorf("refused by a registered member: Err() = %v, want ErrLost", err)
+				}
+				wantEnd(t, n)
+				delete(c.nodes, n.Name())
+			})
+		})
 	}
-	return nil
+}
+
+// Each member logs once that a member was started with another peer URL than the registry has, with the remedy.
+func TestAMovedMemberIsNamed(t *testing.T) {
+	var log lines
+	inCluster(t, 3, func(cfg *Config) { cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
+		c.leader()
+		time.Sleep(10 * time.Second)
+		c.stop("m3")
+		const what = "a member advertises other peer URLs"
+		if got := log.count(what); got != 0 {
+			t.Fatalf("%d lines before it has moved, want none", got)
+		}
+		cfg := c.cfgs["m3"]
+		cfg.Cluster = append([]Member(nil), cfg.Cluster...)
+		cfg.Cluster[2].PeerURLs = []string{"http://m3.elsewhere:2380"}
+		c.cfgs["m3"] = cfg
+		moved := c.start("m3")
+		time.Sleep(10 * time.Second)
+		if got := log.count(what); got != 3 {
+			t.Errorf("%d lines, want one of each member", got)
+		}
+		for _, word := range []string{"http://m3:2380", "http://m3.elsewhere:2380", "member update"} {
+			if log.count(word) == 0 {
+				t.Errorf("nothing names %q: %s", word, log.String())
+			}
+		}
+		if err := c.leader().UpdateMember(t.Context(), moved.ID(), []string{"http://m3.elsewhere:2380"}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Log lines have a member's name, and the ID that other tools print.
+func TestLogsNameMembers(t *testing.T) {
+	var log lines
+	inCluster(t, 3, func(c *Config) { c.Logger = log.logger() }, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		named := fmt.Sprintf("%s (%x)", leader.Name(), leader.ID())
+		if want := fmt.Sprintf("%q", named); log.count("leader="+want) == 0 || log.count("was=none") == 0 {
+			t.Errorf("no line says leader=%s, or that there was none: %s", want, log.String())
+		}
+		c.crash(leader)
+		time.Sleep(10 * time.Second)
+		if want := fmt.Sprintf("peer=%q", named); log.count(`cannot connect to peer"`) == 0 || log.count(want) == 0 {
+			t.Errorf("no line says %s: %s", want, log.String())
+		}
+	})
 }

@@ -32,7 +32,7 @@ func (n *Node) Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Re
 }
 
 // ProposeFenced is Propose for work that only the leader of term may do: r has no effect in another term. The
-// TTL engine does not use it: a LeaseRevoke proposed here fails with store.ErrNoGrant.
+// TTL engine does not use it: a LeaseRevoke proposed here fails with store.ErrNoGeneration.
 func (n *Node) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest) (store.Result, error) {
 	return n.proposals.Submit(ctx, &store.Command{Fence: term, Request: r})
 }
@@ -47,7 +47,7 @@ func (q queueRaft) State() proposals.State {
 	l := q.loop
 	return proposals.State{
 		Leads: l.role == raft.StateLeader, Leader: l.leadership.Leader(), Term: l.leadership.Term(),
-		Last: l.last.Load(), Commit: l.commit, Applied: l.told.Load(),
+		Last: l.last.Load(), Commit: l.commit, Applied: l.raftApplied.Load(),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/transport"
 	"github.com/leaderlease/go/raftwal"
@@ -47,7 +48,7 @@ func (l *raftLoop) handleReady() {
 		case m.GetTo() == raft.LocalApplyThread:
 			applyMsg = m
 		case m.GetType() == raftpb.MsgSnap:
-			l.sendSnapshot(m)
+			l.snapshots.Send(m)
 		default:
 			out = append(out, m)
 		}
@@ -104,7 +105,7 @@ func (l *raftLoop) publish(rd *raft.Ready) {
 
 // setLeader publishes another leader, or the same one in a later term, or none.
 func (l *raftLoop) setLeader(lead uint64) {
-	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(l.leadership.Leader()), "term", l.leadership.Term(), "role", l.role.String())
+	l.log.Info("leader", "leader", l.members.Label(lead), "was", l.members.Label(l.leadership.Leader()), "term", l.leadership.Term(), "role", l.role.String())
 	l.detector.LeaderIs(lead, time.Now())
 	l.publishSuspicions() // before set: a client that sees the leader sees how it was elected
 	l.leadership.set(lead)
@@ -117,7 +118,7 @@ type logWriter struct {
 	// Immutable.
 	self     uint64
 	appender *raftwal.Appender
-	disk     *disk
+	disk     *checkpoint.Disk
 	links    *transport.Transport
 	jobs     *lifecycle.Mailbox[applyJob]        // to the applier
 	local    *lifecycle.Mailbox[*raftpb.Message] // to raft
@@ -134,7 +135,7 @@ type logWriter struct {
 // (maxUncommittedBytes on a leader, MaxInflightBytes on a follower), so the loop goes on while the disk
 // hangs.
 func (w *logWriter) write(m *raftpb.Message) {
-	w.disk.begin() // the appender may be done before Append returns
+	w.disk.WriteStarted() // the appender may be done before Append returns
 	err := w.appender.Append(raftwal.UpdateOf(m), func(err error) { w.written(m, err) })
 	if err != nil && !errors.Is(err, raftwal.ErrClosed) { // shutdown has closed it, and the loop may be late to see that
 		w.life.Fail(err)
@@ -145,12 +146,12 @@ func (w *logWriter) write(m *raftpb.Message) {
 // failed. After a failure the member ends: after a failed sync it is unknown what the disk has, and a
 // second sync that succeeds does not say.
 func (w *logWriter) written(m *raftpb.Message, err error) {
-	w.disk.end() // also after a failure: the disk has answered
+	w.disk.WriteEnded() // also after a failure: the disk has answered
 	if err != nil {
 		w.life.Fail(fmt.Errorf("write the log: %w", err))
 		return
 	}
-	w.disk.written()
+	w.disk.WriteSucceeded()
 	// This precedes the first response: a member that votes, loses its log and takes itself for a new one
 	// could vote again.
 	if !w.markStarted() {

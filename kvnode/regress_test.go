@@ -2,7 +2,6 @@ package kvnode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -124,40 +123,6 @@ func TestASnapshotThatIsNoNewsIsAcknowledged(t *testing.T) {
 		c.net.HealAll()
 		c.net.Delay(leader.Name(), away.Name(), 0)
 		c.applied(away, leader)
-	})
-}
-
-// Found by review: a second snapshot of the same index took the place of the
-// first while that was being restored, and the store went on in a file that had
-// no name any more.
-func TestASnapshotDoesNotReplaceItself(t *testing.T) {
-	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		c.put(n, "k", "v")
-		if err := n.Checkpoint(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		at := n.Store().Durable()
-		file := t.TempDir() + "/state"
-		writeState(t, n, file)
-		var first os.FileInfo
-		for range 2 {
-			f, err := os.Open(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = n.received.receive(&raftpb.Message{Snapshot: at.Snapshot()}, f)
-			info, statErr := os.Stat(n.received.path(at.Index))
-			if err = errors.Join(err, f.Close(), statErr); err != nil {
-				t.Fatal(err)
-			}
-			if first == nil {
-				first = info
-			}
-			if !os.SameFile(first, info) {
-				t.Error("the second snapshot is another file under the same name")
-			}
-		}
 	})
 }
 

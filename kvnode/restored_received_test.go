@@ -1,7 +1,6 @@
 package kvnode
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -19,8 +18,7 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// A snapshot that came from another member, and that a crash kept out of store.db, is
-// where the log goes on from.
+// A restore starts with a snapshot that another member sent and that store.db lacks because of a crash.
 func TestARestoreBeginsWithTheSnapshotThatWasReceived(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -35,7 +33,7 @@ func TestARestoreBeginsWithTheSnapshotThatWasReceived(t *testing.T) {
 		if _, err := restore.Snapshot(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log begins at %d", at+1)) {
 			t.Errorf("restore.Snapshot() without the state = %v, want where the log begins", err)
 		}
-		writeState(t, leader, victim.received.path(at))
+		writeState(t, leader, victim.received.Path(at))
 		got, err := restore.Snapshot(cfg)
 		if err != nil || got.Checkpoint.Index != at || got.Checkpoint.Revision != leader.Store().Durable().Revision {
 			t.Errorf("restore.Snapshot() = %+v, %v, want index %d", got, err, at)
@@ -43,9 +41,8 @@ func TestARestoreBeginsWithTheSnapshotThatWasReceived(t *testing.T) {
 	})
 }
 
-// What another member has sent is acknowledged, and may be all that is left of it. The
-// log lacks it if a crash came before the log heard of it, and what the log has in its
-// place was never committed.
+// A received snapshot holds acknowledged entries, and may be the only copy. After a crash, the log may lack
+// it, and have entries in its place that were never committed.
 func TestASnapshotNewerThanTheLogIsRestored(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -89,28 +86,17 @@ func TestASnapshotNewerThanTheLogIsRestored(t *testing.T) {
 	}
 }
 
-// receive has a member that does not run keep the newest checkpoint of another one, as
-// it does before its log hears of that.
+// receive stores the newest checkpoint of another member in the directory of a member that does not run, as that has
+// it before its log hears of the snapshot.
 func receive(t *testing.T, n, from *Node) store.Checkpoint {
 	t.Helper()
-	state, err := from.Store().OpenSnapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = state.Close() }()
-	var all bytes.Buffer
-	if _, err := state.WriteTo(&all); err != nil {
-		t.Fatal(err)
-	}
-	at := state.Checkpoint()
-	if err := n.received.save(&raftpb.Message{Snapshot: at.Snapshot()}, &all); err != nil {
-		t.Fatal(err)
-	}
+	at := from.Store().Durable()
+	writeState(t, from, n.received.Path(at.Index))
 	return at
 }
 
-// A snapshot that cannot be read is not passed over, nor is one that belongs to another
-// log: this one knows another entry to be committed at its index.
+// A restore refuses a snapshot that it cannot read, and one of another log, which has another committed
+// entry at that index.
 func TestRestoreRefusesAReceivedSnapshot(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		n := c.lostMajority(4, 6)
@@ -139,7 +125,7 @@ func TestRestoreRefusesAReceivedSnapshot(t *testing.T) {
 	})
 }
 
-// applyTo makes the state in a file that of an empty entry behind it.
+// applyTo applies an empty entry to the state in a file.
 func applyTo(path string, index, term uint64) error {
 	backend, err := boltdb.Open(path)
 	if err != nil {
@@ -154,8 +140,7 @@ func applyTo(path string, index, term uint64) error {
 	return errors.Join(err, s.Close())
 }
 
-// A member that has joined, and ended before its log had more than a term, has the state
-// all the same.
+// A member that has joined has the state of its snapshot, even if it ended before its log had an entry.
 func TestASnapshotIsRestoredWithoutAnEntry(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -184,7 +169,7 @@ func TestASnapshotIsRestoredWithoutAnEntry(t *testing.T) {
 	})
 }
 
-// begin notes a term in the log of a member that does not run, and nothing else.
+// begin saves a term in the log of a member that does not run.
 func begin(t *testing.T, n *Node, term uint64) {
 	t.Helper()
 	log, err := raftwal.Open(raftwal.Config{Dir: n.cfg.dir().Log(), SegmentSize: n.cfg.SegmentSize})
@@ -197,8 +182,7 @@ func begin(t *testing.T, n *Node, term uint64) {
 	}
 }
 
-// A log that was cut off behind the last checkpoint may have lost what came behind a
-// snapshot that was received as well.
+// A log that ends before the last checkpoint may also have lost the entries after a received snapshot.
 func TestAReceivedSnapshotDoesNotHideThatTheLogIsCutOff(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		early := filepath.Join(t.TempDir(), "early")
@@ -207,7 +191,7 @@ func TestAReceivedSnapshotDoesNotHideThatTheLogIsCutOff(t *testing.T) {
 		}
 		n := c.lostMajority(4, 0)
 		dir, at := n.cfg.DataDir, n.Store().Durable()
-		path := n.received.path(at.Index + 1)
+		path := n.received.Path(at.Index + 1)
 		if err := errors.Join(os.WriteFile(path, readFile(t, n.cfg.dir().Path(memberdir.StateFile)), 0o600), applyTo(path, at.Index+1, at.Term)); err != nil {
 			t.Fatal(err)
 		}

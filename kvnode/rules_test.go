@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,57 +14,10 @@ import (
 
 	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/store"
-	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // The rules of this file are kept in more than one place, so that a cluster goes
 // well without one of them, mostly.
-
-// A member is refused by the rules of package admission, and dialled where it says it is only if it was accepted.
-func TestWhoIsAdmitted(t *testing.T) {
-	var dialled sync.Map
-	amend := func(c *Config) {
-		dial := c.Dial
-		c.LaxReconfig, c.Dial = true, func(ctx context.Context, addr string) (net.Conn, error) {
-			dialled.Store(addr, true)
-			return dial(ctx, addr)
-		}
-	}
-	inCluster(t, 1, amend, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		<-n.Published()
-		m, err := n.AddMember(t.Context(), peerURLs("m2"), true)
-		if err == nil {
-			err = n.RemoveMember(t.Context(), m.ID)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tc := range []struct {
-			name   string
-			hello  transport.Hello
-			reason string
-		}{
-			{"an ID that is not registered", transport.Hello{From: 8, Instance: "a", PeerURLs: "http://elsewhere:2380"}, transport.ReasonUnknown},
-			{"the same without URLs", transport.Hello{From: 8, Instance: "a"}, transport.ReasonUnknown},
-			{"the same at a registered host", transport.Hello{From: 8, Instance: "a", PeerURLs: "http://m1:9"}, ""},
-			{"a member that is registered with another instance", transport.Hello{From: n.ID(), Instance: "b"}, transport.ReasonWiped},
-			{"a member that was removed", transport.Hello{From: m.ID, Instance: "a", PeerURLs: "http://m1:9"}, transport.ReasonRemoved},
-		} {
-			tc.hello.Format = store.FormatNewest
-			err := peers{n}.Admit(tc.hello)
-			if reason := reasonOf(err); reason != tc.reason || tc.reason == "" && err != nil {
-				t.Errorf("%s: Admit(%+v) = %v, want a refusal for %q", tc.name, tc.hello, err, tc.reason)
-			}
-		}
-		time.Sleep(time.Second)
-		for addr, want := range map[string]bool{"m1:9": true, "elsewhere:2380": false} {
-			if _, got := dialled.Load(addr); got != want {
-				t.Errorf("dialled %s: %v, want %v", addr, got, want)
-			}
-		}
-	})
-}
 
 // A member that has not noticed yet that it was deposed gets its index from the
 // new leader. That does not confirm its own reign.
@@ -104,21 +54,6 @@ func TestARemovedLeaderStopsUntold(t *testing.T) {
 			t.Errorf("Err() = %v, want ErrRemoved", err)
 		}
 		delete(c.nodes, leader.Name())
-	})
-}
-
-// Of one voter two may be made, whether the second has started or not. A third
-// has to wait for it.
-func TestAVoterThatHasNotStartedIsNotUp(t *testing.T) {
-	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		time.Sleep(time.Second)
-		if _, err := n.AddMember(t.Context(), peerURLs("m2"), false); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := n.AddMember(t.Context(), peerURLs("m3"), false); !errors.Is(err, ErrNotStarted) {
-			t.Errorf("AddMember() of a third voter = %v, want ErrNotStarted", err)
-		}
 	})
 }
 
@@ -179,31 +114,5 @@ func TestChangesAreCheckedWhenTheyAreApplied(t *testing.T) {
 			t.Fatalf("raft counts %d voters, want 1", voters)
 		}
 		c.put(n, "k", "v")
-	})
-}
-
-// A snapshot whose state is not the one that its message speaks of is refused
-// before raft hears of it.
-func TestASnapshotIsWhatItSays(t *testing.T) {
-	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		if err := n.Checkpoint(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		file := t.TempDir() + "/state"
-		writeState(t, n, file)
-		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		says := n.Store().Durable().Snapshot()
-		says.Metadata.Index = new(says.GetMetadata().GetIndex() + 1)
-		if err := n.received.receive(&raftpb.Message{Snapshot: says}, f); err == nil {
-			t.Errorf("receive() of index %d with the state of another = nil, want an error", says.GetMetadata().GetIndex())
-		}
-		if left, err := os.ReadDir(n.received.dir); err != nil || len(left) != 0 {
-			t.Errorf("%v, %v is left in %s, want nothing", left, err, n.received.dir)
-		}
 	})
 }

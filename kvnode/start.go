@@ -2,8 +2,6 @@ package kvnode
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,22 +11,21 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/internal/durations"
-	"github.com/leaderlease/go/kvnode/internal/confchange"
+	"github.com/leaderlease/go/kvnode/internal/checkpoint"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 	"github.com/leaderlease/go/kvnode/internal/store/watch"
 	"github.com/leaderlease/go/kvnode/internal/transport"
-	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/leasetrace"
 	"github.com/leaderlease/go/raftwal"
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// Start opens or makes the data directory of cfg, and joins the cluster. It
-// returns before there is a leader. If it fails, the listener is closed.
+// Start opens or creates the data directory of cfg, and joins the cluster. It returns before there is a
+// leader. If it fails, it closes the listener.
 func Start(cfg Config) (n *Node, err error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -38,18 +35,24 @@ func Start(cfg Config) (n *Node, err error) {
 	n = newNode(cfg)
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("kvnode: start member %q: %w", cfg.Name, err), n.closeFiles(), closeIf(cfg.Listener))
+			err = errors.Join(fmt.Errorf("kvnode: start member %q: %w", cfg.Name, err), closeFiles(n), closeIf(cfg.Listener))
 			n = nil
 		}
 	}()
-	if n.fresh, err = n.openFiles(); err != nil {
+	if err := openFiles(n); err != nil {
 		return n, err
 	}
-	raw, firstEntries, err := n.openRaft()
+	newComponents(n)
+	if !n.fresh {
+		if err := n.checkpoints.Reconcile(); err != nil {
+			return n, err
+		}
+	}
+	raw, firstEntries, err := openRaft(n)
 	if err != nil {
 		return n, err
 	}
-	err = n.begin(raw, firstEntries)
+	err = connectAndRun(n, raw, firstEntries)
 	return n, err
 }
 
@@ -66,31 +69,37 @@ func newNode(cfg Config) *Node {
 	n.cfg, n.log, n.watch = cfg, cfg.Logger.With("component", "kvnode"), watch.New()
 	n.life = lifecycle.New(n.log)
 	n.leadership = newLeadership()
-	n.connect()
 	return n
 }
 
-// connect gives the nouns what they stand on.
-func (n *Node) connect() {
-	p, checkpoint := &n.parts, lifecycle.NewWakeup()
-	n.calls.stopping = n.life.Stopping()
-	n.received.dir = n.cfg.dir().Snaps()
-	n.disk = disk{parts: p, checkpoint: checkpoint, applier: newProgress()}
-	n.checkpoints = checkpoints{parts: p, disk: &n.disk, received: &n.received, ask: checkpoint, took: durations.New(raftwal.SyncBounds)}
-	n.snapshots = snapshots{p, &n.checkpoints}
-	n.routes.parts = p
-	n.calls.Wakeup = lifecycle.NewWakeup() // of the loop
+// newComponents makes the components that use the files, and neither the lease nor the transport until they run.
+func newComponents(n *Node) {
+	n.calls.stopping, n.calls.Wakeup = n.life.Stopping(), lifecycle.NewWakeup()
+	n.disk = checkpoint.NewDisk(checkpoint.DiskConfig{
+		Dir: n.cfg.DataDir, SegmentSize: n.cfg.SegmentSize, Log: n.wal, StallTicks: n.cfg.electionTicks(),
+		OnStall: func(stalled bool) { n.lease.SetDiskStalled(stalled) }, Lifecycle: n.life, Logger: n.log,
+	})
 	n.proposals = proposals.NewPending(proposals.Config{
 		MaxRequestBytes: n.cfg.MaxRequestBytes, MaxCount: n.cfg.MaxProposals, MaxBytes: n.cfg.MaxProposalBytes,
-		ElectionTicks: n.cfg.electionTicks(), Leadership: n.leadership, Bound: n.cfg.bounded, DiskFull: n.disk.full.Load,
+		ElectionTicks: n.cfg.electionTicks(), Leadership: n.leadership, Bound: n.cfg.bounded, DiskFull: n.disk.IsFull,
 		Lifecycle: n.life, Wakeup: n.calls.Wakeup, Logger: n.log,
 	})
-	n.farewells.parts = p
-	n.membership = membership{p, n.proposals, &n.farewells}
+	n.received = checkpoint.NewReceived(checkpoint.ReceivedConfig{
+		Dir: n.cfg.dir().Snaps(), Store: n.store, OnReceive: n.proposals.SnapshotArriving, PeerName: n.members.Label, Logger: n.log,
+	})
+	n.checkpoints = checkpoint.New(checkpoint.Config{
+		Self: n.ID(), Log: n.wal, Store: n.store, Disk: n.disk, Received: n.received, Loop: checkpointLoop{&n.calls}, Lifecycle: n.life, Logger: n.log,
+		SnapshotCount: n.cfg.SnapshotCount, CatchUpEntries: n.cfg.CatchUpEntries, CatchUpBytes: n.cfg.CatchUpBytes, MaxKeptBytes: checkpoint.DefaultMaxKeptBytes,
+		RaftApplied: n.raftApplied.Load, Connected: func() map[uint64]bool { return connected(n.links) },
+	})
+	n.snapshots = checkpoint.NewSender(checkpoint.SenderConfig{
+		Checkpointer: n.checkpoints, PeerName: n.members.Label, Lifecycle: n.life, Logger: n.log,
+		SendSnapshot: func(m *raftpb.Message, state store.Snapshot) { n.links.SendSnapshot(m, state) },
+	})
 }
 
 // startComponents makes the components that use the lease and the transport.
-func (n *Node) startComponents(raw *raft.RawNode, firstEntries uint64) {
+func startComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
 	wake := n.calls.Wakeup
 	jobs := &lifecycle.Mailbox[applyJob]{Wakeup: lifecycle.NewWakeup()}
 	local := &lifecycle.Mailbox[*raftpb.Message]{Wakeup: wake}
@@ -101,6 +110,7 @@ func (n *Node) startComponents(raw *raft.RawNode, firstEntries uint64) {
 		log: n.wal, store: n.store, leadership: n.leadership, life: n.life, logger: n.log,
 	}
 	n.replay.begin()
+	openMembership(n)
 	n.reads = &reads{
 		cfg: &n.cfg, lease: n.lease, store: n.store, links: n.links, leadership: n.leadership, proposals: n.proposals,
 		replay: n.replay, life: n.life,
@@ -115,140 +125,74 @@ func (n *Node) startComponents(raw *raft.RawNode, firstEntries uint64) {
 		done: make(chan struct{}),
 	}
 	n.formats = &formatUpgrade{
-		self: n.ID(), newest: n.cfg.newestFormat, store: n.store, links: n.links, book: &n.book, leadership: n.leadership,
+		self: n.ID(), newest: n.cfg.newestFormat, store: n.store, links: n.links, members: n.members, leadership: n.leadership,
 		proposals: n.proposals, life: n.life, log: n.log,
 	}
 	n.applier = &applier{
-		self: n.ID(), newestFormat: n.cfg.newestFormat, store: n.store, lease: n.lease, book: &n.book, calls: &n.calls,
-		proposals: n.proposals, replay: n.replay, received: &n.received, checkpoints: &n.checkpoints, disk: &n.disk,
-		routes: &n.routes, times: n.applyTimes, invalid: n.invalid, local: local, life: n.life, log: n.log,
-		progress: n.disk.applier, jobs: jobs,
+		self: n.ID(), newestFormat: n.cfg.newestFormat, store: n.store, lease: n.lease, members: n.members, calls: &n.calls,
+		proposals: n.proposals, replay: n.replay, received: n.received, checkpoints: n.checkpoints, disk: n.disk,
+		routes: n.routes, times: n.applyTimes, invalid: n.invalid, local: local, life: n.life, log: n.log,
+		progress: newProgress(), jobs: jobs,
 	}
-	n.ttl = newTTL(&n.cfg, n.store, ttlMember{n.leadership, n.lease, n.proposals, n.disk.stuck.Load})
+	n.ttl = newTTL(&n.cfg, n.store, ttlMember{n.leadership, n.lease, n.proposals, n.disk.IsStalled})
 	writer := &logWriter{
-		self: n.ID(), appender: raftwal.NewAppender(n.wal, n.disk.retry), disk: &n.disk, links: n.links, jobs: jobs, local: local,
+		self: n.ID(), appender: raftwal.NewAppender(n.wal, n.disk.RetryWrite), disk: n.disk, links: n.links, jobs: jobs, local: local,
 		life: n.life, markStarted: func() bool {
-			return n.id.Started || n.note(func(id *memberdir.Identity) { id.Started = true }) // no other goroutine sets it
+			return n.id.Started || saveIdentity(n, func(id *memberdir.Identity) { id.Started = true }) // no other goroutine sets it
 		},
 	}
 	n.loop = &raftLoop{
-		parts: &n.parts, proposals: n.proposals, writer: writer, jobs: jobs, snapshots: &n.snapshots, transfers: n.transfers,
-		invalid: n.invalid, raw: raw, firstEntries: firstEntries, wake: wake, local: local,
+		cfg: &n.cfg, self: n.ID(), store: n.store, lease: n.lease, links: n.links, members: n.members, leadership: n.leadership,
+		last: &n.last, raftApplied: &n.raftApplied, calls: &n.calls, life: n.life, log: n.log, logLimits: &n.logLimits,
+		proposals: n.proposals, writer: writer, jobs: jobs, snapshots: n.snapshots, transfers: n.transfers,
+		invalid: n.invalid, stale: n.stale, dataLoss: n.dataLoss, admission: newOwnAdmission(n), raw: raw, firstEntries: firstEntries, wake: wake, local: local,
 		urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
 		quota: proposals.NewQuota(n.cfg.maxUncommitted), late: durations.New(lateBounds), progress: newProgress(),
-		resigned: make(chan struct{}), laggards: make(laggards), poll: time.NewTimer(time.Hour),
+		resigned: make(chan struct{}), poll: time.NewTimer(time.Hour),
 	}
 	n.loop.begin()
 }
 
-// openFiles opens what the member keeps, and finishes what a crash interrupted.
-// fresh says that the log has not begun.
-func (n *Node) openFiles() (fresh bool, err error) {
-	// First: two processes on an empty directory would each write an identity.
+// openFiles opens the files of the data directory.
+func openFiles(n *Node) (err error) {
+	// The lock comes first: two processes on an empty directory would each write an identity.
 	if n.lock, err = n.cfg.dir().Lock(); err != nil {
-		return false, err
+		return err
 	}
 	n.cfg.warnOfWriters()
 	if n.id, _, err = openIdentity(&n.cfg); err != nil {
-		return false, err
+		return err
 	}
-	// The process before may have ended between a rename and the sync: nothing is
-	// built on names that are in memory only, this directory's own among them.
-	if err := errors.Join(fs.MakeDir(n.received.dir), fs.MakeDir(n.cfg.DataDir)); err != nil {
-		return false, err
+	// A former process may have ended between a rename and the sync of its directory, so both directories
+	// are synced before their files are used.
+	if err := errors.Join(fs.MakeDir(n.cfg.dir().Snaps()), fs.MakeDir(n.cfg.DataDir)); err != nil {
+		return err
 	}
 	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.cfg.dir().Log(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.cfg.Logger})
 	if err != nil {
-		return false, fmt.Errorf("open the log in %s: %w", n.cfg.dir().Log(), err)
+		return fmt.Errorf("open the log in %s: %w", n.cfg.dir().Log(), err)
 	}
 	if r := n.wal.Recovered(); r.Torn != nil {
 		n.log.Warn("the log had a torn tail", "torn", *r.Torn)
 	}
 	backend, err := boltdb.Open(n.cfg.dir().Path(memberdir.StateFile))
 	if err != nil {
-		return false, err
+		return err
 	}
 	if wrap := n.cfg.wrapBackend; wrap != nil {
 		backend = wrap(backend)
 	}
 	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: func(l store.TTLLease) { n.ttl.Changed(l) }, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.cfg.Logger}); err != nil {
-		return false, errors.Join(err, backend.Close())
+		return errors.Join(err, backend.Close())
 	}
 	n.leadership.self = n.ID()
-	n.book = book{self: n.leadership.self, first: n.id.Members, configured: n.cfg.Cluster, store: n.store}
-	fresh, err = n.cfg.dir().IsFresh(&n.id, n.wal, n.store.Durable().Index)
-	if err != nil || fresh {
-		return fresh, n.cfg.advise(err, n.ID())
-	}
-	return false, n.reconcile()
+	n.members = membership.NewList(n.ID(), n.id.Members, n.cfg.Cluster, n.store)
+	n.fresh, err = n.cfg.dir().IsFresh(&n.id, n.wal, n.store.Durable().Index)
+	return n.cfg.advise(err, n.ID())
 }
 
-// openRaft makes the RawNode and its lease. firstEntries is the number of entries that begin a new log.
-func (n *Node) openRaft() (raw *raft.RawNode, firstEntries uint64, err error) {
-	ticks, durable := n.cfg.electionTicks(), n.store.Durable()
-	rc := &raft.Config{
-		ID: n.ID(), ElectionTick: ticks, HeartbeatTick: 1,
-		Storage: startLog{n.wal, durable.ConfState}, Applied: durable.Index, AsyncStorageWrites: true,
-		// As in etcd. What is under way to one follower stays below what the
-		// appender takes without blocking.
-		MaxSizePerMsg: 512 << 10, MaxInflightMsgs: 512, MaxInflightBytes: 8 << 20,
-		MaxCommittedSizePerReady: 4 << 20, MaxUncommittedEntriesSize: uint64(n.cfg.maxUncommitted),
-		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
-		Logger: raftLogger{n.cfg.Logger.With("component", "raft")},
-	}
-	duration, margin := n.cfg.Lease()
-	lease := leaderlease.Config{
-		TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
-		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease,
-		MaxPromise: n.cfg.maxPromise(),
-		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: func() { n.reads.forward() }, Logger: n.cfg.Logger,
-	}
-	if n.cfg.LeaseTrace != "" || n.cfg.KeepTrace {
-		n.trace = leasetrace.New(leasetrace.Room)
-		lease.Tracer = n.trace
-	}
-	raw, n.lease, err = leaderlease.NewRawNode(rc, lease)
-	if err == nil && n.cfg.LeaseTrace != "" {
-		n.tracer, err = leasetrace.Record(n.cfg.LeaseTrace, n.trace, func(err error) { n.log.Error("the trace of the lease has ended", "error", err) })
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	last, err := n.wal.LastIndex()
-	hard, _, hardErr := n.wal.InitialState()
-	if err := errors.Join(err, hardErr); err != nil {
-		return nil, 0, err
-	}
-	n.last.Store(last)
-	// Raft tells of a hard state that changes only, and none may for a long time.
-	n.leadership.term.Store(hard.GetTerm())
-	n.told.Store(rc.Applied)
-	n.lease.Applied(n.store.Applied())
-	n.atStart = transport.LogEnd{Process: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
-	if n.fresh && !n.id.Joined {
-		peers, err := n.initialPeers()
-		if err != nil {
-			return nil, 0, err
-		}
-		return raw, uint64(len(peers)), raw.Bootstrap(peers)
-	}
-	return raw, 0, nil
-}
-
-// initialPeers returns the initial cluster, with which each member begins its log.
-func (n *Node) initialPeers() (peers []raft.Peer, err error) {
-	for _, m := range n.id.Founders() {
-		data, err := json.Marshal(confchange.Context{Member: m})
-		if err != nil {
-			return nil, err
-		}
-		peers = append(peers, raft.Peer{ID: m.ID, Context: data})
-	}
-	return peers, nil
-}
-
-// begin starts the goroutines and connects to the peers.
-func (n *Node) begin(raw *raft.RawNode, firstEntries uint64) (err error) {
+// connectAndRun connects to the peers and starts the goroutines.
+func connectAndRun(n *Node, raw *raft.RawNode, firstEntries uint64) (err error) {
 	lease := n.lease.Info()
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
@@ -256,29 +200,30 @@ func (n *Node) begin(raw *raft.RawNode, firstEntries uint64) (err error) {
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.atStart, ProcessID: n.cfg.processID(),
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
-		Listener: n.cfg.Listener, Handler: peers{n}, Roster: n.roster, Called: n.book.called, Dial: n.cfg.Dial,
-		Authenticate: n.authenticate, Logger: n.cfg.Logger,
+		Listener: n.cfg.Listener, Handler: peers{n}, Called: n.members.Label, Dial: n.cfg.Dial,
+		Roster:       func() (transport.Roster, error) { return membership.Roster(n.ClusterID(), n.ID(), n.store) },
+		Authenticate: peers{n}.authenticate, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	n.startComponents(raw, firstEntries)
-	n.routes.connect()
+	startComponents(n, raw, firstEntries)
+	n.routes.RegistryChanged()
 	n.watch.Start(n.store)
-	logAlarms(n.log, &n.book, nil, n.store.Alarms())
+	logAlarms(n.log, n.members, nil, n.store.Alarms())
 	n.life.Go(n.applier.run)
 	n.life.Go(func() {
 		read := func(ctx context.Context) error { _, err := n.Read(ctx, ReadLease); return err }
 		n.replay.run(read, n.calls.leaderSilence)
-		n.adviseAllMoved()
+		n.gate.AdviseAllMoved(n.links.Peers(), n.cfg.self().PeerURLs)
 	})
-	n.life.Go(n.checkpoints.run)
+	n.life.Go(n.checkpoints.Run)
 	n.life.Go(n.publication.run)
 	n.life.Go(n.formats.run)
 	n.life.Go(func() { n.ttl.Run(n.life.Stopping()) })
 	n.life.Go(n.loop.run)
 	close(n.begun)
-	go n.shutdown()
+	go shutdown(n)
 	n.log.Info("started", "id", transport.ID(n.ID()), "cluster", transport.ID(n.ClusterID()),
 		"term", n.Term(), "applied", n.store.Applied(), "last", n.last.Load(), "lease", lease.Duration, "margin", lease.MaxClockSkew)
 	return nil

@@ -14,17 +14,17 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// Status is everything there is to know about a member at one moment.
+// Status is the state of a member at one moment.
 type Status struct {
 	ID, ClusterID uint64
 	Name          string
 	Term, Leader  uint64
 	Learner       bool
-	// Lease and Stats are the leader lease's.
+	// Lease and Stats are those of the leader lease.
 	Lease leaderlease.Info
 	Stats leaderlease.Stats
-	// Suspicions is what this member has suspected its leaders of, and how the last one
-	// was replaced.
+	// Suspicions counts this member's suspicions of its leaders, and says how the last leader was
+	// replaced.
 	Suspicions detector.Stats
 	// Commit and Applied are indexes of the log, Last its end.
 	Commit, Applied, Last uint64
@@ -32,39 +32,38 @@ type Status struct {
 	Checkpoint store.Checkpoint
 	WAL        raftwal.Stats
 	Peers      []transport.PeerStatus
-	// Names are the members' names, also of peers that were never reached.
+	// Names are the names of all members by ID, including peers that were never reached.
 	Names map[uint64]string
-	// Awaited is Node.Awaited.
+	// Awaited is that of Node.Awaited.
 	Awaited []string
-	// Format is the cluster's, NewestFormat what this member's version knows, and
-	// FormatKeptBy who keeps the former from being the latter, and why.
+	// Format is the cluster version, and NewestFormat the newest one that this member knows. FormatKeptBy
+	// names the members that keep Format from rising to NewestFormat, with the reasons.
 	Format, NewestFormat int64
 	FormatKeptBy         []string
-	// Waiting is the number of proposals under way.
+	// Waiting is the number of pending proposals.
 	Waiting int
-	// Counts is what has happened since the start.
+	// Counts counts events since the start.
 	Counts Counts
-	// Late is how late the raft loop came to each of its ticks since the start: late
-	// heartbeats cost the lease first, then the leadership. Ticks that were missed
-	// altogether count as one, as late as the first of them.
+	// Late is how late the raft loop was at each tick since the start. Late heartbeats cost the lease
+	// first, then the leadership. Several missed ticks count as one, as late as the first of them.
 	Late durations.Counts
-	// Replaying means that stale reads still wait, since the start, for what is not older
-	// than what this member had acknowledged before.
+	// Replaying means that serializable reads wait until this member has applied what it had acknowledged
+	// before the start.
 	Replaying bool
-	// DiskFull means that writes are refused until there is room.
+	// DiskFull means that the member refuses writes until there is free space.
 	DiskFull bool
-	// CheckpointErr is why the newest checkpoint could not be made, nil if it was.
+	// CheckpointErr is the error of the newest checkpoint, nil if it was made.
 	CheckpointErr error
-	// Alarms are those that are raised. They are shared and must not be changed.
+	// Alarms are the active alarms. They are shared and must not be changed.
 	Alarms []*pb.AlarmMember
-	// Err is why the node has failed, if it has.
+	// Err is the error that has ended the node, if it has failed.
 	Err error
 }
 
-// LinkMetrics exports what the links to the peers count. The caller registers it.
+// LinkMetrics returns the metrics of the connections to the peers. The caller registers them.
 func (n *Node) LinkMetrics() prometheus.Collector { return transport.NewCollector(n.links) }
 
-// Status describes the member as of now.
+// Status returns the present state of the member.
 func (n *Node) Status() Status {
 	lease := n.lease.Info()
 	_, keptBy := n.formats.common()
@@ -73,48 +72,46 @@ func (n *Node) Status() Status {
 		Learner: n.store.Members().ByID[n.ID()].Learner,
 		Lease:   lease, Stats: n.lease.Stats(), Suspicions: n.Suspicions(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
-		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.book.names(), Awaited: n.Awaited(),
+		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.members.Names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: keptBy,
-		Replaying: !n.replay.isOver(), Waiting: n.proposals.Stats().Waiting, Counts: n.counts(), Late: n.loop.late.Load(), DiskFull: n.disk.full.Load(),
-		Alarms: n.store.Alarms(), Err: n.Err(),
-	}
-	if failure := n.checkpoints.failure.Load(); failure != nil {
-		s.CheckpointErr = *failure
+		Replaying: !n.replay.isOver(), Waiting: n.proposals.Stats().Waiting, Counts: counts(n), Late: n.loop.late.Load(), DiskFull: n.disk.IsFull(),
+		CheckpointErr: n.checkpoints.Stats().Err, Alarms: n.store.Alarms(), Err: n.Err(),
 	}
 	return s
 }
 
-// Counts is what a member has done since its start.
+// Awaited describes the members of which some must accept this one before it takes part, by name and peer URLs. It is
+// empty once this member takes part.
+func (n *Node) Awaited() []string { return n.loop.admission.Awaited() }
+
+// Counts counts events of a member since its start.
 type Counts struct {
-	// Checkpoints counts those that were made, and FailedCheckpoints those that
-	// were not, for lack of room for example. CheckpointTime is how long the
-	// former took together, MaxCheckpointTime the longest of them.
+	// Checkpoints is the number of checkpoints that were made, CheckpointTime their total time, and
+	// MaxCheckpointTime the longest. FailedCheckpoints is the number of those that failed, because the
+	// disk was full for example.
 	Checkpoints, FailedCheckpoints    uint64
 	CheckpointTime, MaxCheckpointTime time.Duration
-	// CheckpointWithin counts those that took no longer than each of raftwal.SyncBounds.
+	// CheckpointWithin counts the checkpoints that took no longer than each of raftwal.SyncBounds.
 	CheckpointWithin []uint64
-	// FailedProposals counts this member's proposals of which nothing became, or
-	// nobody knows what: all that ended with an error other than the request's
-	// own.
+	// FailedProposals counts the proposals of this member that failed, or whose outcome is unknown. The
+	// error of a request that was applied does not count.
 	FailedProposals uint64
-	// VoidedProposals counts attempts of this member's that no leader has replicated in the term that they
-	// were for. What they were for was proposed again, and is a failure only if that has failed.
+	// VoidedProposals counts the attempts of this member that no leader has replicated in their term. Each
+	// was proposed again, and counts as failed only if it failed in the end.
 	VoidedProposals uint64
-	// FailedReads counts this member's linearizable reads that were not served. Those
-	// in the mode log are proposals.
+	// FailedReads counts the linearizable reads that this member has not served. Reads of mode log count
+	// as proposals.
 	FailedReads uint64
-	// Malformed counts entries of the log that no version up to this one writes, which
-	// do nothing on any member, and proposals of peers that would have become such.
+	// Malformed counts entries of the log that no version up to this one writes, and such proposals of
+	// peers. Those entries do nothing on any member.
 	Malformed uint64
 }
 
-// counts are figures for Status.
-func (n *Node) counts() Counts {
-	c := &n.checkpoints
-	saved, proposed := c.took.Load(), n.proposals.Stats()
+func counts(n *Node) Counts {
+	c, proposed := n.checkpoints.Stats(), n.proposals.Stats()
 	return Counts{
-		Checkpoints: saved.Count, FailedCheckpoints: c.failed.Load(),
-		CheckpointTime: saved.Sum, MaxCheckpointTime: saved.Max, CheckpointWithin: saved.Within,
+		Checkpoints: c.Took.Count, FailedCheckpoints: c.Failed,
+		CheckpointTime: c.Took.Sum, MaxCheckpointTime: c.Took.Max, CheckpointWithin: c.Took.Within,
 		FailedProposals: proposed.Failed, VoidedProposals: proposed.Voided, FailedReads: n.reads.failed.Load(), Malformed: n.invalid.count.Load(),
 	}
 }

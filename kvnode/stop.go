@@ -19,7 +19,7 @@ func (n *Node) Stop(ctx context.Context) error {
 }
 
 // shutdown ends every goroutine once the node stops, from those that bring work to those that do it.
-func (n *Node) shutdown() {
+func shutdown(n *Node) {
 	<-n.life.Stopping()
 	// The lease and the connections are closed next, so the loop resigns first, unless it hangs.
 	select {
@@ -33,11 +33,11 @@ func (n *Node) shutdown() {
 	n.life.Wait()
 	n.watch.Close()
 	if n.Err() == nil {
-		if err := n.checkpoints.take(); err != nil {
+		if err := n.checkpoints.Make(); err != nil {
 			n.log.Warn("no last checkpoint", "error", err)
 		}
 	}
-	if err := n.closeFiles(); err != nil {
+	if err := closeFiles(n); err != nil {
 		n.log.Error("close", "error", err)
 	}
 	n.log.Info("stopped")
@@ -45,7 +45,7 @@ func (n *Node) shutdown() {
 }
 
 // closeFiles closes the files that openFiles has opened.
-func (n *Node) closeFiles() (err error) {
+func closeFiles(n *Node) (err error) {
 	n.tracer.Close()
 	if n.store != nil {
 		err = n.store.Close()

@@ -162,7 +162,7 @@ func (t *transfers) candidates(ctx context.Context, only uint64, tries map[uint6
 // otherVoters returns all other voters, or only one, as the raft of a leader knows them.
 func (l *raftLoop) otherVoters(only uint64) (all []transferee) {
 	l.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
-		if id != l.ID() && typ == raft.ProgressTypePeer && (only == raft.None || only == id) {
+		if id != l.self && typ == raft.ProgressTypePeer && (only == raft.None || only == id) {
 			all = append(all, transferee{id: id, match: pr.Match, answers: pr.RecentActive || only == id})
 		}
 	})
@@ -268,7 +268,7 @@ func (l *raftLoop) resign() {
 	}
 	l.links.Send([]*raftpb.Message{m})
 	written := l.links.Flush(to, resignTime)
-	l.log.Warn("resigned", "to", l.book.called(to), "term", m.GetTerm(), "written", written)
+	l.log.Warn("resigned", "to", l.members.Label(to), "term", m.GetTerm(), "written", written)
 }
 
 // successor returns the voter that a resigning leader names, raft.None if none can take over at once. The

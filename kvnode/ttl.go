@@ -79,8 +79,8 @@ type ttlMember struct {
 
 var _ ttl.Member = ttlMember{}
 
-// Reign implements ttl.Member.
-func (m ttlMember) Reign() (term uint64, over <-chan struct{}) {
+// Leadership implements ttl.Member.
+func (m ttlMember) Leadership() (term uint64, over <-chan struct{}) {
 	now := m.leadership.current.Load()
 	if now.id != m.leadership.self {
 		return 0, now.changed
@@ -88,9 +88,9 @@ func (m ttlMember) Reign() (term uint64, over <-chan struct{}) {
 	return now.term, now.changed
 }
 
-// Standing implements ttl.Member. A disk that hangs counts even without a leader lease: proposals would only be
+// LeaseStatus implements ttl.Member. A disk that hangs counts even without a leader lease: proposals would only be
 // replicated, and answered, once the disk answers.
-func (m ttlMember) Standing() leaderlease.Status {
+func (m ttlMember) LeaseStatus() leaderlease.Status {
 	if m.diskStuck() {
 		return leaderlease.StatusDiskStalled
 	}
@@ -100,7 +100,7 @@ func (m ttlMember) Standing() leaderlease.Status {
 
 // Confirm implements ttl.Member. Under a valid leader lease it does not wait.
 func (m ttlMember) Confirm(ctx context.Context, term uint64) error {
-	if leading, _ := m.Reign(); leading != term {
+	if leading, _ := m.Leadership(); leading != term {
 		return ErrNotLeader
 	}
 	r, err := m.lease.Read(ctx)
@@ -118,6 +118,6 @@ func (m ttlMember) Confirm(ctx context.Context, term uint64) error {
 }
 
 // ProposeFenced implements ttl.Member.
-func (m ttlMember) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
-	return m.proposals.Submit(ctx, &store.Command{Fence: term, Request: r, Grants: grants})
+func (m ttlMember) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, generations []uint64) (store.Result, error) {
+	return m.proposals.Submit(ctx, &store.Command{Fence: term, Request: r, Generations: generations})
 }

@@ -180,7 +180,7 @@ func TestALeaderStuckOnItsDiskRevokesNothing(t *testing.T) {
 				stuck := c.leader()
 				c.grant(stuck, 1, 10)
 				time.Sleep(6 * time.Second)
-				stuck.disk.begin() // and does not end
+				stuck.disk.WriteStarted() // and does not end
 				leader := stuck
 				if deposed {
 					c.isolate(stuck) // as when it is stopped as a whole
@@ -192,7 +192,7 @@ func TestALeaderStuckOnItsDiskRevokesNothing(t *testing.T) {
 						c.renew(leader, 1)
 					}
 				}
-				stuck.disk.end()
+				stuck.disk.WriteEnded()
 				c.net.HealAll()
 				time.Sleep(1200 * time.Millisecond)
 				synctest.Wait()
@@ -262,7 +262,7 @@ func TestFencedWorkDoesNotOutliveItsTerm(t *testing.T) {
 			}
 		}
 		all.Go(func() {
-			res, err := asTTLMember(old).ProposeFenced(t.Context(), term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}}, []uint64{l.Grant})
+			res, err := asTTLMember(old).ProposeFenced(t.Context(), term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}}, []uint64{l.Generation})
 			fenced("revocation", res, err)
 		})
 		all.Go(func() {
@@ -299,7 +299,7 @@ func TestExpiryDoesNotShiftInSnapshots(t *testing.T) {
 		c.net.HealAll()
 		time.Sleep(5 * time.Second)
 		for _, n := range c.nodes {
-			if got := n.Store().TTLLeases(); !slices.Equal(got, granted) || len(got) != 2 || got[0].Grant == 0 || got[1].TTL != 20 {
+			if got := n.Store().TTLLeases(); !slices.Equal(got, granted) || len(got) != 2 || got[0].Generation == 0 || got[1].TTL != 20 {
 				t.Errorf("TTLLeases() of %s = %+v, want 1 and 2 with 20 s: %+v", n.Name(), got, granted)
 			}
 			if keys := n.Store().TTLKeys(2); len(keys) != 1 || string(keys[0]) != "2" {

@@ -10,23 +10,23 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// checks is what each Ready must agree with. Each check is about something that raft
-// cannot do, so that no embedding which keeps the rules is accused.
+// checks compares each Ready with the ones before. Each check is for something that raft itself cannot
+// do, so a correct embedding never fails one.
 type checks struct {
-	// handed is the newest committed entry that raft has handed out, or the newest
-	// snapshot; 0 before the first.
+	// handed is the newest committed entry that raft has handed out, or the newest snapshot; 0 before
+	// the first.
 	handed uint64
-	// looked is set once Storage was read again at the first Ready of a RawNode.
-	looked bool
-	// explained is set for a term in which a leader may answer ReadIndex: a round has
-	// left, or the leader was the only voter at some time, and needs none.
+	// readAgain is set once Storage was read again at the first Ready of a RawNode.
+	readAgain bool
+	// explained is set in a term in which a leader may answer ReadIndex: a round has left, or the
+	// leader was the only voter at some time, and needs none.
 	explained bool
 	// leaseBased is set when raft answers ReadIndex without a round.
 	leaseBased bool
 }
 
-// checkLocked compares rd with what raft can have done since the Ready before, and
-// turns leases off if the two differ. It comes before anything is taken over from rd.
+// checkLocked turns leases off if raft cannot have made rd after the previous Ready. It runs before
+// anything is taken over from rd.
 func (l *Lease) checkLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	if !l.cfg.Raft.AsyncStorageWrites {
 		l.acknowledgedLocked(l.mu.checks.handed) // raft makes no Ready before Advance
@@ -34,28 +34,28 @@ func (l *Lease) checkLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	if rule := l.otherNodeLocked(rd); rule != "" {
 		done = l.blameLocked(rule, true)
 	}
-	l.lateLocked(now)
+	l.readAgainLocked(now)
 	if rule := l.otherWritesLocked(rd); rule != "" {
 		done = append(done, l.blameLocked(rule, false)...)
 	}
 	return done
 }
 
-// otherNodeLocked says which rule is broken if rd is not the next Ready of the node that
-// the Lease follows: one Lease is shared by two nodes, or it does not see each Ready.
+// otherNodeLocked returns the broken rule if rd is not the next Ready of the Lease's node: two nodes
+// share the Lease, or it does not see each Ready.
 func (l *Lease) otherNodeLocked(rd *raft.Ready) (rule string) {
-	const remedy = "call New for each node, and show Ready each raft.Ready of it, once and in order"
+	const advice = "call New for each node, and Ready for each raft.Ready of it, once and in order"
 	for _, m := range rd.Messages {
 		if fromRaft(m) && m.GetFrom() != l.id() {
-			return fmt.Sprintf("Ready has a message of node %x, but the Lease was made for node %x: %s", m.GetFrom(), l.id(), remedy)
+			return fmt.Sprintf("Ready has a message of node %x, but the Lease was made for node %x: %s", m.GetFrom(), l.id(), advice)
 		}
 	}
 	if hs := rd.HardState; !raft.IsEmptyHardState(hs) {
 		if t := hs.GetTerm(); t < l.mu.term {
-			return fmt.Sprintf("Ready has term %d after term %d: %s", t, l.mu.term, remedy)
+			return fmt.Sprintf("Ready has term %d after term %d: %s", t, l.mu.term, advice)
 		}
 		if c := hs.GetCommit(); c < l.commit.Load() {
-			return fmt.Sprintf("Ready has commit index %d after %d: %s", c, l.commit.Load(), remedy)
+			return fmt.Sprintf("Ready has commit index %d after %d: %s", c, l.commit.Load(), advice)
 		}
 	}
 	c := &l.mu.checks
@@ -66,14 +66,14 @@ func (l *Lease) otherNodeLocked(rd *raft.Ready) (rule string) {
 		first, before := rd.CommittedEntries[0].GetIndex(), c.handed
 		c.handed = rd.CommittedEntries[n-1].GetIndex()
 		if before != 0 && first != before+1 {
-			return fmt.Sprintf("Ready hands out the committed entry %d after %d: %s", first, before, remedy)
+			return fmt.Sprintf("Ready hands out the committed entry %d after %d: %s", first, before, advice)
 		}
 	}
 	return ""
 }
 
-// fromRaft reports whether raft puts its own ID into m.From. It keeps the sender's in
-// what a follower passes on to its leader.
+// fromRaft reports whether raft puts its own ID into m.From. In a message that a follower forwards to
+// its leader, From is the original sender.
 func fromRaft(m *raftpb.Message) bool {
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgSnap,
@@ -84,15 +84,14 @@ func fromRaft(m *raftpb.Message) bool {
 	}
 }
 
-// lateLocked reads Storage once more at the first Ready, of which nothing is written yet: raft
-// began with what is there now. If New has seen another last index or term, the node has run
-// before, and may be bound by promises of that time, so its restart hold begins now (V6). No
-// vote has left yet.
-func (l *Lease) lateLocked(now core.Instant) {
-	if l.mu.checks.looked {
+// readAgainLocked reads Storage once more at the first Ready, before anything of it is written, so
+// Storage has what raft began with. If New has seen another last index or term, the node has run before
+// and may be bound by earlier promises, so its restart hold begins now (V6). No vote has left yet.
+func (l *Lease) readAgainLocked(now core.Instant) {
+	if l.mu.checks.readAgain {
 		return
 	}
-	l.mu.checks.looked = true
+	l.mu.checks.readAgain = true
 	hard, _, err := l.cfg.Raft.Storage.InitialState()
 	last, lastErr := l.cfg.Raft.Storage.LastIndex()
 	if err == nil && lastErr == nil && hard.GetTerm() == l.hardTermAtStart && last == l.lastAtStart {
@@ -103,14 +102,13 @@ func (l *Lease) lateLocked(now core.Instant) {
 		l.lastAtStart, l.hardTermAtStart, last, hard.GetTerm()), false)
 	now = max(now, l.mu.last)
 	l.mu.guard.Restarted(now, l.longest)
-	// What a trace knows of this is a restart of the clock, which has the same effect.
+	// The trace records a restart of the clock, which has the same effect.
 	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockDisrupted, At: now})
 	l.mu.lease.ClockStepped(now)
 	l.revokeLocked(now)
 }
 
-// otherWritesLocked says which rule is broken if raft runs with another
-// AsyncStorageWrites than the Lease was told.
+// otherWritesLocked returns the broken rule if raft's AsyncStorageWrites differs from the Lease's.
 func (l *Lease) otherWritesLocked(rd *raft.Ready) (rule string) {
 	writes := false
 	for _, m := range rd.Messages {
@@ -124,10 +122,9 @@ func (l *Lease) otherWritesLocked(rd *raft.Ready) (rule string) {
 	return fmt.Sprintf("raft runs with AsyncStorageWrites %v, and the raft.Config that New was given has %v: give both the same raft.Config", !async, async)
 }
 
-// checkRoundsLocked notices ReadOnlyLeaseBased, by which raft answers a leader's
-// ReadIndex at once: with ReadOnlySafe an answer follows heartbeats that carry a
-// context. It comes after the new state is taken over from rd; led is the term in which
-// this node led before, or 0.
+// checkRoundsLocked detects ReadOnlyLeaseBased, with which raft answers a leader's ReadIndex at once.
+// With ReadOnlySafe an answer follows heartbeats that carry a context. It runs after the new state is
+// taken over from rd. led is the term in which this node led before, or 0.
 func (l *Lease) checkRoundsLocked(rd *raft.Ready, led uint64) finished {
 	mu := &l.mu
 	if mu.role != raft.StateLeader {
@@ -147,7 +144,7 @@ func (l *Lease) checkRoundsLocked(rd *raft.Ready, led uint64) finished {
 		}
 	}
 	c.explained = c.explained || mu.conf.pending() || mu.conf.single()
-	// Answers of a Ready in which a term begins may be a former leader's.
+	// In the first Ready of a term, the answers may be those of a former leader.
 	if !answers || c.explained || mu.term != led || c.leaseBased {
 		return nil
 	}

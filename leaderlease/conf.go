@@ -5,46 +5,44 @@ import (
 	"log/slog"
 	"slices"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/quorum"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// ApplyConfState tells the lease which configuration raft has switched to by the change at index.
-// Call it after each configuration change in CommittedEntries, with the entry's index and with what
-// ApplyConfChange of raft has returned, or with the unchanged ConfState if the change was
-// rejected, and before Advance or MsgStorageApplyResp (L5). Snapshots need no call: the lease
-// reads their ConfState itself. A Node that Wrap, StartNode or RestartNode has returned
+// ApplyConfState tells the lease the configuration that raft uses after the change at index. Call it after
+// each configuration change in CommittedEntries, and before Advance or MsgStorageApplyResp (L5). cs is the
+// result of raft's ApplyConfChange, or the unchanged ConfState if the change was rejected. Snapshots need
+// no call: the lease reads their ConfState itself. A Node that Wrap, StartNode or RestartNode has returned
 // calls it in ApplyConfChange.
 //
-// From the Ready that hands a configuration change out until this call, leases are refused with
-// StatusConfPending, so a forgotten call costs the lease and nothing else. If Advance or
-// MsgStorageApplyResp comes before it, Info names the mistake, and a second change that raft
-// appends meanwhile is a misuse.
+// From the Ready with the configuration change until this call, leases are refused with
+// StatusConfPending, so a forgotten call only costs the lease. If Advance or MsgStorageApplyResp comes
+// before it, Info names the mistake, and a second change that raft appends meanwhile is a misuse.
 //
-// A call that comes late, for a change below a snapshot that has been restored since, and a repeated
-// call do nothing. A call for a change that is not the next, or with other voters, is a misuse.
+// A repeated call, and a late call for a change below a restored snapshot, do nothing. A call for a change
+// that is not the next, or with other voters, is a misuse.
 func (l *Lease) ApplyConfState(index uint64, cs *raftpb.ConfState) {
-	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.toldAt(index) })
+	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.close(index) })
 }
 
-// applyNextConfState is ApplyConfState for callers that do not know the index. It takes cs for
-// the result of the oldest change that is open. A call when none is open is a misuse, unless
-// cs is the configuration that counts already.
+// applyNextConfState is ApplyConfState for callers that do not know the index: cs is the result of the
+// oldest open change. A call when none is open is a misuse, unless cs is the present configuration.
 func (l *Lease) applyNextConfState(cs *raftpb.ConfState) {
-	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.told() })
+	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.closeNext() })
 }
 
-func (l *Lease) switchTo(cs *raftpb.ConfState, told func(*confWatch) (use bool, broken string)) {
+func (l *Lease) switchTo(cs *raftpb.ConfState, closeChange func(*confWatch) (use bool, broken string)) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	now := l.nowLocked()
-	use, broken := told(&l.mu.conf)
+	use, broken := closeChange(&l.mu.conf)
 	if broken != "" && l.mu.conf.voters.String() == core.Voters(cs).String() {
-		broken = "" // what counts already, said once more
+		broken = "" // the present configuration, repeated
 	}
 	if use {
 		l.setVotersLocked(cs, now)
@@ -57,18 +55,17 @@ func (l *Lease) switchTo(cs *raftpb.ConfState, told func(*confWatch) (use bool, 
 	}
 }
 
-// Applied tells the lease that the embedder's state machine has applied
-// everything up to index. Reads wait for it. An index that raft has not
-// committed is a misuse that fails every read from then on; one beyond a
-// configuration change that ApplyConfState was not told of leaves leases off until
-// it is told, or a snapshot is restored. Info says so.
+// Applied tells the lease that the embedder's state machine has applied all entries up to index. Reads
+// wait for it. An index that raft has not committed is a misuse that fails every later read. An index
+// beyond a configuration change without ApplyConfState keeps leases off until that call, or until a
+// snapshot is restored. Info reports it.
 func (l *Lease) Applied(index uint64) {
 	if l == nil {
 		return
 	}
-	// A state machine that outlives restarts may be ahead of the commit index on
-	// disk, which raft does not sync. It is ahead of the log only after a crash that
-	// came before the log's write of what was applied beside it, and ConfIndex says so.
+	// A durable state machine may be ahead of the commit index on disk, which raft does not sync. It is
+	// ahead of the log only after a crash before the log's write of entries that it has applied, and
+	// ConfIndex says so.
 	if index > max(l.commit.Load(), l.lastAtStart, l.cfg.ConfIndex) {
 		l.misuse("Applied with an index beyond the commit index: state that raft has not committed must not be served", true)
 		return
@@ -76,13 +73,13 @@ func (l *Lease) Applied(index uint64) {
 	l.mu.Lock()
 	l.mu.applies = true
 	l.applied.Store(max(l.applied.Load(), index))
-	l.noteMissedLocked(func(c *confWatch) { c.applied(index) })
+	l.noteMissedLocked(func(c *confWatch) { c.noteApplied(index) })
 	done := l.barrierLocked()
 	l.mu.Unlock()
 	done.report()
 }
 
-// wrongLocked is the misuse that keeps leases off, for good or until it is mended.
+// wrongLocked returns the misuse that keeps leases off, for good or until it is corrected.
 func (l *Lease) wrongLocked() error {
 	if l.mu.misuse != nil {
 		return l.mu.misuse
@@ -95,12 +92,11 @@ func (l *Lease) noteMissedLocked(f func(*confWatch)) {
 	before := l.mu.conf.wrong()
 	f(&l.mu.conf)
 	if after := l.mu.conf.wrong(); before == nil && after != nil {
-		l.logLocked(slog.LevelError, "misuse, no lease until it is mended", "error", after)
+		l.logLocked(slog.LevelError, "misuse, no lease until it is corrected", "error", after)
 	}
 }
 
-// misuse turns leases off for good and says why, once. If the state machine is
-// broken by it, reads fail on every path.
+// misuse turns leases off for good, and logs the rule once. With broken, reads fail on every path.
 func (l *Lease) misuse(rule string, broken bool) {
 	l.mu.Lock()
 	now := l.nowLocked()
@@ -132,8 +128,8 @@ func (l *Lease) setVotersLocked(cs *raftpb.ConfState, now core.Instant) {
 	l.traceVotersLocked(voters, now)
 }
 
-// aloneLocked reports whether this node may be a quorum by itself (V5). While
-// it is not known which configuration raft is in, it may.
+// aloneLocked reports whether this node may be a quorum by itself (V5). While raft's configuration is not
+// known, it may.
 func (l *Lease) aloneLocked() bool {
 	return l.mu.conf.alone || l.mu.conf.pending() || l.mu.misuse != nil
 }
@@ -147,19 +143,19 @@ func (l *Lease) soleVoterLocked() bool {
 type confWatch struct {
 	voters quorum.JointConfig
 	alone  bool
-	// open holds the indexes of changes that ApplyConfState was not called for.
+	// open holds the indexes of changes without a call of ApplyConfState.
 	open []uint64
-	// known is the newest change that was told of or that Storage had at the
-	// start, which is stored until one was, or the newest snapshot that was restored.
+	// known is the newest change that is closed, or that Storage had at the start, or the newest
+	// restored snapshot. stored is the ConfIndex, until a snapshot is restored.
 	known, stored uint64
-	// skipped is the newest index that was applied while an older change was open,
-	// acknowledged the newest that raft takes for applied.
+	// skipped is the newest index that was applied while an older change was open. acknowledged is the
+	// newest index that raft takes for applied.
 	skipped, acknowledged uint64
-	// superseded: the newest configuration came with a snapshot. What older
-	// changes lead to, told late by an apply thread, is void.
+	// superseded: the newest configuration came with a snapshot. An apply thread may still report the
+	// result of an older change, which is void.
 	superseded bool
-	// appended holds the changes that raft has appended as leader of this term, and that
-	// are neither told of nor applied. Raft appends one at a time, unless Advance is early.
+	// appended holds the changes that raft has appended as leader of this term, and that are neither
+	// closed nor applied. Raft appends one at a time, unless Advance is early.
 	appended []uint64
 }
 
@@ -172,55 +168,55 @@ func (c *confWatch) committed(entries []*raftpb.Entry) {
 	}
 }
 
+// isChange reports whether e is a configuration change. One that leaves a joint configuration may have no data.
 func isChange(e *raftpb.Entry) bool {
 	return e.GetType() == raftpb.EntryConfChange || e.GetType() == raftpb.EntryConfChangeV2
 }
 
-// told closes the oldest change, and reports whether its result is to be used,
-// or else which rule was broken, if any.
-func (c *confWatch) told() (use bool, broken string) {
+// closeNext closes the oldest open change. It reports whether its result counts, and otherwise the rule
+// that was broken, if any.
+func (c *confWatch) closeNext() (use bool, broken string) {
 	switch {
 	case c.superseded:
 		return false, ""
 	case len(c.open) == 0:
 		return false, "ApplyConfChange without a configuration change: call it once for each that raft has handed out"
 	default:
-		return c.toldAt(c.open[0])
+		return c.close(c.open[0])
 	}
 }
 
-// toldAt is told for the change at index. Its result has the changes before it,
-// too: those that were skipped are closed with it.
-func (c *confWatch) toldAt(index uint64) (use bool, broken string) {
+// close closes the change at index, and with it skipped changes before it, which its result includes.
+func (c *confWatch) close(index uint64) (use bool, broken string) {
 	switch {
 	case index <= c.stored && c.known == c.stored:
-		return false, fmt.Sprintf("ApplyConfState %d says other voters than Storage, whose ConfState has all changes up to ConfIndex %d", index, c.stored)
+		return false, fmt.Sprintf("ApplyConfState at index %d has other voters than Storage, which has all changes up to ConfIndex %d", index, c.stored)
 	case index < c.known:
 		return false, "" // late
 	}
 	i := slices.Index(c.open, index)
 	if i < 0 || (i > 0 && c.open[i-1] > c.skipped) {
-		return false, fmt.Sprintf("ApplyConfState %d, where the changes that raft has handed out and that are not told yet are at %d", index, c.open)
+		return false, fmt.Sprintf("ApplyConfState was called for index %d, but the open configuration changes are at %d", index, c.open)
 	}
 	c.open, c.known = c.open[i+1:], index
 	c.finish(index)
 	return true, ""
 }
 
-// applied notes that the state machine has applied everything up to index.
-func (c *confWatch) applied(index uint64) {
+// noteApplied records that the state machine has applied all entries up to index.
+func (c *confWatch) noteApplied(index uint64) {
 	c.finish(index)
 	if c.pending() && c.open[0] <= index {
 		c.skipped = max(c.skipped, index)
 	}
 }
 
-// missed says which change was applied without being told of, if any.
+// missed returns the misuse of an applied change without ApplyConfState, if any.
 func (c *confWatch) missed() error {
 	if !c.pending() || c.open[0] > c.skipped {
 		return nil
 	}
-	return &MisuseError{Rule: fmt.Sprintf("Applied %d beyond the configuration change at %d without ApplyConfState: no lease until it is told, or a snapshot restored", c.skipped, c.open[0])}
+	return &MisuseError{Rule: fmt.Sprintf("Applied was called for index %d, beyond the configuration change at %d without ApplyConfState: no lease until that call, or until a snapshot is restored", c.skipped, c.open[0])}
 }
 
 func (c *confWatch) restored(index uint64) {
@@ -229,5 +225,113 @@ func (c *confWatch) restored(index uint64) {
 
 func (c *confWatch) pending() bool { return len(c.open) > 0 }
 
-// single reports whether there is one voter, so that raft asks no other one.
+// single reports whether there is only one voter.
 func (c *confWatch) single() bool { return len(c.voters[0]) == 1 && len(c.voters[1]) == 0 }
+
+// The rest of this file is about an Advance, or a MsgStorageApplyResp, before ApplyConfChange. Raft then
+// takes a configuration change for applied that is not. Three of its rules depend on that: a leader appends
+// no second change before the first is applied, a member with a change to apply does not campaign, and
+// quorums of configurations one change apart overlap. With two changes behind an early Advance two disjoint
+// quorums commit (docs/raft-durability.md).
+//
+// The Lease names the mistake. If the embedding calls Applied, the Lease also keeps the first two rules.
+
+// applyFirst is the advice about an early Advance.
+const applyFirst = "call ApplyConfChange of raft and ApplyConfState for each configuration change of a Ready before Advance, or before MsgStorageApplyResp is stepped"
+
+// acknowledgedLocked records that raft takes all entries up to index for applied: by Advance, which the
+// next Ready shows, or by a MsgStorageApplyResp.
+func (l *Lease) acknowledgedLocked(index uint64) {
+	l.noteMissedLocked(func(c *confWatch) { c.acknowledged = max(c.acknowledged, index) })
+}
+
+// noteAcknowledged handles a MsgStorageApplyResp. It runs only in loops that pass their local messages
+// through Incoming, as Wrap does.
+func (l *Lease) noteAcknowledged(m *raftpb.Message) {
+	n := len(m.GetEntries())
+	if n == 0 || !raft.IsLocalMsgTarget(m.GetFrom()) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.acknowledgedLocked(m.GetEntries()[n-1].GetIndex())
+}
+
+// appendedLocked records the configuration changes that raft appends as leader. It returns the broken rule
+// if there are two at a time.
+func (l *Lease) appendedLocked(entries []*raftpb.Entry) (rule string) {
+	c := &l.mu.conf
+	if l.mu.role != raft.StateLeader || l.mu.term != l.mu.lease.Term() {
+		c.appended = nil // another leader may replace these entries
+	}
+	if l.mu.role != raft.StateLeader {
+		return ""
+	}
+	for _, e := range entries {
+		if !isChange(e) || e.GetTerm() != l.mu.term || e.GetIndex() <= c.known {
+			continue
+		}
+		c.appended = append(c.appended, e.GetIndex())
+		if first, second := c.two(); second != 0 && rule == "" {
+			rule = fmt.Sprintf("raft has appended the configuration change at %d before the one at %d was applied: %s", second, first, applyFirst)
+		}
+	}
+	return rule
+}
+
+// holdsAppendLocked reports whether m, a MsgApp, carries a second configuration change while the first is
+// not applied. Raft sends the entries again.
+func (l *Lease) holdsAppendLocked(m *raftpb.Message) bool {
+	_, second := l.mu.conf.two()
+	n := len(m.GetEntries())
+	return second != 0 && n > 0 && m.GetEntries()[n-1].GetIndex() >= second && l.mu.applies
+}
+
+// holdsCandidacyLocked reports whether raft campaigns while a configuration change is not applied.
+func (l *Lease) holdsCandidacyLocked() bool {
+	_, waits := l.mu.conf.unapplied()
+	return waits && l.mu.applies
+}
+
+// unapplied returns the oldest open change that is not applied, if any.
+func (c *confWatch) unapplied() (index uint64, ok bool) {
+	for _, index := range c.open {
+		if index > c.skipped {
+			return index, true
+		}
+	}
+	return 0, false
+}
+
+// two returns the oldest change that is not applied, and the next one that raft has appended as leader, or
+// 0 if there is none.
+func (c *confWatch) two() (first, second uint64) {
+	first, ok := c.unapplied()
+	for _, index := range c.appended {
+		if ok && index > first {
+			return first, index
+		}
+		if !ok {
+			first, ok = index, true
+		}
+	}
+	return first, 0
+}
+
+// finish drops the appended changes up to index.
+func (c *confWatch) finish(index uint64) {
+	for len(c.appended) > 0 && c.appended[0] <= index {
+		c.appended = c.appended[1:]
+	}
+}
+
+// wrong returns the misuse of an open change, if any.
+func (c *confWatch) wrong() error {
+	if err := c.missed(); err != nil {
+		return err
+	}
+	if index, ok := c.unapplied(); ok && index <= c.acknowledged {
+		return &MisuseError{Rule: fmt.Sprintf("raft takes the configuration change at %d for applied, but it is not: %s", index, applyFirst)}
+	}
+	return nil
+}

@@ -206,7 +206,7 @@ func TestValidateReportsNoConsequences(t *testing.T) {
 	}
 }
 
-// An operator who mends one field at a time needs one attempt, not six.
+// An operator needs one attempt, not six.
 func TestValidateReportsEverything(t *testing.T) {
 	cfg := filled(t)
 	cfg.TickInterval = -time.Second

@@ -1,147 +1,142 @@
-// Package leaderlease lets the leader of a Raft group serve linearizable reads
-// from local state, without asking anybody, on an unmodified
-// go.etcd.io/raft/v3.
+// Package leaderlease lets the leader of a Raft group serve linearizable reads from local state,
+// without a round trip, on an unmodified go.etcd.io/raft/v3.
+//
+//	node, lease, err := leaderlease.NewRawNode(raftConfig, leaderlease.Config{TickInterval: tick})
+//
+//	// A read, in any goroutine:
+//	if index, status := lease.TryRead(); status == leaderlease.StatusValid && applied >= index {
+//		return stateMachine.Get(key)
+//	}
+//
+// The examples of StartNode and of the package (RawNode) are complete programs, and run as tests.
 //
 // # What is promised
 //
-// A read that TryRead or Read admits is linearizable: it sees every write that
-// was acknowledged, by any node, before the read was invoked.
+// A read that TryRead or Read admits is linearizable: it sees every write that any node acknowledged
+// before the read was invoked.
 //
 // # What is assumed
 //
-//   - A1, rate: over one Config.Duration, the lease clocks of two nodes diverge
-//     by at most Config.MaxClockSkew. Offsets between clocks do not matter: no
-//     absolute time is ever compared across nodes.
-//   - A2, counting: a leader's lease clock counts the time in which its process
-//     or its machine was stopped. A voter's clock that stops only makes its
-//     promise last longer.
-//   - A3, raft's own: storage keeps what it acknowledged, one process runs per
-//     ID, and peers are not Byzantine.
-//   - A3', death notices: a process that ProcessDied reports never executes another
-//     instruction. Groups that do not call ProcessDied need not assume this.
+//   - A1, rate: over one Config.Duration, the lease clocks of two nodes diverge by at most
+//     Config.MaxClockSkew. Offsets between clocks do not matter: no absolute time is ever compared
+//     across nodes.
+//   - A2, counting: a leader's lease clock counts the time in which its process or its machine was
+//     stopped. A voter's clock that stops only makes its promise last longer.
+//   - A3, raft's own: storage keeps what it acknowledged, one process runs per ID, and peers are not
+//     Byzantine.
+//   - A3', death notices: a process that ProcessDied reports never executes another instruction.
+//     Groups that do not call ProcessDied need not assume this.
 //
-// Nothing is assumed of message delay, loss, duplication or order, of pauses,
-// of ticks, or of wall clocks.
+// Nothing is assumed about message delay, loss, duplication or order, about pauses, ticks or wall
+// clocks.
 //
 // # What happens when an assumption is false
 //
-// If a clock breaks A1 or A2, lease reads of that leader may be stale for as
-// long as it believes in its lease; writes, and reads that took ReadIndex, are
-// never affected. The assumptions are watched, not hoped for: a leader stops to
-// count voters whose clocks it sees running outside the bound, and a clock that
-// fails, goes backwards or reports a disruption costs the lease. A virtual
-// machine that is paused by its hypervisor may break A2 unseen. One that is
-// restored from a snapshot, or migrated, breaks A2 unless its clock tells (see
-// package clock). If A3 is false, raft itself is not safe. Some supervisors start
-// a second process of one ID: see "Identities" in docs/embedding-reference.md.
-// If A3' is false, a second leader may be elected beside a valid lease.
+// If a clock breaks A1 or A2, lease reads of that leader may be stale for as long as it believes in
+// its lease. Writes, and reads that took ReadIndex, are never affected. The library watches the
+// assumptions. A leader does not count voters with clocks outside the bound. A clock that fails,
+// goes backwards or reports a disruption costs the lease. A virtual machine that its hypervisor
+// pauses may break A2 unnoticed. One that is restored from a snapshot, or migrated, breaks A2 unless
+// its clock reports it (package clock).
+//
+// If A3 is false, raft itself is not safe. Some supervisors start a second process of one ID: see
+// "Identities" in docs/embedding-reference.md. If A3' is false, a second leader may be elected beside
+// a valid lease.
 //
 // # Which packages are stable
 //
-// This package, clock, fence, fence/boltfence and metrics keep their exported names
-// as semantic versioning asks. Status, PeerInfo and the like are types of package
-// core, which users need not import. Packages core, leasetest and leasetrace may be
-// used, and change without notice; so do the events of a Tracer.
+// This package, clock, fence, fence/boltfence and metrics keep their exported names as semantic
+// versioning asks. Status, PeerInfo and the like are types of package core, which users need not
+// import. Packages core, leasetest and leasetrace, and the events of a Tracer, change without notice.
 //
 // # How it works
 //
-// A leader stamps each heartbeat with the instant it was sent (a probe). A voter
-// that receives one promises, by its own clock, to help elect nobody else for
-// Duration, and says so in its heartbeat response (a grant). Once a majority has
-// answered, the leader holds a lease until the send instant plus Duration, and
-// serves reads until MaxClockSkew before that. Voters keep promises by dropping
-// votes, pre-votes and TimeoutNow while bound; after a restart they are bound
-// for the longest promise they may have made. The leader gives its lease up
-// before it acts on a step-down, a transfer, or its own removal. A renewal costs
-// no message, no disk write, and 19 bytes on a heartbeat and 31 on its answer,
-// which raft sends anyway. The rules and the proof are in docs/design.md.
+// A leader stamps each heartbeat with the instant at which it was sent (a probe). A voter that
+// receives one promises, by its own clock, to help elect no other node for Duration, and reports that
+// in its heartbeat response (a grant). Once a majority has answered, the leader holds a lease until
+// the send instant plus Duration. It serves reads until MaxClockSkew before that. A voter keeps its
+// promise by dropping votes, pre-votes and TimeoutNow while it is bound. After a restart it is bound
+// for the longest promise that it may have made. The leader gives its lease up before it acts on a
+// step-down, a transfer, or its own removal.
+//
+// A renewal costs no message and no disk write, only 19 bytes on a heartbeat and 31 on its response.
+// The rules and the proof are in docs/design.md.
 //
 // # Embedding
 //
-// A Lease is a filter around the loop that drives raft, be it a RawNode or a
-// Node, with or without AsyncStorageWrites:
+// A Lease is a filter around the loop that drives raft, with a RawNode or a Node, with or without
+// AsyncStorageWrites:
 //
 //   - Ready sees each raft.Ready first, and replaces its messages;
 //   - Incoming decides about each message from a peer before Step;
 //   - Tick decides about each tick;
-//   - ApplyConfState and Applied follow what the state machine does;
-//   - ReadRequests yields what to pass to ReadIndex.
+//   - ApplyConfState and Applied follow the state machine;
+//   - ReadRequests yields the requests to pass to ReadIndex.
 //
-// NewRawNode makes a RawNode and its Lease in one call, of one raft.Config. StartNode and
-// RestartNode make a raft.Node that does the filtering by itself; Wrap does so for one that is
-// made elsewhere. NewRawNode, StartNode and RestartNode start raft with the commit index that
-// the log proves, since a Storage may lose the one that it was given (RecoverCommit).
-// LearnCommit lets a RawNode learn from an election what is committed. It reads Storage too.
+// NewRawNode returns a RawNode and its Lease. StartNode and RestartNode return a raft.Node that
+// filters by itself; Wrap does so for a Node that is made elsewhere. All but Wrap start raft with the
+// commit index that the log proves (RecoverCommit). LearnCommit lets a RawNode learn from an election
+// which entries are committed.
 //
-// Read, TryRead, Do, Token and Watch are for everybody else. A leader that ends by itself says so with Resign, and is
-// replaced at once; so is one whose process is known to have died, where ProcessDied is told.
+// Read, TryRead, Do, Token and Watch are for the rest of the program. A leader that shuts down calls
+// Resign and is replaced at once. After the death of its process, ProcessDied does the same.
 //
-// Two things must be right: Ready sees every raft.Ready before anything of it leaves;
-// and Applied follows the state machine, never runs ahead of it. Nothing notices an
-// embedding that calls Applied for what its state machine does not serve yet. One that
-// shows some Readys to Ready and not others, or those of two nodes, is refused only when
-// entries, terms or commit indexes do not fit. Other mistakes with Ready are harmless:
-// sending from a copy of the Ready is right, since messages are stamped, and what is
-// withheld is made void, where they are; a member on which Ready is never called, or
-// comes too late, or whose messages were cloned before it, holds no lease unless it
-// is the only voter, and no leader counts on its promises.
+// Two rules cannot be checked: Ready sees every raft.Ready before anything of it leaves, and Applied
+// never runs ahead of the state machine. The Lease detects some violations, such as Readys of two
+// nodes, and returns a MisuseError. Mistakes with Ready that do no harm:
 //
-// Any other forgotten call may cost the lease, never correctness, and shows in
-// Info: a node without Incoming grants nothing; without ApplyConfState leases
-// are refused from the next configuration change on; without Applied reads wait;
-// without Tick a node that would elect itself against its promise is held back
-// in Ready. Config.ConfIndex is for those whose Storage has changes that raft hands
-// out again.
+//   - Sending messages from a copy of the Ready. Messages are stamped and voided in place.
+//   - Calling Ready never or too late, or with clones of the messages. Such a member holds no lease
+//     unless it is the only voter, and no leader counts on its promises.
 //
-// Advance, or a MsgStorageApplyResp, comes after ApplyConfChange and ApplyConfState for
-// each change in a Ready. Raft's README allows the other order, by which raft counts by
-// outdated configurations, and its log may fork. The Lease names the mistake, refuses
-// leases, and holds a second change back until the first is applied.
+// Any other forgotten call may cost the lease, never correctness, and shows in Info. Without Incoming
+// a node grants nothing. Without ApplyConfState leases are refused after the next configuration
+// change. Without Applied reads wait. Without Tick, Ready holds back a node that would elect itself
+// against its promise. Config.ConfIndex is for a Storage with a ConfState newer than its snapshot.
 //
-// The raft.Config given to New is the very one the node runs with, and does not
-// change. Its Storage is read by New, for a RawNode once more at the first Ready, and by
-// LearnCommit, so the log is in it before New. What Ready shows of another Storage, ReadOnlyOption or
-// AsyncStorageWrites is refused, with a MisuseError.
+// Advance, or a MsgStorageApplyResp, comes after ApplyConfChange and ApplyConfState for each change
+// in a Ready. Raft's README allows the other order, but raft then counts by outdated configurations,
+// and its log may fork. The Lease names the mistake, refuses leases, and holds a second change back
+// until the first is applied.
+//
+// The raft.Config given to New is the one that the node runs with, and does not change. New reads
+// its Storage, for a RawNode the first Ready reads it again, and LearnCommit reads it. So the log is
+// in it before New. A Ready that does not fit its Storage, ReadOnlyOption or AsyncStorageWrites is a
+// misuse.
 //
 // # Callbacks
 //
-// Config.Send and the function given to StartRead run without a lock, from
-// within the method that has ended the read, or in a goroutine of its own if that is
-// the end of a context: they may call every method that does
-// not block, but Ready. Config.Send says which methods call it. Config.Clock and Config.Notify
-// are called with the lease locked, and must call none. The handler of Config.Logger runs in
-// a goroutine of its own, and may block or call any method. The work of
-// Do runs in its caller and may call anything; contexts that end with the lease
-// run nothing of the embedder's under the lock. Config.Promises is loaded and saved by
-// New, and saved without the lock while the node runs, in a goroutine of the Lease's.
+//   - Config.Send and the function given to StartRead run without a lock, within the method that ends
+//     the read, or in a goroutine of their own if a context ends it. They may call every method that
+//     does not block, except Ready.
+//   - Config.Clock and Config.Notify run with the lease locked. They must call no method.
+//   - The handler of Config.Logger runs in a goroutine of its own. It may block and call any method.
+//   - The function given to Do runs in its caller, and may call any method.
+//   - New loads and saves Config.Promises. While the node runs, a goroutine of the Lease saves it
+//     without the lock.
 //
 // # After Close
 //
-// Reads, Token, Context and Do are refused with StatusClosed, TryRead and Info say
-// so, and a Watch delivers that and ends. No heartbeat carries a probe, and
-// forwarded reads are left to raft. All else works as before, for as long as raft
-// runs: Ready, Incoming, Tick, WouldBlock and CanCampaign keep this node's promises, and
-// make new ones; ApplyConfState, Applied, SetDiskStalled and Stats do no
-// harm. Resign still hands back what was promised; ProcessDied voids nothing. ReadRequests delivers nothing
-// new, and never closes. No method brings the lease back, and none blocks for longer
-// than Ready says.
+// Reads, Token, Context and Do are refused with StatusClosed. TryRead and Info report it, and a Watch
+// delivers it and ends. Heartbeats carry no probe, and raft answers forwarded reads. All else goes on
+// for as long as raft runs: Ready, Incoming, Tick, WouldBlock and CanCampaign keep this node's
+// promises, and make new ones. ApplyConfState, Applied, SetDiskStalled and Stats do no harm. Resign
+// still hands promises back; ProcessDied voids nothing. ReadRequests delivers nothing new, and never
+// closes. No method brings the lease back, and none blocks for longer than Ready may.
 //
 // # Mixed groups
 //
-// Nodes without the library count as voters that never grant, so lease reads are
-// safe in any mix. A follower does not believe a leader that runs without it:
-// its reads fail until a leader attests its answers. Nor does a ReadIndex
-// read believe one that does not say that it made a round (ErrLeaderTooOld), as the
-// versions before that mark. A node that ran the
-// library must stay down for MaxPromise, or its saved promise if that is longer, before it
-// runs without, as PromiseFile.Retire does.
+// A node without the library is a voter that never grants, so lease reads are safe in any mix. A
+// follower does not believe a leader without the library: its reads fail until a leader attests its
+// answers. A ReadIndex read does not believe a leader of a version that does not confirm its rounds
+// (ErrLeaderTooOld). A node that ran the library must stay down for MaxPromise, or its saved promise
+// if that is longer, before it runs without it, as PromiseFile.Retire does.
 //
 // # Errors
 //
-// A *NoLeaseError from Read means that nothing was done: ask again, here after
-// RetryAfter or at its Leader. A read whose context ends fails with an error that
-// matches the context's and says what was waited for: Applied, a quorum round, or a
-// call that the embedding has forgotten. It is returned at once when no leader is known and when leadership
-// moves, so a caller that wants to ride out an election retries until its own
-// deadline. Misuse and Close are final.
+// A *NoLeaseError from Read means that nothing was done. Try again, here after RetryAfter or at its
+// Leader. Read returns it at once when no leader is known and when leadership moves. A caller that
+// wants to wait for the next leader retries until its own deadline. Misuse and Close are final. The
+// error of a read after the end of its context matches the context's error, and says whether it waited
+// for Applied, for a quorum round, or for a call that the embedding has forgotten.
 package leaderlease

@@ -8,20 +8,84 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// ErrNoLease is matched, with errors.Is, by every error that says that a read
-// could not be served or that work may not go on. *NoLeaseError says why.
+// Status says whether a lease read may be served, and if not, why. The zero value refuses. Refusals
+// are ordered from the strongest to the weakest: a lease that is refused for two reasons reports the
+// smaller one.
+type Status = core.Status
+
+// The values of a Status, from the strongest refusal to none.
+const (
+	// StatusNone is the zero value: nothing is known, so nothing is served.
+	StatusNone = core.None
+	// StatusClosed means that the lease was closed and will never serve again.
+	StatusClosed = core.Closed
+	// StatusDisabled means that leases are off: by configuration, because of a misuse, or because
+	// the *Lease is nil.
+	StatusDisabled = core.Disabled
+	// StatusRestartHold means that the node restarted recently, or that its clock failed. It may
+	// neither vote nor campaign yet.
+	StatusRestartHold = core.RestartHold
+	// StatusNotLeader means that another node leads, or none.
+	StatusNotLeader = core.NotLeader
+	// StatusNotVoter means that the leader is no voter of its own configuration.
+	StatusNotVoter = core.NotVoter
+	// StatusNoOwnTermCommit means that the leader has not committed an entry of its own term, so its
+	// commit index may be behind.
+	StatusNoOwnTermCommit = core.NoOwnTermCommit
+	// StatusConfPending means that a configuration change is committed, and ApplyConfState was not
+	// called for it yet.
+	StatusConfPending = core.ConfPending
+	// StatusTransferring means that leadership is being transferred.
+	StatusTransferring = core.Transferring
+	// StatusClockFault means that the clock failed, went backwards or was disrupted, and no quorum
+	// has answered since; or that too many clocks run outside the configured bound.
+	StatusClockFault = core.ClockFault
+	// StatusDiskStalled means that SetDiskStalled reported a stalled disk.
+	StatusDiskStalled = core.DiskStalled
+	// StatusExpired means that the lease has ended, or that no quorum has answered yet. Another
+	// leader may exist.
+	StatusExpired = core.Expired
+	// StatusMargin means that less than MaxClockSkew is left: no reads, but a renewal is possible.
+	StatusMargin = core.Margin
+	// StatusValid means that a read may be served now.
+	StatusValid = core.Valid
+)
+
+type (
+	// PeerInfo describes another voter as its leader sees it.
+	PeerInfo = core.PeerInfo
+	// PromiseInfo describes the promise of a node to a leader, and its restart hold.
+	PromiseInfo = core.PromiseInfo
+
+	// Instant is a reading of a clock.Clock.
+	Instant = core.Instant
+	// ProcessID identifies one process of one member, for embedders that call ProcessDied. The zero
+	// value means unknown.
+	//
+	// An ID is random, or the hash of a random value, and new for each process. Peers see it, so it
+	// must not be enough to report the death. kvnode's IDs are hashes of secrets that only the parent
+	// of the process holds, and a report reveals the secret.
+	//
+	// Two mistakes let two leaders have valid leases at the same time if ProcessDied is called too: an
+	// ID that an earlier process of the same member had (an operating system's process ID is 1 in
+	// every container), and an ID that the receiver keeps per peer instead of per connection.
+	ProcessID = core.ProcessID
+)
+
+// ErrNoLease is matched, with errors.Is, by every error of a read that could not be served, or of
+// work that may not go on. *NoLeaseError has the reason.
 var ErrNoLease = errors.New("leaderlease: no usable lease")
 
-// ErrLeaderTooOld is the cause of the *NoLeaseError that a read by a quorum round (ReadIndex)
-// fails with on a follower whose leader does not confirm that it made the round. Such a leader
-// runs a version of this library that answers from its lease. Read at the leader instead.
+// ErrLeaderTooOld is the cause of the *NoLeaseError of ReadIndex on a follower if the leader does not
+// confirm that it made a quorum round. Such a leader runs a version of this library that answers from
+// its lease. Read at the leader instead.
 var ErrLeaderTooOld = errors.New("leaderlease: the leader runs a version that may have answered from its lease, without a quorum round")
 
-// errNoLibrary is what a nil *Lease answers.
+// errNoLibrary is the error of a nil *Lease.
 var errNoLibrary = &NoLeaseError{Status: core.Disabled}
 
-// NoLeaseError says why a lease could not be used. The request has had no
-// effect and may be tried again, here or at Leader.
+// NoLeaseError says why a lease could not be used. The request has had no effect and may be tried
+// again, here or at Leader.
 type NoLeaseError struct {
 	// Term is the newest term this node knows.
 	Term uint64
@@ -29,22 +93,21 @@ type NoLeaseError struct {
 	Leader uint64
 	// Status is the strongest reason to refuse.
 	Status Status
-	// RetryAfter is a hint for whoever asks again here: how long until the answer
-	// may be another. It is what is left of a restart hold or of a promise, else the
-	// time between two heartbeats. 0 means that waiting does not help: ask at Leader,
-	// or the status is final.
+	// RetryAfter is how long until the answer of this node may change: the rest of a restart hold or
+	// of a promise, else the time between two heartbeats. 0 means that waiting does not help: retry at
+	// Leader, or the status is final.
 	RetryAfter time.Duration
-	// Err is the cause where there is one, such as a misuse of the Lease.
+	// Err is the cause, such as a misuse of the Lease, or nil.
 	Err error
 
-	// blind: Ready was not called yet, so no leader is known, whatever raft does.
-	blind bool
+	// noReady is set if Ready was not called yet, so that no leader is known.
+	noReady bool
 }
 
 // Error implements error.
 func (e *NoLeaseError) Error() string {
 	s := fmt.Sprintf("leaderlease: no usable lease: %s (term %d, leader %d)", e.Status, e.Term, e.Leader)
-	if e.blind {
+	if e.noReady {
 		s += ": Ready was not called yet"
 	}
 	if e.Err != nil {
@@ -59,8 +122,8 @@ func (e *NoLeaseError) Is(target error) bool { return target == ErrNoLease }
 // Unwrap returns the cause, if any.
 func (e *NoLeaseError) Unwrap() error { return e.Err }
 
-// MisuseError says that the embedding broke a rule on which the lease depends.
-// Leases stay off until the Lease is made anew, or until what Rule asks for is done.
+// MisuseError says that the embedding broke a rule on which the lease depends. Leases stay off until
+// the Lease is made anew, or until the correction that Rule names.
 type MisuseError struct{ Rule string }
 
 // Error implements error.

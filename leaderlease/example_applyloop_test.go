@@ -14,7 +14,7 @@ import (
 )
 
 // The state machine has a goroutine of its own, so the raft loop does not wait for
-// it. Applied is called there, by whoever knows that readers see the entry.
+// it. Applied is called there, once readers see the entry.
 func Example_applyGoroutine() {
 	group := openGroup()
 	defer group.stop()
@@ -47,7 +47,7 @@ func Example_applyGoroutine() {
 	// misuse: <nil>
 }
 
-// applier is a member whose state machine has a goroutine of its own.
+// applier is a member with a goroutine for its state machine.
 type applier struct {
 	*member
 	work chan batch

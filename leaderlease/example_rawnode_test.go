@@ -17,7 +17,7 @@ import (
 )
 
 // Three members of a Raft group run in this process, each in a loop around its
-// RawNode. The leader answers reads from its own memory, without asking anybody;
+// RawNode. The leader answers reads from its own memory, without a round trip;
 // a follower asks the leader once for an index.
 func Example_rawNode() {
 	group := startGroup()

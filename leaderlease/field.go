@@ -11,11 +11,10 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Probes, grants and releases ride on raft's messages as one unknown protobuf
-// field. Raft ignores it, Marshal and Unmarshal keep it, and a node or codec
-// that drops it merely grants nothing. Message.Context would not do: for
-// heartbeats it is raft's own 8-byte read position, and foreign bytes there
-// panic a leader or confirm reads that nobody confirmed (raft's read_only.go).
+// Probes, grants and releases ride on raft's messages as one unknown protobuf field. Raft ignores it, Marshal and
+// Unmarshal keep it, and a node or codec that drops it only grants nothing. Message.Context would not do: in
+// heartbeats it is raft's own 8-byte read position. Other bytes there panic a leader, or confirm reads that no
+// quorum has confirmed (raft's read_only.go).
 //
 //	field   71370, length-delimited, at most once in a message
 //	byte 0  version (1)
@@ -35,21 +34,18 @@ const (
 	kindAnswer  byte = 4
 	kindRound   byte = 5
 
-	// maxFieldLen bounds what is looked at: 2 + 4 uvarints of 10 bytes.
+	// maxFieldLen bounds the payload: 2 bytes and 4 uvarints of 10 bytes.
 	maxFieldLen = 42
 
-	// fieldTag is how the field begins on the wire, fieldHead what precedes the
-	// payload: the tag and one byte for the length.
+	// fieldTag is the tag on the wire. fieldHead is the length of the tag and of the one length byte.
 	fieldTag  = "\xd2\xec\x22"
 	fieldHead = len(fieldTag) + 1
 )
 
-// errNoField means that the message carries nothing of ours: the usual case for
-// peers without the library.
+// errNoField means that the message has no lease field, which is usual for peers without the library.
 var errNoField = errors.New("no lease field")
 
-// attach adds the field to m. Raft hands a message out once and does not look
-// at it again, so it is amended in place.
+// attach adds the field to m in place, since raft does not read m again.
 func attach(m *raftpb.Message, kind byte, values ...uint64) {
 	var payload [maxFieldLen]byte
 	b := append(payload[:0], fieldVersion, kind)
@@ -76,9 +72,8 @@ func attachRelease(m *raftpb.Message, r core.Release) {
 	attach(m, kindRelease, r.Term, uint64(r.At))
 }
 
-// attachAnswer attests a MsgReadIndexResp: see Lease.mayAnswerLocked. Where a
-// round was asked for, it says that there was one; a node that does not ask need
-// not know that kind.
+// attachAnswer attests a MsgReadIndexResp: see Lease.mayAnswerLocked. If the request asked for a round, the field
+// confirms it.
 func attachAnswer(m *raftpb.Message) {
 	kind := kindAnswer
 	if wantsRound(m) {
@@ -115,8 +110,7 @@ func answerOf(m *raftpb.Message) (byRound bool, err error) {
 	return false, err
 }
 
-// fieldOf returns the n values of m's lease field, all positive as an int64.
-// Anything unexpected is an error and never a value.
+// fieldOf returns the n values of m's lease field, all positive as an int64. Any deviation is an error.
 func fieldOf(m *raftpb.Message, kind byte, n int) (values [4]uint64, err error) {
 	payload, err := payloadOf(m.ProtoReflect().GetUnknown())
 	if err != nil {
@@ -150,7 +144,7 @@ func payloadOf(unknown []byte) (payload []byte, err error) {
 	if len(unknown) == 0 {
 		return nil, errNoField
 	}
-	// The usual case: our field and nothing else.
+	// The usual case: only our field.
 	if n := len(unknown) - fieldHead; n >= 0 && n <= maxFieldLen &&
 		string(unknown[:fieldHead-1]) == fieldTag && unknown[fieldHead-1] == byte(n) {
 		return unknown[fieldHead:], nil

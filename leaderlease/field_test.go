@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/leaderlease/core"
-	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // overWire is what a peer receives of m.
@@ -33,7 +32,7 @@ func TestFieldSurvivesTheWire(t *testing.T) {
 	probe := core.Probe{Sent: core.Instant(90 * time.Minute), Duration: 900 * ms}
 	grant := core.Grant{Sent: 1, Duration: 2, Reading: core.Forever, Incarnation: 4}
 	release := core.Release{Term: 7, At: core.Instant(time.Hour)}
-	// Whatever else is unknown in the message belongs to somebody else.
+	// Other unknown fields of the message are left alone.
 	foreign := protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 5)
 
 	m := &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), Term: new(uint64(3))}
@@ -186,8 +185,8 @@ func TestMalformedReleasesAreCountedAndIgnored(t *testing.T) {
 			if p.Incoming(m) {
 				t.Error("Incoming(timeout now) = true, want it kept from a node that is bound")
 			}
-			if s := p.Stats(); s.Malformed != 1 || s.Withheld[WithheldTimeoutNowIn] != 1 {
-				t.Errorf("Stats() = %d malformed, %d withheld, want 1, 1", s.Malformed, s.Withheld[WithheldTimeoutNowIn])
+			if s := p.Stats(); s.Malformed != 1 || s.Withheld.TimeoutNowIn != 1 {
+				t.Errorf("Stats() = %d malformed, %d withheld, want 1, 1", s.Malformed, s.Withheld.TimeoutNowIn)
 			}
 		})
 	}
@@ -220,7 +219,7 @@ func TestReleaseRidesOnItsOwnTransferOnly(t *testing.T) {
 			m := p.message(tc.typ, 3, 1)
 			m.Term = new(tc.term)
 			if tc.forced {
-				m.Context = []byte(votes.CampaignTransfer)
+				m.Context = []byte(core.CampaignTransfer)
 			}
 			attachRelease(m, tc.rel)
 			if got := p.Incoming(m); got != tc.admits {

@@ -11,14 +11,14 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// Incoming is called for each message from a peer before raft steps it, and reports whether raft
-// may step it. It makes promises (V1), counts grants (L2), withholds requests for votes while a
-// promise lasts (V3), and answers forwarded reads from the lease. It does not change m, does not
-// block, and may be called from any goroutine.
+// Incoming must be called for each message from a peer before raft steps it, and reports whether raft may
+// step it. It makes promises (V1), counts grants (L2), withholds requests for votes while a promise
+// lasts (V3), and answers forwarded reads from the lease. It does not change m, does not block, and may
+// be called from any goroutine.
 //
-// from identifies the process that sent m, as named by the connection on which m arrived. The zero
-// value means unknown, which is right for every embedder that does not call ProcessDied: only
-// a promise to a known process can be voided by the death of that process (V8). See ProcessID.
+// from identifies the process that sent m, as named by the connection on which m arrived. The zero value
+// means unknown, which is right for every embedder that does not call ProcessDied: a death voids only
+// promises to a known process (V8). See ProcessID.
 func (l *Lease) Incoming(m *raftpb.Message, from ProcessID) bool {
 	if l == nil {
 		return true
@@ -33,18 +33,18 @@ func (l *Lease) Incoming(m *raftpb.Message, from ProcessID) bool {
 	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		return l.mayWin(m)
 	case raftpb.MsgReadIndex:
-		return l.forwarded(m)
+		return l.answerForwarded(m)
 	case raftpb.MsgReadIndexResp:
-		return l.attested(m)
+		return l.takeAnswer(m)
 	case raftpb.MsgStorageAppendResp:
-		l.stored(m)
+		l.noteStored(m)
 	case raftpb.MsgStorageApplyResp:
-		l.acknowledged(m)
+		l.noteAcknowledged(m)
 	}
 	return true
 }
 
-// promise answers a probe before raft answers the heartbeat (V1).
+// promise answers a probe before raft steps the heartbeat (V1).
 func (l *Lease) promise(m *raftpb.Message, from ProcessID) {
 	p, err := probeOf(m)
 	if err != nil {
@@ -64,8 +64,7 @@ func (l *Lease) promise(m *raftpb.Message, from ProcessID) {
 	l.saveLocked(now)
 }
 
-// count takes the grant of a heartbeat response (L2). This is where the lease
-// is renewed.
+// count takes the grant of a heartbeat response (L2), which may renew the lease.
 func (l *Lease) count(m *raftpb.Message) {
 	g, err := grantOf(m)
 	if err != nil {
@@ -84,8 +83,8 @@ func (l *Lease) count(m *raftpb.Message) {
 	done.report()
 }
 
-// admit keeps requests to help elect someone away from raft while this node is
-// bound, unless the leader it is bound to has released it (V3, L6).
+// admit withholds MsgVote, MsgPreVote and MsgTimeoutNow from raft while this node is bound, unless the
+// leader has released it (V3, L6).
 func (l *Lease) admit(m *raftpb.Message) bool {
 	var rel *core.Release
 	r, err := releaseOf(m)
@@ -107,10 +106,9 @@ func (l *Lease) admit(m *raftpb.Message) bool {
 	return may
 }
 
-// panicsLocked reports whether raft would panic on m: a node that was bootstrapped
-// from a snapshot and has heard of no term cannot turn a pre-vote down (raft.go,
-// send). It would do so because the candidate's log is behind the one it began with,
-// so withholding the request costs nobody a vote.
+// panicsLocked reports whether raft would panic on m. A node that was bootstrapped from a snapshot and
+// knows no term cannot reject a pre-vote (send in raft.go). It would reject m because the candidate's log
+// is shorter, so withholding m costs no vote.
 func (l *Lease) panicsLocked(m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgPreVote || l.mu.term != 0 {
 		return false
@@ -118,9 +116,9 @@ func (l *Lease) panicsLocked(m *raftpb.Message) bool {
 	return m.GetLogTerm() < l.termAtStart || (m.GetLogTerm() == l.termAtStart && m.GetIndex() < l.lastAtStart)
 }
 
-// mayWin keeps votes for this node away from raft while it is bound: it must not
-// be elected (V3). It asked for none; but a node that crashed before its own
-// candidacy was durable may be bound in an earlier term when the answers come.
+// mayWin withholds votes for this node from raft while it is bound: it must not be elected (V3). A bound
+// node asks for no vote, but one that crashed before its candidacy was durable may be bound in an earlier
+// term when the answers arrive.
 func (l *Lease) mayWin(m *raftpb.Message) bool {
 	if m.GetReject() {
 		return true
@@ -136,9 +134,9 @@ func (l *Lease) mayWin(m *raftpb.Message) bool {
 	return !bound
 }
 
-// stored notices that the storage thread has made a HardState durable. Only
-// loops that pass their local messages through Incoming, as Wrap does, get here.
-func (l *Lease) stored(m *raftpb.Message) {
+// noteStored records that the storage thread has made a HardState durable. It runs only in loops that
+// pass their local messages through Incoming, as Wrap does.
+func (l *Lease) noteStored(m *raftpb.Message) {
 	if raft.IsLocalMsgTarget(m.GetFrom()) {
 		l.mu.Lock()
 		l.mu.durable = true
@@ -146,11 +144,10 @@ func (l *Lease) stored(m *raftpb.Message) {
 	}
 }
 
-// forwarded answers a follower's read out of the lease if it can and may.
-// Otherwise raft takes a quorum round for it, but only where raft's answer is
-// right (see mayAnswerLocked). A new leader keeps it until its reign's first commit, as it
-// does with its own reads; else the follower asks again.
-func (l *Lease) forwarded(m *raftpb.Message) bool {
+// answerForwarded answers a follower's read from a valid lease. Otherwise raft makes a quorum round for
+// it, but only if raft's answer is right (mayAnswerLocked). A new leader keeps the read until the first
+// commit of its term, as it does with its own reads. In other states the follower asks again.
+func (l *Lease) answerForwarded(m *raftpb.Message) bool {
 	quorum := wantsRound(m)
 	if !quorum && l.cfg.Send != nil && m.GetFrom() != raft.None {
 		if v, _, s := l.check(); s == core.Valid {
@@ -173,12 +170,11 @@ func (l *Lease) forwarded(m *raftpb.Message) bool {
 	return may
 }
 
-// attested takes the answers to this node's reads, and keeps those away that their
-// leader does not attest: it runs without the library, and raft's own answer may be
-// stale. The reads that wait fail, rather than wait for a better one. So do those
-// that asked for a round, if the leader does not say that it made one: it runs a
+// takeAnswer takes a leader's answer to this node's reads, and reports whether raft may step it. If the
+// leader does not attest the answer, it runs without the library, and raft's own answer may be stale: the
+// waiting reads fail. Reads that need a round also fail if the leader does not confirm one: it runs a
 // version that answers them from its lease.
-func (l *Lease) attested(m *raftpb.Message) bool {
+func (l *Lease) takeAnswer(m *raftpb.Message) bool {
 	var asked uint64
 	quorum, ours := false, false
 	for _, e := range m.GetEntries() {
@@ -191,21 +187,21 @@ func (l *Lease) attested(m *raftpb.Message) bool {
 	case !ours:
 		return true
 	case err == nil && (byRound || !quorum):
-		return !l.answer(m)
+		return !l.answerWaiting(m)
 	case err != nil:
 		l.stats.countField(err)
 		l.refuseReads(m, err, everyone)
 		return false
 	default:
 		l.refuseReads(m, ErrLeaderTooOld, func(w *waiter) bool { return w.quorum && w.round <= asked })
-		return !l.answer(m) // it will do for the others
+		return !l.answerWaiting(m) // it serves the other reads
 	}
 }
 
-// answer lets the reads go that an attested answer serves, and reports whether it did.
-// They would wait for two turns of the raft loop otherwise, and raft has nothing to add. It
-// decides where it has to: of a term that is not this node's, and of one that does not follow.
-func (l *Lease) answer(m *raftpb.Message) bool {
+// answerWaiting answers the reads that an attested answer serves, and reports whether it did. Through
+// raft they would wait for two turns of the loop. Raft gets the answer only if its term is not this
+// node's, or if this node is no follower.
+func (l *Lease) answerWaiting(m *raftpb.Message) bool {
 	l.mu.Lock()
 	mine := l.mu.role == raft.StateFollower && m.GetTerm() == l.mu.term && len(m.GetEntries()) == 1
 	var done finished
@@ -217,7 +213,7 @@ func (l *Lease) answer(m *raftpb.Message) bool {
 	return mine
 }
 
-// refuseReads fails the waiting reads that match because of the answer m.
+// refuseReads fails the waiting reads that match, because of the answer m.
 func (l *Lease) refuseReads(m *raftpb.Message, why error, match func(*waiter) bool) {
 	l.mu.Lock()
 	refusal := l.noLeaseLocked(core.NotLeader)

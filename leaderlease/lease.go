@@ -18,34 +18,31 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// Lease drives the leader lease of one Raft group on one node: the leader's
-// half and the voter's half. It has no timer of its own, and a goroutine only while it
-// saves (see Config.Promises) or writes log lines (see Config.Logger).
+// Lease drives the leader lease of one Raft group on one node: the leader's half and the voter's half.
+// It has no timer of its own. It has a goroutine only while it saves (Config.Promises) or writes log
+// lines (Config.Logger).
 //
-// A nil *Lease is a member without the library: Ready, Incoming, Tick and what
-// follows the state machine leave raft as it is, WouldBlock and CanCampaign keep nothing
-// back, ReadRequests never delivers, and whoever reads or wants a Token is refused
-// with StatusDisabled. A member that ran with a Lease must stay down for MaxPromise before
+// A nil *Lease is a member without the library. Ready, Incoming, Tick, ApplyConfState and Applied leave
+// raft as it is, WouldBlock and CanCampaign forbid nothing, ReadRequests never delivers, and reads and
+// Token fail with StatusDisabled. A member that ran with a Lease must stay down for MaxPromise before
 // it runs with nil.
 //
-// All methods are safe for concurrent use. Ready must see each Ready once and
-// in order, as raft's own contract demands anyway.
+// All methods are safe for concurrent use. Ready must see each raft.Ready once and in order.
 type Lease struct {
 	cfg             Config            // immutable, with defaults filled in
 	clock           clock.Clock       // cfg.Clock
 	disruptable     clock.Disruptable // nil if the clock cannot tell
-	nonce           nonce             // immutable, sets this start apart from all others
+	nonce           nonce             // immutable, unique to this start
 	clockInfo       clock.Info        // immutable, measured by New
 	lastAtStart     uint64            // immutable, last index in the log at New
 	hardTermAtStart uint64            // immutable, term of the hard state at New
-	termAtStart     uint64            // immutable, term of that entry, or snapshot
-	longest         time.Duration     // immutable, the longest promise ever made, before this start too
+	termAtStart     uint64            // immutable, term of the entry or snapshot at lastAtStart
+	longest         time.Duration     // immutable, the longest promise of this and earlier processes
 
-	// view is the newest lease. The holder of mu replaces it whole; readers
-	// load it without a lock.
+	// view is the newest lease. The holder of mu replaces it; readers load it without a lock.
 	view atomic.Pointer[view]
-	// commit is the newest commit index that raft has published. It is stored
-	// before any message, entry or answer that follows from it leaves Ready.
+	// commit is the newest commit index that raft has published. It is stored before any message,
+	// entry or answer that depends on it leaves Ready.
 	commit atomic.Uint64
 	// applied is the newest index the embedder has applied; written under mu.
 	applied atomic.Uint64
@@ -59,14 +56,14 @@ type Lease struct {
 		lease *core.Lease
 		guard *core.Guard
 
-		// What raft has published.
+		// Raft has published these.
 		term   uint64
 		leader uint64
 		role   raft.StateType
-		// ready: it has published anything.
+		// ready is set by the first call of Ready.
 		ready bool
-		// ownIndex is the first entry of the reign's own term; 0 if not leading
-		// or not seen yet.
+		// ownIndex is the first entry of the term that this node leads; 0 if it does not lead, or if
+		// Ready has not shown the entry yet.
 		ownIndex uint64
 
 		conf confWatch
@@ -75,25 +72,25 @@ type Lease struct {
 
 		checks checks
 		reads  rounds
-		// last is the newest clock reading, marker the disruption it saw; unread
-		// means that the clock could not be read since.
+		// last is the newest clock reading, marker the disruption marker of that time. unread means
+		// that a later reading has failed.
 		last   core.Instant
 		marker uint64
 		unread bool
-		// held is the term whose lease watchers believe to be held, 0 if none.
+		// held is the term of the lease that was reported to watchers as held, 0 if none.
 		held uint64
-		// durable: storage is known to hold a term, so a restart is noticed.
+		// durable: storage is known to hold a term, so New of the next process sees a restart.
 		durable bool
 		closed  bool
 		saving  saving
 		log     logQueue
-		told    told
+		traced  traced
 		pace    pace
-		// committed is the newest entry that raft has handed out as committed, or the
-		// one at the commit index of the start.
+		// committed is the newest entry that raft has handed out as committed, or the entry at the
+		// commit index of the start.
 		committed commitHint
-		// misuse is the first rule that the embedding broke; broken means that
-		// its state must not be read by any path.
+		// misuse is the first rule that the embedding broke. broken means that reads must fail on every
+		// path.
 		misuse error
 		broken bool
 
@@ -102,34 +99,28 @@ type Lease struct {
 	}
 }
 
-// view is what readers load: the lease, and the clock disruption it was
-// computed under.
+// view is the lease that readers load, and the disruption marker of the time when it was made.
 type view struct {
 	core.View
 	marker uint64
 }
 
-// same reports whether v is the lease in o under marker, whenever either was
-// made. Comparing field by field is several times as fast as ==.
+// same reports whether v is the lease in o under marker, apart from View.From. Comparing field by field
+// is several times as fast as ==.
 func (v *view) same(o *core.View, marker uint64) bool {
 	return v.Term == o.Term && v.End == o.End && v.Usable == o.Usable && v.Status == o.Status && v.marker == marker
 }
 
-// New returns the lease of the group that cfg.Raft describes. Call it before
-// the node's first Ready is handled, and once the log is in cfg.Raft.Storage, which
-// says whether this is a restart. A Storage that is filled later is a misuse, which
-// begins a restart hold when a Ready shows it. Errors name every field that is wrong.
+// New returns the lease of the group that cfg.Raft describes. NewRawNode, StartNode and RestartNode
+// also make the raft node. With New, cfg.Raft must be the same raft.Config that raft gets, and the log
+// must be in its Storage, which tells whether this is a restart. Call New before the first Ready is
+// handled. A Storage that is filled later is a misuse, and begins a restart hold when a Ready shows
+// it. Errors name every wrong field.
 //
-// NewRawNode, StartNode and RestartNode make the raft node, too. New is for those that
-// make it by themselves: cfg.Raft is the very raft.Config that they give to raft, and
-// Storage is open and has recovered before either reads it.
-//
-// New returns a *MisuseError if the log in Storage proves more to be committed than its
-// HardState says (RecoverCommit). No Lease can make such a node safe. Raft would let it
-// be elected by a majority of a configuration that is out of use, and a Lease that is off
-// does not prevent that: it would acknowledge writes that the leader, whose lease is valid,
-// does not see. So do not run raft on that Storage: give RecoverCommit(Storage) to raft and
-// to New.
+// New returns a *MisuseError if the log in Storage proves more entries committed than its HardState
+// says (RecoverCommit). Do not run raft on such a Storage, even without a Lease: a majority of an
+// outdated configuration could elect the node, and it would acknowledge writes that a leader with a
+// valid lease does not see. Give RecoverCommit(Storage) to raft and to New.
 func New(cfg Config) (*Lease, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -147,7 +138,7 @@ func New(cfg Config) (*Lease, error) {
 		return nil, fmt.Errorf("leaderlease: draw a nonce: %w", err)
 	}
 
-	// A disruption after the marker is read is noticed by the next reading.
+	// A disruption after this is seen by the next reading.
 	marker := l.disruptions()
 	now := cfg.Clock.Now()
 	if !now.Valid() {
@@ -180,12 +171,11 @@ func New(cfg Config) (*Lease, error) {
 	return l, nil
 }
 
-// Close gives the lease up for good, fails every read that waits and ends every
-// Watch and every Context. The voter's half goes on: promises are kept for as long
-// as messages go through Incoming and Ready, which is as long as raft runs. Close
-// may be called more than once. It waits for what Promises is saving in a goroutine of
-// the Lease's, and for a second at most for the handler of Config.Logger to write the
-// last lines. What each method does then is in the package's documentation.
+// Close gives the lease up for good, fails every waiting read, and ends every Watch and Context. The
+// voter's half goes on: promises are kept for as long as messages go through Incoming and Ready, which
+// is as long as raft runs. Close waits for a save of Config.Promises, and for at most a second for the
+// handler of Config.Logger. It may be called more than once. The package comment says what each method
+// does after Close.
 func (l *Lease) Close() {
 	if l == nil {
 		return
@@ -229,10 +219,9 @@ func (l *Lease) invalidate() {
 	done.report()
 }
 
-// SetDiskStalled tells the lease whether this node's disk has stopped to answer.
-// While it has, reads are refused with StatusDiskStalled and take ReadIndex: a
-// leader that cannot write should not look healthy. Linearizability does not
-// depend on it.
+// SetDiskStalled tells the lease whether this node's disk is stalled. While it is, lease reads are
+// refused with StatusDiskStalled and take ReadIndex, since a leader that cannot write should not look
+// healthy. Linearizability does not depend on it.
 func (l *Lease) SetDiskStalled(stalled bool) {
 	if l == nil {
 		return
@@ -246,9 +235,8 @@ func (l *Lease) SetDiskStalled(stalled bool) {
 	done.report()
 }
 
-// nowLocked reads the clock for the raft side, which is where a clock that
-// fails, steps back or was disrupted costs the lease. It returns 0 if the
-// reading must not be used.
+// nowLocked reads the clock for the raft side. A clock that fails, steps back or was disrupted costs
+// the lease here. nowLocked returns 0 if the reading must not be used.
 func (l *Lease) nowLocked() core.Instant {
 	now, marker := l.clock.Now(), l.disruptions()
 	if marker != l.mu.marker {
@@ -264,8 +252,7 @@ func (l *Lease) nowLocked() core.Instant {
 		l.revokeLocked(now)
 		return 0
 	case marker != l.mu.marker:
-		// The machine was migrated or restored, and its clock does not say how much
-		// time it has missed.
+		// The machine was migrated or restored. Its clock does not say how much time it has missed.
 		l.stats.disruptions.Add(1)
 		l.logLocked(slog.LevelWarn, "clock disrupted, lease given up", "marker", marker)
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockDisrupted, At: now})
@@ -276,7 +263,7 @@ func (l *Lease) nowLocked() core.Instant {
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockBack, At: now})
 		l.startOverLocked(now, marker)
 	case l.mu.unread:
-		// Promises last as long as they did: time has passed as ever.
+		// The clock has gone on meanwhile, so promises end when they would have.
 		l.mu.lease.ClockRead(now)
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockRead, At: now})
 		l.revokeLocked(now)
@@ -285,10 +272,9 @@ func (l *Lease) nowLocked() core.Instant {
 	return now
 }
 
-// startOverLocked forgets every instant from before now: only what is measured
-// from here on counts for the lease, and what this node has promised it holds
-// anew. It is about time: a leader whose memory went back, too, has forgotten votes
-// and entries, and nothing repairs that (docs/clocks.md).
+// startOverLocked drops every instant from before now. Only later measurements count for the lease, and
+// this node begins a restart hold. If the memory of the machine went back too, the node has forgotten
+// votes and entries, which nothing repairs (docs/clocks.md).
 func (l *Lease) startOverLocked(now core.Instant, marker uint64) {
 	l.mu.last, l.mu.marker = now, marker
 	l.mu.lease.ClockStepped(now)
@@ -299,16 +285,15 @@ func (l *Lease) startOverLocked(now core.Instant, marker uint64) {
 func (l *Lease) clockFaultLocked(what string, now core.Instant) {
 	l.stats.clockFaults.Add(1)
 	if l.mu.unread {
-		return // said already
+		return // logged already
 	}
 	l.logLocked(slog.LevelError, what+", lease given up",
 		"term", l.mu.term, "reading", int64(now), "last", int64(l.mu.last))
 }
 
-// revokeLocked shows readers at once what the clock has cost the lease. Whoever
-// read the clock may decide by the view next, without publishing it.
+// revokeLocked publishes a view after a clock fault, even if the caller of nowLocked does not publish.
 func (l *Lease) revokeLocked(now core.Instant) {
-	l.showLocked(&view{View: l.mu.lease.View(max(now, l.mu.last)), marker: l.mu.marker}, now)
+	l.storeViewLocked(&view{View: l.mu.lease.View(max(now, l.mu.last)), marker: l.mu.marker}, now)
 }
 
 func (l *Lease) disruptions() uint64 {
@@ -327,7 +312,7 @@ func (l *Lease) noLeaseLocked(s Status) *NoLeaseError {
 	}
 	return &NoLeaseError{
 		Term: l.mu.term, Leader: l.mu.leader, Status: s, RetryAfter: l.retryAfterLocked(s),
-		Err: cause, blind: !l.mu.ready,
+		Err: cause, noReady: !l.mu.ready,
 	}
 }
 
@@ -336,11 +321,31 @@ func (l *Lease) retryAfterLocked(s Status) time.Duration {
 	case s == core.Closed, s == core.Disabled:
 		return 0
 	case s == core.RestartHold:
-		// The view says so until the next Tick, though the hold may have ended.
+		// The view has this status until the next Tick, though the hold may have ended.
 		return cmp.Or(l.mu.guard.Info(l.mu.last).Hold, l.cfg.heartbeat())
 	case l.mu.leader != raft.None && l.mu.leader != l.id():
 		return 0
 	default:
 		return l.cfg.heartbeat()
 	}
+}
+
+// publishLocked publishes the current lease to readers, and answers the waiting reads that it covers.
+func (l *Lease) publishLocked(now core.Instant) finished {
+	mu := &l.mu
+	pending, disabled := mu.conf.pending(), l.cfg.Disabled || mu.misuse != nil
+	l.traceFlagsLocked(now, pending, disabled)
+	mu.lease.SetRestartHold(mu.guard.Held(now))
+	mu.lease.SetConfPending(pending)
+	mu.lease.SetDisabled(disabled)
+	// A failed reading leaves the refusal to FailClock; last is a lower bound.
+	v := mu.lease.View(max(now, mu.last))
+	if old := l.view.Load(); old != nil && old.same(&v, mu.marker) {
+		l.noteLocked(now)
+		return nil
+	}
+	next := &view{View: v, marker: mu.marker}
+	l.storeViewLocked(next, now)
+	l.noteLocked(now)
+	return l.joinedLocked(next)
 }

@@ -7,17 +7,15 @@ import (
 	"time"
 )
 
-// maxLogLines is how many log lines may wait for the handler of Config.Logger. Later
-// lines are dropped and counted, so that a handler that blocks takes no more memory.
+// maxLogLines is how many log lines may wait for the handler of Config.Logger. Later lines are dropped and counted,
+// so that a blocked handler uses no more memory.
 const maxLogLines = 64
 
 // closeLogWait is how long Close waits for the handler to write the last lines.
 const closeLogWait = time.Second
 
-// logQueue holds the log lines that the handler of Config.Logger has not been given.
-// Lines are added under the lock of the Lease, and a goroutine that runs only while
-// there are lines gives them to the handler, in order and without a lock. So a handler
-// that blocks for ever stops no method of the Lease.
+// logQueue holds the log lines that wait for the handler of Config.Logger. A goroutine, which runs only while there
+// are lines, passes them on in order and without the lock. So a blocked handler stops no method of the Lease.
 type logQueue struct {
 	lines   []slog.Record
 	dropped int           // since the newest line that was added
@@ -49,7 +47,7 @@ func (l *Lease) logLocked(level slog.Level, msg string, args ...any) {
 	}
 }
 
-// writeLog gives lines to the handler until none is left.
+// writeLog passes lines to the handler until none is left.
 func (l *Lease) writeLog(written chan<- struct{}) {
 	defer close(written)
 	h := l.cfg.Logger.Handler()
@@ -59,12 +57,12 @@ func (l *Lease) writeLog(written chan<- struct{}) {
 			return
 		}
 		if ctx := context.Background(); h.Enabled(ctx, r.Level) {
-			_ = h.Handle(ctx, r) // an error here has nowhere to go, as in package slog
+			_ = h.Handle(ctx, r) // package slog drops the error too
 		}
 	}
 }
 
-// nextLine takes the oldest line. Without one it says that the goroutine has ended.
+// nextLine takes the oldest line. Without one it records that the goroutine has ended.
 func (l *Lease) nextLine() (r slog.Record, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +75,7 @@ func (l *Lease) nextLine() (r slog.Record, ok bool) {
 	return r, true
 }
 
-// waitForLog waits until the lines are written, but no longer than closeLogWait.
+// waitForLog waits until the lines are written, at most closeLogWait.
 func (l *Lease) waitForLog() {
 	l.mu.Lock()
 	written := l.mu.log.written

@@ -171,7 +171,7 @@ func TestConfStateToldOnceTooOften(t *testing.T) {
 }
 
 // Saying once more what counts already is no misuse: some say what a snapshot that
-// they began with has, or ask raft for the configuration by a change of nobody.
+// they began with has, or ask raft for the configuration by an empty change.
 func TestConfStateThatCountsAlreadyIsNoMisuse(t *testing.T) {
 	p := newPuppet(t)
 	p.ApplyConfState(voters(1, 2, 3))
@@ -188,7 +188,7 @@ func TestConfStatesOfOneIndexAgree(t *testing.T) {
 	index := p.commitChanges(1)
 	p.ApplyConfStateAt(index, voters(1, 2, 3))
 	p.ApplyConfStateAt(index, voters(1, 2, 3, 4, 5))
-	p.misused(fmt.Sprintf("ApplyConfState %d, where", index))
+	p.misused(fmt.Sprintf("ApplyConfState was called for index %d", index))
 }
 
 // With its index a call is matched with its change, however late it comes.
@@ -211,7 +211,7 @@ func TestConfStateIsMatchedByItsIndex(t *testing.T) {
 
 	index = p.commitChanges(2)
 	p.ApplyConfStateAt(index, voters(1))
-	p.misused(fmt.Sprintf("ApplyConfState %d", index))
+	p.misused(fmt.Sprintf("ApplyConfState was called for index %d", index))
 	p = leading(t)
 	p.ApplyConfStateAt(p.last+1, voters(1))
 	p.misused("ApplyConfState")
@@ -294,4 +294,68 @@ func TestMisuseIsLogged(t *testing.T) {
 	if got := p.logged(&log); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "beyond the commit index") {
 		t.Errorf("log = %q, want one error line with the rule", got)
 	}
+}
+
+func TestClosedLeaseRefusesByName(t *testing.T) {
+	p := leading(t)
+	p.Close()
+	p.Close()
+	closed := func(what string, err error) {
+		t.Helper()
+		if nl, ok := errors.AsType[*NoLeaseError](err); !ok || nl.Status != core.Closed || !errors.Is(err, ErrNoLease) {
+			t.Errorf("%s after Close = %v, want %v", what, err, core.Closed)
+		}
+	}
+	// The lease is not revived by what goes on around it.
+	hb := p.heartbeat()
+	if _, err := probeOf(hb); err == nil {
+		t.Error("heartbeat after Close carries a probe, want none")
+	}
+	p.lead(3)
+	p.Tick()
+	p.commitChanges(1)
+	p.ApplyConfState(voters(1))
+	p.invalidate()
+	p.SetDiskStalled(false)
+
+	_, err := p.Read(t.Context())
+	closed("Read", err)
+	closed("StartRead", p.startRead().err)
+	_, err = p.Token()
+	closed("Token", err)
+	_, _, err = p.Context(t.Context())
+	closed("Context", err)
+	closed("Do", p.Do(t.Context(), nil))
+	p.want(core.Closed)
+	if s := p.Info(); s.Status != core.Closed || s.Remaining != 0 {
+		t.Errorf("Info() after Close = %v, %v, want %v", s.Status, s.Remaining, core.Closed)
+	}
+	events, stop := p.Watch()
+	defer stop()
+	wantEvent(t, events, Event{Term: 3, Status: core.Closed})
+	// The voter's half goes on: an earlier promise binds this process too.
+	p.follow(4, 2)
+	p.promiseTo(2)
+	if p.Incoming(p.message(raftpb.MsgVote, 3, 1)) {
+		t.Error("Incoming(vote) after Close = true, want the promise kept")
+	}
+}
+
+// Calls in an order that no embedding should have do no harm.
+func TestCallsOutOfOrder(t *testing.T) {
+	p := newPuppet(t)
+	p.invalidate()
+	p.SetDiskStalled(true)
+	p.SetDiskStalled(false)
+	p.Applied(0)
+	if !p.Tick() {
+		t.Error("Tick() of a new node = false, want true")
+	}
+	p.Ready(raft.Ready{})
+	p.Incoming(&raftpb.Message{})
+	p.Incoming(nil)
+	p.want(core.NotLeader)
+	p.lead(2)
+	p.renew()
+	p.sound()
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// Every verdict has a name here, so that nobody imports core for one.
+// Every status has a name here, so that users need not import core.
 func TestEveryStatusHasAName(t *testing.T) {
 	all := [len(leaderlease.Stats{}.Losses)]leaderlease.Status{
 		leaderlease.StatusNone, leaderlease.StatusClosed, leaderlease.StatusDisabled, leaderlease.StatusRestartHold, leaderlease.StatusNotLeader,
@@ -28,7 +28,7 @@ func TestEveryStatusHasAName(t *testing.T) {
 // The examples embed the library as users do: they import leaderlease, its clocks
 // and fences, and nothing beneath.
 func TestExamplesImportNothingBeneath(t *testing.T) {
-	files, err := filepath.Glob("example_*_test.go")
+	files, err := filepath.Glob("example*_test.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("Glob() = %d examples, %v, want some", len(files), err)
 	}

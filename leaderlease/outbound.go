@@ -7,15 +7,13 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
-	"github.com/leaderlease/go/leaderlease/internal/votes"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// outboundLocked stamps and withholds messages on their way out. A transfer is
-// looked for first: it ends the lease and stops the probes of its own Ready.
-// Requests for votes wait until their term is durable (V9); what binds this node
-// by then is a promise to a leader of that term or a later one, which they cannot
-// unseat.
+// outboundLocked stamps and withholds outbound messages. It looks for a transfer first, which ends the
+// lease and stops the probes of the same Ready. Requests for votes wait until their term is durable (V9).
+// A promise that this node makes meanwhile is to a leader of that term or a later one, which these votes
+// cannot depose.
 func (l *Lease) outboundLocked(msgs []*raftpb.Message, now core.Instant) []*raftpb.Message {
 	for _, m := range msgs {
 		if m.GetType() == raftpb.MsgTimeoutNow {
@@ -26,23 +24,22 @@ func (l *Lease) outboundLocked(msgs []*raftpb.Message, now core.Instant) []*raft
 	if !l.cfg.Raft.AsyncStorageWrites {
 		return kept // the whole Ready is durable before any of it is sent
 	}
-	kept, stray := votes.AfterTerm(kept)
+	kept, stray := core.DelayVotes(kept)
 	for _, m := range stray {
 		l.stats.withhold(m.GetType(), false)
-		votes.Void(m)
+		core.Void(m)
 	}
 	return kept
 }
 
-// without returns msgs less those that are withheld, which are voided: who sends
-// them all the same, from a copy of the Ready, sends nothing. The array of msgs is
-// not changed, since raft may still hold it.
+// without returns msgs without the withheld ones, which it voids, so that sending them from a copy of the
+// Ready does no harm. It does not change the array of msgs, which raft may still hold.
 func without(msgs []*raftpb.Message, withheld func(*raftpb.Message) bool) []*raftpb.Message {
 	kept, dropped := msgs, false
 	for i, m := range msgs {
 		switch {
 		case withheld(m):
-			votes.Void(m)
+			core.Void(m)
 			if !dropped {
 				kept, dropped = slices.Clone(msgs[:i]), true
 			}
@@ -77,7 +74,7 @@ func (l *Lease) mayLeaveLocked(m *raftpb.Message, now core.Instant) bool {
 	return true
 }
 
-// stampProbeLocked puts the probe on a heartbeat of the current reign (L1).
+// stampProbeLocked puts a probe on a heartbeat of the term that this node leads (L1).
 func (l *Lease) stampProbeLocked(m *raftpb.Message, now core.Instant) {
 	if m.GetTerm() != l.mu.lease.Term() {
 		return
@@ -89,8 +86,8 @@ func (l *Lease) stampProbeLocked(m *raftpb.Message, now core.Instant) {
 	}
 }
 
-// stampGrantLocked puts the newest promise on a heartbeat response (V2). A node
-// that has begun to campaign gives nothing out: its own vote may be on its way.
+// stampGrantLocked puts the newest promise on a heartbeat response (V2). A node that campaigns grants
+// nothing, since its own vote may be on its way.
 func (l *Lease) stampGrantLocked(m *raftpb.Message, now core.Instant) {
 	if l.mu.role != raft.StateFollower || !l.mu.durable {
 		return
@@ -102,8 +99,8 @@ func (l *Lease) stampGrantLocked(m *raftpb.Message, now core.Instant) {
 	}
 }
 
-// candidacyLocked withholds requests for votes while this node is bound (V4), or has a
-// configuration change to apply, and passes the release on with the forced ones (L6).
+// candidacyLocked withholds requests for votes while this node is bound (V4), or has a configuration
+// change to apply. It passes the release on with forced votes (L6).
 func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
 	if l.holdsCandidacyLocked() {
 		l.stats.withhold(m.GetType(), false)
@@ -115,7 +112,7 @@ func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
 		return false
 	}
 	var rel *core.Release
-	if votes.OfTransfer(m) {
+	if core.IsForcedVote(m) {
 		if r, ok := l.mu.guard.Released(m.GetTerm()); ok {
 			attachRelease(m, r)
 			rel = &r
@@ -125,12 +122,12 @@ func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
 	return true
 }
 
-// voteLocked withholds granted votes while this node is bound (V4): the filter
-// and raft's Step are not one critical section, so a vote may have been cast
-// before the promise was made. A pre-vote helps nobody to win; only the node's
-// own counts, where it is alone a quorum (V5). Answers to others say what is committed.
+// voteLocked withholds granted votes while this node is bound (V4). Incoming and raft's Step are not one
+// critical section, so raft may have cast a vote before the promise was made. Granted pre-votes may
+// leave: they elect no node, except the node itself if it is alone a quorum (V5). The vote also carries
+// the commit index hint.
 func (l *Lease) voteLocked(m *raftpb.Message, now core.Instant) bool {
-	l.tellCommitLocked(m)
+	l.attachCommitLocked(m)
 	if m.GetReject() {
 		return true
 	}
@@ -142,8 +139,8 @@ func (l *Lease) voteLocked(m *raftpb.Message, now core.Instant) bool {
 	return may
 }
 
-// storageAppendLocked applies the same rule to the responses that the storage
-// thread delivers, also those to this node itself.
+// storageAppendLocked applies the same rule to the responses that the storage thread delivers, including
+// those to this node itself.
 func (l *Lease) storageAppendLocked(m *raftpb.Message, now core.Instant) {
 	withheld := func(r *raftpb.Message) bool {
 		vote := r.GetType() == raftpb.MsgVoteResp || r.GetType() == raftpb.MsgPreVoteResp
@@ -152,17 +149,15 @@ func (l *Lease) storageAppendLocked(m *raftpb.Message, now core.Instant) {
 	m.Responses = without(m.GetResponses(), withheld)
 }
 
-// mayAnswerLocked reports whether raft's answer to a ReadIndex is right. Raft
-// itself answers with a stale index while it is a sole voter that has not
-// committed in its term, and when it is a voter no more (raft.go, MsgReadIndex).
-// The answer may come to light later than it was given, so it must also cover
-// the first entry of the reign.
+// mayAnswerLocked reports whether raft's answer to a ReadIndex is right. Raft answers with a stale index
+// while it is a sole voter that has not committed in its term, and when it is no voter any more
+// (MsgReadIndex in raft.go). The answer may appear later than raft gave it, so it must also cover the
+// first entry of this term.
 func (l *Lease) mayAnswerLocked(index uint64) bool {
 	return l.mayAskLocked() && index >= l.mu.ownIndex && !l.mu.checks.leaseBased
 }
 
-// mayAskLocked reports whether raft would answer a ReadIndex rightly if it were
-// asked now.
+// mayAskLocked reports whether raft would answer a ReadIndex correctly now.
 func (l *Lease) mayAskLocked() bool {
 	return l.mu.lease.Term() != 0 && l.mu.lease.HasOwnTermCommit() && l.mu.lease.IsVoter()
 }

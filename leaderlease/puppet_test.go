@@ -23,7 +23,7 @@ func (c *handClock) Now() core.Instant       { return core.Instant(c.reading.Loa
 func (c *handClock) Disruptions() uint64     { return c.marker.Load() }
 func (c *handClock) Advance(d time.Duration) { c.reading.Add(int64(d)) }
 
-// puppet is one node's Lease whose raft is played by the test: node 1 of the
+// puppet is one node's Lease. The test plays raft: node 1 of the
 // voters 1, 2 and 3, with a tick of 100 ms and a lease of 900 ms, of which
 // 180 ms are margin.
 type puppet struct {

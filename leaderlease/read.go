@@ -2,24 +2,22 @@ package leaderlease
 
 import (
 	"context"
+	"time"
 
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Read returns once local state may answer a linearizable read: under the lease
-// if it is valid, else with the index of a quorum round that all waiting reads
-// share, and after Applied has reached that index. On a follower the index
-// comes from the leader, which answers from its own lease if it can.
+// Read returns once local state may answer a linearizable read. With a valid lease it uses the commit index,
+// otherwise the index of a quorum round that all waiting reads share. It waits until Applied has reached the
+// index. On a follower the index comes from the leader, which uses its own lease if it can.
 //
-// Nothing is done by a read that fails, so it may be tried again. It fails with a
-// *NoLeaseError as soon as no leader is known or leadership moves, with StatusClosed after
-// Close, and when ctx ends first with an error that matches ctx's and says what it was
-// waiting for.
+// A failed read has had no effect and may be tried again. Read fails with a *NoLeaseError as soon as no leader
+// is known or leadership moves, and after Close. If ctx ends first, the error matches that of ctx and says what
+// the read waited for.
 //
-// With a valid lease and an up-to-date state machine it takes no lock and
-// allocates nothing.
+// With a valid lease and an up-to-date state machine Read takes no lock and allocates nothing.
 func (l *Lease) Read(ctx context.Context) (ReadResult, error) {
 	if l == nil {
 		return ReadResult{}, errNoLibrary
@@ -30,11 +28,9 @@ func (l *Lease) Read(ctx context.Context) (ReadResult, error) {
 	return l.wait(ctx, &waiter{})
 }
 
-// ReadIndex is Read without the lease: it takes a quorum round even if the
-// lease is valid, for those who trust no clock with this one read, and for
-// comparison. Its Path is PathReadIndex, or PathForwarded on a follower, whose
-// leader makes the round. A leader of a version that does not know of such
-// requests answers from its lease; then it fails with ErrLeaderTooOld.
+// ReadIndex is Read without the lease: it takes a quorum round even if the lease is valid, and relies on no
+// clock. Its Path is PathReadIndex, or PathForwarded on a follower: the leader makes the round. If the
+// leader's version answers such requests from its lease, ReadIndex fails with ErrLeaderTooOld.
 func (l *Lease) ReadIndex(ctx context.Context) (ReadResult, error) {
 	if l == nil {
 		return ReadResult{}, errNoLibrary
@@ -54,17 +50,17 @@ func (l *Lease) wait(ctx context.Context, w *waiter) (ReadResult, error) {
 		if mine, err := l.giveUp(w, ctx.Err()); mine {
 			return ReadResult{}, err
 		}
-		return ReadResult{}, ctx.Err() // it was about to be answered
+		return ReadResult{}, ctx.Err() // the answer came at the same moment
 	}
 }
 
-// answered is what a waiting read is told.
+// answered is the answer to a waiting read.
 type answered struct {
 	read ReadResult
 	err  error
 }
 
-// ReadMode says what a read may rely on. In both modes it is linearizable.
+// ReadMode selects the method of StartRead. Both are linearizable.
 type ReadMode uint8
 
 const (
@@ -76,10 +72,9 @@ const (
 
 // StartRead is Read or ReadIndex for callers that must not block, such as the raft loop.
 //
-// done is called exactly once: before StartRead returns, from within a later call of another
-// method that ends the read, or in a goroutine of its own when ctx ends first. It must not block.
-// It may call every method that does not block, but not Ready. A ctx that never ends, such as
-// context.Background(), costs nothing.
+// done is called exactly once: before StartRead returns, within a later call of another method that ends the
+// read, or in a goroutine of its own when ctx ends first. It must not block. It may call every method that does
+// not block, except Ready. A ctx that never ends, such as context.Background(), costs nothing.
 func (l *Lease) StartRead(ctx context.Context, mode ReadMode, done func(ReadResult, error)) {
 	if l == nil {
 		done(ReadResult{}, errNoLibrary)
@@ -95,7 +90,7 @@ func (l *Lease) StartRead(ctx context.Context, mode ReadMode, done func(ReadResu
 	l.startUntil(ctx, &waiter{quorum: quorum, done: done})
 }
 
-// readNow serves under a valid lease if nothing has to be waited for.
+// readNow serves a read under a valid lease without waiting.
 func (l *Lease) readNow() (ReadResult, bool) {
 	v, now, s := l.check()
 	if s != core.Valid {
@@ -109,8 +104,7 @@ func (l *Lease) readNow() (ReadResult, bool) {
 	return ReadResult{Index: index, Term: v.Term, Path: PathLease, Remaining: v.Remaining(now, l.cfg.Duration)}, true
 }
 
-// start puts a read that cannot be served at once to wait for what it needs:
-// the state machine, a renewal or a round.
+// start lets a read that readNow has not served wait for the state machine, a renewal or a round.
 func (l *Lease) start(w *waiter) {
 	l.mu.Lock()
 	done := l.startLocked(w)
@@ -129,7 +123,7 @@ func (l *Lease) startLocked(w *waiter) finished {
 	case mu.broken:
 		return finished{{w: w, err: l.noLeaseLocked(core.Disabled)}}
 	case v.Check(now) == core.Valid && !w.quorum:
-		// mu excludes a change of the view, and nowLocked a disruption.
+		// The lock excludes a change of the view, and nowLocked a disruption.
 		w.read = ReadResult{Term: mu.term, Path: PathLease, Remaining: v.Remaining(now, l.cfg.Duration)}
 		return l.whenAppliedLocked(w, l.commit.Load())
 	case mu.leader == raft.None:
@@ -145,26 +139,26 @@ func (l *Lease) startLocked(w *waiter) finished {
 	return nil
 }
 
-// whenAppliedLocked lets w go on once the state machine has applied index.
+// whenAppliedLocked finishes w once the state machine has applied index.
 func (l *Lease) whenAppliedLocked(w *waiter, index uint64) finished {
 	w.read.Index = index
-	// A follower that asked waits for its own state machine.
+	// The follower that asked waits for its own state machine.
 	if w.remote || l.applied.Load() >= index {
 		return finished{{w: w}}
 	}
-	l.mu.reads.barriers.file(w)
+	l.mu.reads.barriers.insert(w)
 	return nil
 }
 
-// barrierLocked lets the reads go whose index has been applied.
+// barrierLocked finishes the reads with an applied index.
 func (l *Lease) barrierLocked() (done finished) {
-	for _, w := range l.mu.reads.barriers.reached(l.applied.Load()) {
+	for _, w := range l.mu.reads.barriers.takeApplied(l.applied.Load()) {
 		done = append(done, result{w: w})
 	}
 	return done
 }
 
-// finished are reads to report once the lock is free.
+// finished are reads to report after the lock is released.
 type finished []result
 
 type result struct {
@@ -176,4 +170,92 @@ func (f finished) report() {
 	for _, r := range f {
 		r.w.finish(r.err)
 	}
+}
+
+// TryRead reports whether a linearizable read may be served from local state now: if status is StatusValid, a
+// state machine that has applied index may answer. It does not wait and has no fallback. With another status
+// index is 0, and no read may be served.
+//
+// TryRead takes no lock, allocates nothing and writes to no memory that other cores write. One call may serve a
+// batch of requests, if all of them arrived before it. The read takes effect during the call. A later pause is
+// harmless, but the value must be fetched after the call, never before.
+func (l *Lease) TryRead() (index uint64, status Status) {
+	if l == nil {
+		return 0, core.Disabled
+	}
+	// The clock is read before the view is loaded, so a lease that is revoked in between is refused.
+	now := l.clock.Now()
+	v := l.view.Load()
+	if v.Check(now) != core.Valid || l.disrupted(v) {
+		if _, _, s := l.check(); s != core.Valid {
+			return 0, s
+		}
+	}
+	// The commit index may be newer than the view. That is harmless, since it stays committed.
+	return l.commit.Load(), core.Valid
+}
+
+// disrupted reports whether the clock may have missed time since v was made.
+func (l *Lease) disrupted(v *view) bool {
+	return l.disruptable != nil && l.disruptable.Disruptions() != v.marker
+}
+
+// check is TryRead for callers that need the view and the reading, or the exact refusal.
+func (l *Lease) check() (v *view, now core.Instant, s Status) {
+	now = l.clock.Now()
+	v = l.view.Load()
+	if s = v.Check(now); s == core.ClockFault {
+		// The view may be newer than the reading. If it is not, the clock is wrong.
+		now = l.clock.Now()
+		v = l.view.Load()
+		s = v.Check(now)
+	}
+	if s == core.Valid && l.disrupted(v) {
+		s = core.ClockFault
+	}
+	if s != core.Valid {
+		l.stats.refused[s].Add(1)
+	}
+	return v, now, s
+}
+
+// Path is the way in which a read was served.
+type Path uint8
+
+const (
+	// PathNone is the zero value: the read was not served.
+	PathNone Path = iota
+	// PathLease means at once, under a valid lease.
+	PathLease
+	// PathJoined means under the lease, after a renewal that covers the moment of arrival.
+	PathJoined
+	// PathReadIndex means after a quorum round that raft made on this leader.
+	PathReadIndex
+	// PathForwarded means on a follower, with an index from the leader: by its lease, or by a round.
+	PathForwarded
+
+	numPaths = int(PathForwarded) + 1
+)
+
+var pathNames = [numPaths]string{"none", "lease", "joined", "read_index", "forwarded"}
+
+// String returns the name used in metrics and trailers.
+func (p Path) String() string {
+	if int(p) < numPaths {
+		return pathNames[p]
+	}
+	return "unknown"
+}
+
+// ReadResult describes a read that local state may answer.
+type ReadResult struct {
+	// Index is the read index. The state machine has applied it.
+	Index uint64
+	// Term is the newest term that this node knew; on a leader, the term that it leads.
+	Term uint64
+	// Path says how the index was obtained.
+	Path Path
+	// Remaining is how long the lease would have served further reads at that moment; 0 unless Path is
+	// PathLease.
+	Remaining time.Duration
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// expired returns a puppet that leads, and whose lease has run out.
+// expired returns a puppet that leads with an expired lease.
 func expired(tb testing.TB, amend ...func(*Config)) *puppet {
 	tb.Helper()
 	p := leading(tb, amend...)
@@ -118,7 +118,7 @@ func TestReadsJoinARenewal(t *testing.T) {
 	}
 }
 
-// Reads that come before the reign's first commit wait for it; raft's answer
+// Reads that come before the term's first commit wait for it; raft's answer
 // from before it is not believed.
 func TestReadsBeforeTheFirstCommit(t *testing.T) {
 	p := newPuppet(t)
@@ -152,7 +152,7 @@ func TestReadFailsFast(t *testing.T) {
 			NoLeaseError{Term: 3, Leader: 0, Status: core.NotLeader, RetryAfter: 100 * ms},
 		},
 		{
-			// Between the reigns another node may have led, and committed what
+			// Between the terms another node may have led, and committed what
 			// the read must see.
 			"the leader is elected again in a later term",
 			func(tb testing.TB) *puppet { return expired(tb) },
@@ -252,7 +252,7 @@ func TestOneRequestWaitsAtMost(t *testing.T) {
 	}
 }
 
-// Answers that were meant for somebody else, or for an earlier start of this
+// Answers that were meant for another node, or for an earlier start of this
 // node, confirm nothing.
 func TestForeignReadStatesAreIgnored(t *testing.T) {
 	p := following(t)

@@ -10,19 +10,17 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// rounds are the reads that wait, and the quorum round they share. At most one
-// round is under way, so a thousand reads cost what one does.
+// rounds are the waiting reads, and the quorum round that they share. At most one round is under way, so a
+// thousand reads cost as much as one.
 type rounds struct {
-	// seq is the newest round asked for; asked is whether it is under way, for
-	// age ticks.
+	// seq is the number of the newest round. asked means that it has been under way for age ticks.
 	seq   uint64
 	asked bool
 	age   int
-	// waiting have no index yet; barriers wait for theirs to be applied, sorted
-	// by index.
+	// waiting have no index yet. barriers, sorted by index, wait until theirs is applied.
 	waiting  waitlist
 	barriers waitlist
-	// still is for how many ticks barriers have waited with Applied at seen.
+	// still is the number of ticks for which barriers have waited with Applied at seen.
 	seen  uint64
 	still int
 }
@@ -32,8 +30,8 @@ func (r *rounds) add(w *waiter) {
 	r.waiting.push(w)
 }
 
-// rebase gives the reads that arrived before the reign's first commit the
-// moment of that commit: any moment between call and return will do.
+// rebase gives the reads that arrived before the first commit of the term the moment of that commit. Any moment
+// between the call and the return of a read is right.
 func (r *rounds) rebase(now core.Instant, commit uint64) {
 	for _, w := range r.waiting.all {
 		if !w.quorum {
@@ -42,16 +40,15 @@ func (r *rounds) rebase(now core.Instant, commit uint64) {
 	}
 }
 
-// askLocked starts a round for every read that waits. Raft loses requests
-// without notice, so each try has an id of its own.
+// askLocked starts a round for all waiting reads. Raft may lose a request without an error, so each try has its
+// own ID.
 func (l *Lease) askLocked() {
 	r := &l.mu.reads
 	r.seq++
 	r.asked, r.age = true, 0
 	quorum := slices.ContainsFunc(r.waiting.all, func(w *waiter) bool { return w.quorum && !w.gone })
 	rctx := l.nonce.id(r.seq, quorum)
-	// The newest request serves every read that waits, so one that nobody has
-	// taken yet is replaced.
+	// The newest request serves all waiting reads, so it replaces an older one in the channel.
 	select {
 	case <-l.requests:
 	default:
@@ -63,13 +60,12 @@ func (l *Lease) askLocked() {
 	}
 }
 
-// ReadRequests delivers the requests that Read needs handed to raft: for each
-// value, call ReadIndex of the group's RawNode or Node with it, from the loop
-// that owns it. The channel never closes; at most one request is in it. Wrap
-// receives from it, so its users must not.
+// ReadRequests delivers the requests of waiting reads. For each value, call ReadIndex of the group's RawNode or
+// Node with it, in the goroutine that owns the node. The channel never closes, and holds at most one request. A
+// Node that Wrap, StartNode or RestartNode has returned receives from it by itself.
 //
-// A follower may instead send its leader what raft would, a MsgReadIndex from this node
-// with the value as the data of its only entry: that saves a turn of the loop.
+// A follower may instead send the MsgReadIndex that raft would send, with the value as the data of its only
+// entry, to its leader. That saves a turn of the loop.
 func (l *Lease) ReadRequests() <-chan []byte {
 	if l == nil {
 		return nil
@@ -77,7 +73,7 @@ func (l *Lease) ReadRequests() <-chan []byte {
 	return l.requests
 }
 
-// readStatesLocked takes the answers of rounds.
+// readStatesLocked takes the answers to rounds.
 func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 	r := &l.mu.reads
 	leads := l.mu.role == raft.StateLeader
@@ -89,8 +85,8 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 		if seq == r.seq {
 			r.asked = false
 		}
-		// See mayAnswerLocked: raft's own answer may be stale. The reads go on
-		// waiting for a renewal or for the next try.
+		// Raft's own answer may be stale: see mayAnswerLocked. The reads wait for a renewal or the next
+		// try.
 		if leads && !l.mayAnswerLocked(s.Index) {
 			continue
 		}
@@ -98,8 +94,7 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 		if leads {
 			path = PathReadIndex
 		}
-		// A leader makes a round for each of its own requests, for a follower's
-		// only if they say so.
+		// A leader makes a round for each of its own requests, and for those of a follower with the mark.
 		serves := func(w *waiter) bool { return w.round <= seq && (leads || quorum || !w.quorum) }
 		for _, w := range r.waiting.take(serves) {
 			w.read = ReadResult{Term: l.mu.term, Path: path}
@@ -112,8 +107,7 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 	return done
 }
 
-// joinedLocked answers the reads that the lease in v turns out to have covered
-// at the moment they arrived (L2; docs/design.md, A read).
+// joinedLocked answers the reads that arrived at a moment that the lease in v covers (L2; docs/design.md, A read).
 func (l *Lease) joinedLocked(v *view) (done finished) {
 	r := &l.mu.reads
 	if v.Status != core.Valid || r.waiting.len() == 0 {
@@ -126,8 +120,7 @@ func (l *Lease) joinedLocked(v *view) (done finished) {
 	return done
 }
 
-// failReadsLocked fails the reads that wait for an index, and with all also
-// those that only wait for the state machine.
+// failReadsLocked fails the reads that wait for an index, and with all also those that wait for the state machine.
 func (l *Lease) failReadsLocked(err error, all bool) (done finished) {
 	r := &l.mu.reads
 	r.asked = false
@@ -148,14 +141,12 @@ func (l *Lease) failWaitingLocked(err error, match func(*waiter) bool) (done fin
 	return done
 }
 
-// nonce sets one start of one node apart from all others: an answer that was
-// meant for an earlier start must not confirm a read of this one, and readings of
-// an earlier process must not be compared with those of this one.
+// nonce identifies one start of one node. An answer to an earlier process must not confirm a read of this one, and
+// clock readings of an earlier process must not be compared with those of this one.
 type nonce [8]byte
 
-// roundMark in the number of a request says that its leader must make a quorum
-// round for it, and not answer from its lease. A leader that does not know the
-// mark ignores it, so what counts is what attests the answer.
+// roundMark in the number of a request asks the leader to make a quorum round and not to answer from its lease. An
+// older leader ignores the mark, so the answer must confirm the round.
 const roundMark = 1 << 63
 
 func (n nonce) id(seq uint64, quorum bool) []byte {
@@ -165,8 +156,8 @@ func (n nonce) id(seq uint64, quorum bool) []byte {
 	return binary.BigEndian.AppendUint64(n[:len(n):len(n)], seq)
 }
 
-// incarnation takes 42 bits of it, which are 6 bytes on the wire: a process has
-// its predecessor's once in 4 * 10^12 restarts.
+// incarnation takes 42 bits of n, which are 6 bytes on the wire. A process has its predecessor's incarnation once in
+// 4 * 10^12 restarts.
 func (n nonce) incarnation() core.Incarnation {
 	return core.Incarnation(binary.BigEndian.Uint64(n[:]) >> 22).Next()
 }
@@ -179,9 +170,7 @@ func (n nonce) seq(id []byte) (seq uint64, quorum, ours bool) {
 	return seq &^ roundMark, seq&roundMark != 0, true
 }
 
-// others returns the answers that are not to requests of the lease. An embedder
-// that hands every ReadState to a reader of its own would wait for one that there
-// is not.
+// others returns the answers to requests of the embedder itself, which has no reader for the lease's own.
 func (n nonce) others(states []raft.ReadState) (kept []raft.ReadState) {
 	for _, s := range states {
 		if _, _, ours := n.seq(s.RequestCtx); !ours {
@@ -191,8 +180,8 @@ func (n nonce) others(states []raft.ReadState) (kept []raft.ReadState) {
 	return kept
 }
 
-// wantsRound reports whether m, a request or its answer, carries the mark. An
-// embedder's own request that looks like one costs a round, no more.
+// wantsRound reports whether m, a request or its answer, carries the mark. An embedder's own request that looks
+// marked costs only a round.
 func wantsRound(m *raftpb.Message) bool {
 	return slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool {
 		id := e.GetData()

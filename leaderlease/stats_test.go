@@ -36,7 +36,6 @@ func TestNamesAreUnique(t *testing.T) {
 		}
 	}
 	names("Path", numPaths, func(i int) string { return Path(i).String() })
-	names("Withheld", numWithheld, func(i int) string { return Withheld(i).String() })
 	names("Status", core.NumStatus, func(i int) string { return core.Status(i).String() })
 }
 
@@ -89,10 +88,9 @@ func TestStatsCountWhatHappened(t *testing.T) {
 	}
 	want.Losses[core.Margin], want.Losses[core.ClockFault] = 1, 1
 	want.Reads[PathLease], want.Reads[PathReadIndex], want.Reads[PathJoined], want.Reads[PathForwarded] = 1, 1, 1, 1
-	for _, w := range []Withheld{
-		WithheldVoteIn, WithheldPreVoteIn, WithheldTimeoutNowIn, WithheldVoteOut, WithheldPreVoteOut, WithheldVoteRespOut,
-	} {
-		want.Withheld[w] = 1
+	w := &want.Withheld
+	for _, n := range []*uint64{&w.VoteIn, &w.PreVoteIn, &w.TimeoutNowIn, &w.VoteOut, &w.PreVoteOut, &w.VoteRespOut} {
+		*n = 1
 	}
 	// TryRead and the two reads in the margin; the read of the follower, which
 	// holds since its clock was disrupted.
@@ -126,7 +124,7 @@ func TestStatsOfASoleVoter(t *testing.T) {
 			t.Errorf("Ready() of the election was held for %v, want until the end of the restart hold, 900ms", held)
 		}
 		s := p.Stats()
-		if s.Withheld[WithheldTick] != 1 || s.Withheld[WithheldSelf] != 1 {
+		if s.Withheld.Tick != 1 || s.Withheld.Self != 1 {
 			t.Errorf("Stats().Withheld = %v, want one tick and one Ready", s.Withheld)
 		}
 	})

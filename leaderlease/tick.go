@@ -9,19 +9,18 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Tick is called each TickInterval, and reports whether raft may tick now:
+// Tick must be called each TickInterval, and reports whether raft may tick now:
 //
 //	if lease.Tick() {
 //		node.Tick()
 //	}
 //
-// It withholds the tick while this node is bound and known to be the only voter: raft
-// would elect it without sending anything (V5). While the configuration is not known,
-// because ApplyConfState is awaited or was called wrongly, ticks go on, since a leader
-// may bind this node for as long as it leads; Ready holds back then what V5 forbids.
-// It also repeats lost read rounds, notices that the lease has run out, warns of reads
-// that wait for an Applied that does not move and, once, of ticks that come at another
-// interval than TickInterval, and has a shorter promise saved when that is due.
+// It withholds the tick while this node is bound and known to be the only voter, since raft would elect it without a
+// message (V5). While the configuration is not known, because ApplyConfState is missing or was wrong, ticks go on: a
+// leader may bind this node for as long as it leads. Ready then keeps V5.
+//
+// Tick also repeats lost read rounds, detects the end of the lease, saves a shorter promise when that is due, and
+// warns of two mistakes: reads wait while Applied does not move, and Tick is called at another interval.
 func (l *Lease) Tick() bool {
 	if l == nil {
 		return true
@@ -38,14 +37,13 @@ func (l *Lease) Tick() bool {
 	l.mu.Unlock()
 	done.report()
 	if !may {
-		l.stats.withheld[WithheldTick].Add(1)
+		l.stats.withheld.tick.Add(1)
 	}
 	return may
 }
 
-// retryLocked asks again for a round that has not been answered for half an
-// election timeout. A leader's own rounds are repeated by raft with each
-// heartbeat; those of a follower are not.
+// retryLocked repeats a round without an answer for half an election timeout. Raft repeats a leader's own rounds with
+// each heartbeat, but not those of a follower.
 func (l *Lease) retryLocked() {
 	r := &l.mu.reads
 	r.age++
@@ -54,35 +52,35 @@ func (l *Lease) retryLocked() {
 	}
 }
 
-// overdueLocked reports whether no round is under way, as far as can be told. One may
-// have been lost while those who waited for it have left.
+// overdueLocked reports whether no round is under way, or the newest one seems to be lost. It may be lost without a
+// retry, if all of its reads were given up.
 func (l *Lease) overdueLocked() bool {
 	r := &l.mu.reads
 	return !r.asked || r.age >= max(l.cfg.Raft.ElectionTick/2, 1)
 }
 
 const (
-	// paceTicks is how many ticks one measurement of their interval takes.
+	// paceTicks is the number of ticks in one measurement of their interval.
 	paceTicks = 100
-	// paceFactor is how far the measured interval may be from TickInterval. Ticks are
-	// late on a busy machine, but not by this factor for paceTicks of them.
+	// paceFactor is the factor by which the measured interval may differ from TickInterval. On a busy machine
+	// ticks are late, but not by this factor for paceTicks of them.
 	paceFactor = 3
-	// paceGap limits, in TickIntervals, what one gap counts for, so that one pause of the
-	// process does not make the mean of paceTicks too long.
+	// paceGap limits one gap, in TickIntervals, so that one pause of the process does not make the mean of
+	// paceTicks too long.
 	paceGap = 20
 )
 
-// pace measures at which interval Tick is called.
+// pace measures the interval at which Tick is called.
 type pace struct {
 	last  core.Instant // 0 before the first tick
 	ticks int
-	// took is the time that the ticks took, limited that time with long gaps cut short.
+	// took is the duration of the measurement, limited the same with long gaps cut short.
 	took, limited time.Duration
 	warned        bool
 }
 
-// paceLocked warns once if ticks come at another interval than TickInterval, from which
-// the durations of the lease follow.
+// paceLocked warns once if Tick is called at another interval than TickInterval, on which the durations of the lease
+// depend.
 func (l *Lease) paceLocked(now core.Instant) {
 	p, interval := &l.mu.pace, l.cfg.TickInterval
 	if p.warned || !now.Valid() {

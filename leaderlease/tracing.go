@@ -15,37 +15,33 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// Tracer receives what a Lease decides and is told, on the raft side: a read that the lease
-// serves is no event. *leasetrace.Trace is one: it keeps the newest events in memory.
+// Tracer receives the events and decisions of a Lease on the raft side. A read under the lease is no event.
+// *leasetrace.Trace is a Tracer that keeps the newest events in memory.
 //
-// The Lease calls both methods with its lock held. They must return soon, must not block, and
-// must not call the Lease.
+// The Lease calls both methods while locked. They must not block, and must not call the Lease.
 type Tracer interface {
 	// TraceStart is called once, by New, before any event. New fails with its error.
 	TraceStart(start leasetrace.Start) error
-	// TraceEvent is called for each event, in order. Seq is 0: a Tracer numbers events if it
-	// needs to.
+	// TraceEvent is called for each event, in order. Its Seq is 0: the Tracer may number events.
 	TraceEvent(event leasetrace.Event)
 }
 
-// told is what the Lease has traced of raft's state and of its own, so that only a change is
-// another event.
-type told struct {
+// traced is the state in the newest events, so that only a change makes another event.
+type traced struct {
 	ownCommit, pending, disabled, durable bool
 
 	term, leader uint64
 	role         raft.StateType
 }
 
-// traceLocked is for the raft side alone, never for the check of a lease.
+// traceLocked must not run in the check of a lease.
 func (l *Lease) traceLocked(e leasetrace.Event) {
 	if t := l.cfg.Tracer; t != nil {
 		t.TraceEvent(e)
 	}
 }
 
-// traceMessageLocked tells what became of a message that helps to elect somebody, and
-// of the release that it carries.
+// traceMessageLocked records whether a message that helps an election passed, and the release that it carries.
 func (l *Lease) traceMessageLocked(k leasetrace.Kind, m *raftpb.Message, peer uint64, now core.Instant, rel *core.Release, ok bool) {
 	if l.cfg.Tracer == nil {
 		return
@@ -57,19 +53,19 @@ func (l *Lease) traceMessageLocked(k leasetrace.Kind, m *raftpb.Message, peer ui
 	l.traceLocked(e)
 }
 
-// traceProbeLocked tells of a probe on its way, or of one that has arrived from a process.
+// traceProbeLocked records an outbound probe, or an inbound one from a process.
 func (l *Lease) traceProbeLocked(k leasetrace.Kind, m *raftpb.Message, peer uint64, now core.Instant, p core.Probe, from ProcessID, ok bool) {
 	if l.cfg.Tracer == nil {
 		return
 	}
 	l.traceLocked(leasetrace.Event{
-		Kind: k, At: now, Peer: peer, Term: m.GetTerm(), Instant: p.Sent, Duration: p.Duration, Number: shown(from), OK: ok,
+		Kind: k, At: now, Peer: peer, Term: m.GetTerm(), Instant: p.Sent, Duration: p.Duration, Number: processNumber(from), OK: ok,
 	})
 }
 
-// shown is the number that stands for a process in a trace, whose events have room for 8 bytes. It is a hash, so that
-// IDs that an embedder has not drawn at random differ as well.
-func shown(p ProcessID) uint64 {
+// processNumber identifies a process in the events of a trace, which have room for 8 bytes. It is a hash, so that
+// IDs that are not random also differ.
+func processNumber(p ProcessID) uint64 {
 	if p == (ProcessID{}) {
 		return 0
 	}
@@ -77,7 +73,7 @@ func shown(p ProcessID) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// traceGrantLocked tells of a grant on its way, or of one that has arrived.
+// traceGrantLocked records an outbound or inbound grant.
 func (l *Lease) traceGrantLocked(k leasetrace.Kind, m *raftpb.Message, peer uint64, now core.Instant, g core.Grant, ok bool) {
 	if l.cfg.Tracer == nil {
 		return
@@ -88,12 +84,12 @@ func (l *Lease) traceGrantLocked(k leasetrace.Kind, m *raftpb.Message, peer uint
 	})
 }
 
-// beginTrace tells the Tracer what l begins with.
+// beginTrace calls TraceStart with the state that l begins with.
 func (l *Lease) beginTrace(s *start, now core.Instant, p core.Params) error {
 	if l.cfg.Tracer == nil {
 		return nil
 	}
-	l.mu.told.term = l.mu.term
+	l.mu.traced.term = l.mu.term
 	begins := leasetrace.Start{
 		ID: p.ID, Incarnation: l.nonce.incarnation(), At: now, Term: l.mu.term,
 		Duration: p.Duration, MaxClockSkew: p.MaxClockSkew, MaxPromise: l.cfg.MaxPromise,
@@ -108,7 +104,7 @@ func (l *Lease) beginTrace(s *start, now core.Instant, p core.Params) error {
 	return nil
 }
 
-// traceVotersLocked tells of the configuration that counts from here on.
+// traceVotersLocked records the configuration that counts from now on.
 func (l *Lease) traceVotersLocked(cfg quorum.JointConfig, now core.Instant) {
 	if l.cfg.Tracer == nil {
 		return
@@ -125,49 +121,48 @@ func (l *Lease) traceVotersLocked(cfg quorum.JointConfig, now core.Instant) {
 	}
 }
 
-// traceRaftLocked tells what raft says of itself, if it has changed.
+// traceRaftLocked records raft's state, if it has changed.
 func (l *Lease) traceRaftLocked(now core.Instant) {
 	if l.cfg.Tracer == nil {
 		return
 	}
-	mu, told := &l.mu, &l.mu.told
+	mu, old := &l.mu, &l.mu.traced
 	own := mu.lease.HasOwnTermCommit()
-	if told.term != mu.term || told.leader != mu.leader || told.role != mu.role || told.ownCommit != own {
-		told.term, told.leader, told.role, told.ownCommit = mu.term, mu.leader, mu.role, own
+	if old.term != mu.term || old.leader != mu.leader || old.role != mu.role || old.ownCommit != own {
+		old.term, old.leader, old.role, old.ownCommit = mu.term, mu.leader, mu.role, own
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindRaft, At: now, Term: mu.term, Peer: mu.leader, Role: mu.role, OK: own})
 	}
-	if mu.durable && !told.durable {
-		told.durable = true
+	if mu.durable && !old.durable {
+		old.durable = true
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindDurable, At: now})
 	}
 }
 
-// traceFlagsLocked tells what a view follows from besides what was told before, if it
-// has changed.
+// traceFlagsLocked records the other inputs of a view, if they have changed.
 func (l *Lease) traceFlagsLocked(now core.Instant, pending, disabled bool) {
 	if l.cfg.Tracer == nil {
 		return
 	}
-	told := &l.mu.told
-	if told.pending != pending {
-		told.pending = pending
+	old := &l.mu.traced
+	if old.pending != pending {
+		old.pending = pending
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindConfPending, At: now, OK: pending})
 	}
-	if told.disabled != disabled {
-		told.disabled = disabled
+	if old.disabled != disabled {
+		old.disabled = disabled
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindDisabled, At: now, OK: disabled})
 	}
 }
 
-// showLocked is the one place where readers get another view.
-func (l *Lease) showLocked(v *view, now core.Instant) {
+// storeViewLocked is the only place that changes the view of readers.
+func (l *Lease) storeViewLocked(v *view, now core.Instant) {
 	l.view.Store(v)
 	if l.cfg.Tracer != nil {
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindView, At: now, Term: v.Term, Instant: v.End, Reading: v.From, Status: v.Status})
 	}
 }
 
-// traceTickLocked records a tick of a node that raft would elect without a message.
+// traceTickLocked records a tick of a sole voter, which raft would elect without a message.
 func (l *Lease) traceTickLocked(now core.Instant, may bool) {
 	if l.cfg.Tracer != nil && l.mu.role != raft.StateLeader && l.soleVoterLocked() {
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindTick, At: now, OK: may})

@@ -1,6 +1,9 @@
 package leaderlease
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/leaderlease/go/leaderlease/core"
@@ -11,25 +14,23 @@ type waiter struct {
 	done  func(ReadResult, error)
 	stats *counters
 	read  ReadResult
-	// remote means that the read is a follower's, which counts it itself.
+	// remote means that a follower has forwarded the read. The follower counts it.
 	remote bool
 	// quorum means that no lease may answer: see Lease.ReadIndex.
 	quorum bool
 
-	// at and index are a moment after the read arrived at which this node led,
-	// and its commit index then or later. A lease that turns out to have covered
-	// at covers the read (docs/design.md, A read). at is 0 on followers, and as long as no
-	// own-term entry is committed, and for reads that no lease may answer.
+	// at is a moment after the read arrived at which this node led, and index its commit index then or
+	// later. A lease that covers at covers the read (docs/design.md, A read). at is 0 on followers, before
+	// the first commit of the term, and for reads that need a round.
 	at    core.Instant
 	index uint64
-	// round is the first round asked for after the read arrived.
+	// round is the first round requested after the read arrived.
 	round uint64
-	// in is the list that holds the waiter, if any; gone means that its caller
-	// has left, and that the list drops it when it is met next.
+	// in is the list that holds the waiter, if any. gone means that the read was given up; the list drops
+	// the waiter later.
 	in   *waitlist
 	gone bool
-	// unhook makes the context that ends the read forget it, nil if there is none or
-	// the caller sees to it.
+	// unhook stops the context.AfterFunc of the read, if there is one.
 	unhook func() bool
 }
 
@@ -49,15 +50,14 @@ func (w *waiter) finish(err error) {
 	w.done(w.read, nil)
 }
 
-// waitlist holds waiters. Those that have left stay until half of the list is
-// gone: reads are given up by the thousand when a quorum is lost, under the lock
-// that the raft loop needs, so each must cost next to nothing.
+// waitlist holds waiters. Abandoned waiters stay in the list until they are more than half of it. Thousands of
+// reads may be given up when a quorum is lost, under the lock that the raft loop needs, so each must be cheap.
 type waitlist struct {
 	all  []*waiter
 	gone int
 }
 
-// len returns how many wait.
+// len returns the number of waiters that are not abandoned.
 func (q *waitlist) len() int { return len(q.all) - q.gone }
 
 func (q *waitlist) push(w *waiter) {
@@ -65,9 +65,8 @@ func (q *waitlist) push(w *waiter) {
 	q.all = append(q.all, w)
 }
 
-// file puts w behind all with the same index or a lower one. Indexes mostly
-// arrive in order.
-func (q *waitlist) file(w *waiter) {
+// insert keeps the list sorted by index.
+func (q *waitlist) insert(w *waiter) {
 	w.in = q
 	at, _ := slices.BinarySearchFunc(q.all, w.read.Index, func(o *waiter, index uint64) int {
 		if o.read.Index <= index {
@@ -78,8 +77,8 @@ func (q *waitlist) file(w *waiter) {
 	q.all = slices.Insert(q.all, at, w)
 }
 
-// leave lets go of w, if it is in a list.
-func (w *waiter) leave() {
+// abandon marks w as gone, if it is in a list.
+func (w *waiter) abandon() {
 	q := w.in
 	if q == nil || w.gone {
 		return
@@ -89,7 +88,7 @@ func (w *waiter) leave() {
 	q.compact()
 }
 
-// compact drops those that have left once they are more than half.
+// compact drops abandoned waiters once they are more than half.
 func (q *waitlist) compact() {
 	if 2*q.gone > len(q.all) {
 		q.all = slices.DeleteFunc(q.all, func(w *waiter) bool { return w.gone })
@@ -97,7 +96,7 @@ func (q *waitlist) compact() {
 	}
 }
 
-// take removes and returns the waiters that match.
+// take removes the waiters that match and returns them.
 func (q *waitlist) take(match func(*waiter) bool) (taken []*waiter) {
 	kept := q.all[:0]
 	for _, w := range q.all {
@@ -115,9 +114,8 @@ func (q *waitlist) take(match func(*waiter) bool) (taken []*waiter) {
 	return taken
 }
 
-// reached removes and returns the waiters whose index is applied, from a list
-// that is filed by index.
-func (q *waitlist) reached(applied uint64) []*waiter {
+// takeApplied removes the waiters with an applied index from a list sorted by index, and returns them.
+func (q *waitlist) takeApplied(applied uint64) []*waiter {
 	n := 0
 	for n < len(q.all) && q.all[n].read.Index <= applied {
 		n++
@@ -131,3 +129,104 @@ func (q *waitlist) reached(applied uint64) []*waiter {
 }
 
 func everyone(*waiter) bool { return true }
+
+// waitError is the error of a read after the end of its context. It matches the
+// context's error, and says what the read was waiting for.
+type waitError struct {
+	err error
+	// index is the index that Applied must reach, and applied the present one. index is 0 if the read has
+	// none yet. Then the read waits for a round: the number try, made by leader, or by this node if leader
+	// is 0. untaken means that the embedding has not taken the request from ReadRequests.
+	index, applied uint64
+	leader, try    uint64
+	untaken        bool
+	// uncommitted means that this node leads, and the first entry of its term is not committed.
+	uncommitted bool
+	misuse      error
+}
+
+// Error implements error.
+func (e *waitError) Error() string {
+	s := fmt.Sprintf("leaderlease: read: %v: waits for ", e.err)
+	switch {
+	case e.index > 0:
+		s += fmt.Sprintf("Applied >= %d, is %d", e.index, e.applied)
+	case e.uncommitted:
+		s += "the first commit of the term"
+	case e.untaken:
+		s += fmt.Sprintf("ReadIndex to be called with what ReadRequests delivers, try %d", e.try)
+	case e.leader != 0:
+		s += fmt.Sprintf("an answer of leader %d, try %d", e.leader, e.try)
+	default:
+		s += fmt.Sprintf("a quorum round, try %d", e.try)
+	}
+	if e.misuse != nil {
+		s += ": " + e.misuse.Error()
+	}
+	return s
+}
+
+// Unwrap returns the context's error.
+func (e *waitError) Unwrap() error { return e.err }
+
+// giveUp removes a read after the end of its context, and returns its error. It reports false if the read is over, or
+// about to be reported.
+func (l *Lease) giveUp(w *waiter, ended error) (mine bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.in == nil || w.gone {
+		return false, nil
+	}
+	mu := &l.mu
+	e := &waitError{err: ended, misuse: l.wrongLocked()}
+	if w.in == &mu.reads.barriers {
+		e.index, e.applied = w.read.Index, l.applied.Load()
+	} else {
+		e.try, e.untaken = max(mu.reads.seq, w.round)-w.round+1, len(l.requests) > 0
+		if mu.leader != l.id() {
+			e.leader = mu.leader
+		} else {
+			e.uncommitted = !mu.lease.HasOwnTermCommit()
+		}
+	}
+	w.abandon()
+	return true, e
+}
+
+// startUntil starts w, and gives it up when ctx ends.
+func (l *Lease) startUntil(ctx context.Context, w *waiter) {
+	if ctx.Done() == nil {
+		l.start(w)
+		return
+	}
+	if err := ctx.Err(); err != nil {
+		w.done(ReadResult{}, err)
+		return
+	}
+	ended := func() {
+		if mine, err := l.giveUp(w, ctx.Err()); mine {
+			w.done(ReadResult{}, err)
+		}
+	}
+	w.unhook = context.AfterFunc(ctx, ended)
+	l.start(w)
+	if ctx.Err() != nil {
+		ended() // ctx may have ended before the read was in a list
+	}
+}
+
+// warnLocked runs at each tick. It warns after an election timeout, and rarely from then on, that reads wait while
+// Applied does not move.
+func (l *Lease) warnLocked() {
+	r, applied := &l.mu.reads, l.applied.Load()
+	if r.barriers.len() == 0 || applied != r.seen {
+		r.seen, r.still = applied, 0
+		return
+	}
+	r.still++
+	const rarely = 64
+	if timeout := l.cfg.Raft.ElectionTick; r.still == timeout || r.still%(rarely*timeout) == 0 {
+		l.logLocked(slog.LevelWarn, "reads wait for the state machine, and Applied does not move",
+			"reads", r.barriers.len(), "index", r.barriers.all[0].read.Index, "applied", applied, "ticks", r.still)
+	}
+}

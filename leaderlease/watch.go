@@ -2,25 +2,29 @@ package leaderlease
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/fence"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// Event says that the lease was gained or lost.
+// Event reports that the lease was gained or lost.
 type Event struct {
 	// Held is whether the lease is held from now on.
 	Held bool
-	// Term is the reign that gained or lost it.
+	// Term is the term of the lease.
 	Term uint64
-	// Status is Valid, or why it was lost.
+	// Status is StatusValid, or the reason of the loss.
 	Status Status
-	// Missed is how many events the receiver was too slow for before this one.
+	// Missed is the number of events before this one that were dropped because the receiver was slow.
 	Missed int
 }
 
-// watchBuffer is how many events a watcher may fall behind.
+// watchBuffer is the number of events that wait for a slow receiver.
 const watchBuffer = 16
 
 type watcher struct {
@@ -28,11 +32,9 @@ type watcher struct {
 	missed int
 }
 
-// Watch delivers an event whenever the lease is gained or lost, beginning with
-// the present state, until stop or Close is called, which closes the channel;
-// after Close it delivers that state and is closed already. A receiver that falls
-// behind loses the oldest events and is told how many. Loss by time alone is
-// noticed at the next Tick: to stop work in time use Do, to check use TryRead.
+// Watch delivers the present state, and an event whenever the lease is gained or lost. stop and Close close the
+// channel. After Close, Watch delivers only that state. A slow receiver loses the oldest events: see Event.Missed.
+// The end of a lease by time alone is delivered at the next Tick. To stop work in time use Do, to check use TryRead.
 func (l *Lease) Watch() (events <-chan Event, stop func()) {
 	w := &watcher{events: make(chan Event, watchBuffer)}
 	if l == nil {
@@ -84,7 +86,7 @@ func (w *watcher) send(e Event) {
 	}
 }
 
-// noteLocked notices that the lease was gained or lost.
+// noteLocked reports it to watchers and workers if the lease was gained or lost.
 func (l *Lease) noteLocked(now core.Instant) {
 	mu := &l.mu
 	v := l.view.Load()
@@ -112,4 +114,120 @@ func (l *Lease) noteLocked(now core.Instant) {
 	for w := range mu.watchers {
 		w.send(e)
 	}
+}
+
+// Token returns a fencing token for work under the present lease: (term, commit index). It is above all tokens of
+// earlier leaders; two tokens of one term may be equal. It fails with a *NoLeaseError if the lease is not valid. The
+// resource must check the token (package fence), since the lease can be lost at any moment after this call.
+func (l *Lease) Token() (fence.Token, error) {
+	if l == nil {
+		return fence.Token{}, errNoLibrary
+	}
+	v, _, s := l.check()
+	if s != core.Valid {
+		return fence.Token{}, l.noLease(s)
+	}
+	return fence.Token{Term: v.Term, Index: l.commit.Load()}, nil
+}
+
+// Context returns a child of parent that ends, with a *NoLeaseError as its cause, when the lease of this term is no
+// longer valid. It also ends when stop is called, which the caller must do. Context fails at once if there is no
+// lease.
+//
+// The end of a context does not stop a request that has left already: work with effects outside this process needs
+// a Token.
+func (l *Lease) Context(parent context.Context) (ctx context.Context, stop func(), err error) {
+	if l == nil {
+		return nil, nil, errNoLibrary
+	}
+	// parent may be a type of the embedder. The context that ends under the lock of the lease is a child of
+	// base, so that no method of parent runs there.
+	base, leave := context.WithCancel(parent)
+	ctx, cancel := context.WithCancelCause(base)
+	w, err := l.startWork(cancel)
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return ctx, func() { l.stopWork(w); leave() }, nil
+}
+
+func (l *Lease) startWork(cancel context.CancelCauseFunc) (*worker, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.nowLocked()
+	v := l.view.Load()
+	if s := v.Check(now); s != core.Valid {
+		return nil, l.noLeaseLocked(s)
+	}
+	w := &worker{term: v.Term, cancel: cancel}
+	if l.mu.workers == nil {
+		l.mu.workers = make(map[*worker]struct{})
+	}
+	l.mu.workers[w] = struct{}{}
+	w.timer = time.AfterFunc(v.Remaining(now, l.cfg.Duration), func() { l.checkWork(w) })
+	return w, nil
+}
+
+// Do runs work with a Context of the lease, and returns its error. It returns a *NoLeaseError if there was no lease at
+// the start, or if work returned the error of its context because the lease was lost. Work that returns nil has
+// succeeded, even if the lease was lost meanwhile.
+func (l *Lease) Do(parent context.Context, work func(context.Context) error) error {
+	ctx, stop, err := l.Context(parent)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	err = work(ctx)
+	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// worker is work that must end with the lease. Its timer runs as long as the work.
+type worker struct {
+	term   uint64
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+// checkWork runs when the lease that the timer was set for has ended. Usually a renewal has come since.
+func (l *Lease) checkWork(w *worker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, running := l.mu.workers[w]; !running {
+		return
+	}
+	now := l.nowLocked()
+	l.noteLocked(now)
+	if _, running := l.mu.workers[w]; running {
+		w.timer.Reset(l.view.Load().Remaining(now, l.cfg.Duration))
+	}
+}
+
+// stopWorkLocked ends the work of all terms without a valid lease.
+func (l *Lease) stopWorkLocked(v *view, s Status) {
+	for w := range l.mu.workers {
+		if s == core.Valid && v.Term == w.term {
+			continue
+		}
+		w.timer.Stop()
+		delete(l.mu.workers, w)
+		w.cancel(l.noLeaseLocked(s))
+	}
+}
+
+func (l *Lease) stopWork(w *worker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.timer.Stop()
+	delete(l.mu.workers, w)
+	w.cancel(context.Canceled)
+}
+
+func (l *Lease) noLease(s Status) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.noLeaseLocked(s)
 }

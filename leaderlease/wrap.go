@@ -10,21 +10,18 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Wrap puts the lease between an embedder's loop and its raft.Node: use the
-// returned Node wherever the inner one was used, tell the Lease of Applied, and
-// read through it. Ready, Step, Tick, Campaign and ApplyConfChange pass through
-// the lease; everything else is the inner Node's. The inner Node must not be
-// used any more, and Stop stops it. A Ready that is held back, as Lease.Ready
-// describes, is dropped then. Embedders that call ProcessDied name the sender of
-// each message by the context of Step: WithProcess.
+// Wrap puts the lease between an embedder's loop and its raft.Node: use the returned Node in the place
+// of the inner one, call Applied, and read through the Lease. Ready, Step, Tick, Campaign and
+// ApplyConfChange pass through the lease; all other methods are the inner Node's. Do not use the inner
+// Node any more. Stop stops it, and drops a Ready that is held back (Lease.Ready). Embedders that call
+// ProcessDied name the sender of each message in the context of Step: WithProcess.
 //
-// An embedder that rejects a configuration change, and so does not call
-// ApplyConfChange, tells the Lease by ApplyConfState with the entry's index and
-// the unchanged configuration.
+// An embedder that rejects a configuration change, and so does not call ApplyConfChange, calls
+// ApplyConfState with the entry's index and the unchanged configuration.
 //
-// StartNode and RestartNode of this package make the inner Node, too. Wrap is for Nodes that
-// are made elsewhere: what New says of its Config and Storage is the caller's task, and the
-// inner Node must be stopped if Wrap returns an error.
+// StartNode and RestartNode of this package also make the inner Node. Wrap is for a Node that is made
+// elsewhere: the caller keeps the rules of New about Config and Storage, and stops the inner Node if
+// Wrap returns an error.
 func Wrap(inner raft.Node, cfg Config) (raft.Node, *Lease, error) {
 	l, err := New(cfg)
 	if err != nil {
@@ -33,12 +30,12 @@ func Wrap(inner raft.Node, cfg Config) (raft.Node, *Lease, error) {
 	return wrap(inner, l), l, nil
 }
 
-// wrap puts l in front of inner. inner has read Storage by now, and its first Ready reaches l before
-// the caller can write it, so lateLocked has nothing to find. It must not read Storage either: the
-// caller may use Storage meanwhile, and MemoryStorage.InitialState takes no lock.
+// wrap puts l in front of inner. inner has read Storage by now, and its first Ready reaches l before the
+// caller can write it, so Storage need not be read again (readAgainLocked). It must not be, either: the
+// caller may use it meanwhile, and MemoryStorage.InitialState takes no lock.
 func wrap(inner raft.Node, l *Lease) raft.Node {
 	l.mu.Lock()
-	l.mu.checks.looked = true
+	l.mu.checks.readAgain = true
 	l.mu.Unlock()
 	n := &node{Node: inner, lease: l, ready: make(chan raft.Ready), stop: make(chan struct{})}
 	n.stopping, n.cancel = context.WithCancel(context.Background())
@@ -60,10 +57,10 @@ type node struct {
 	pumps    sync.WaitGroup
 }
 
-// pumpReady filters each Ready before the embedder sees it. A Ready that waits
-// for the embedder is already published, which only makes the lease shorter.
+// pumpReady filters each Ready before the embedder sees it. A Ready that waits for the embedder is
+// already published, which only makes the lease shorter.
 func (n *node) pumpReady() {
-	// Whatever happens in here, no lease outlives it (L7).
+	// Even after a panic, no lease outlives the pump (L7).
 	defer n.lease.Close()
 	for {
 		select {
@@ -91,7 +88,7 @@ func (n *node) pumpReads() {
 	for {
 		select {
 		case rctx := <-n.lease.ReadRequests():
-			// A request that raft did not take is asked again by Tick.
+			// Tick repeats a request that raft did not take.
 			_ = n.Node.ReadIndex(n.stopping, rctx)
 		case <-n.stop:
 			return
@@ -105,17 +102,16 @@ func (n *node) Ready() <-chan raft.Ready { return n.ready }
 // processKey is the key of the ProcessID in a context.
 type processKey struct{}
 
-// WithProcess returns a context that says which process sent a message, for Step of a Node that
-// Wrap, StartNode or RestartNode has returned: Step passes from to Incoming. Only embedders that
-// call ProcessDied need it. One context per connection is enough:
+// WithProcess returns a context with the process that sent a message, for Step of a Node that Wrap,
+// StartNode or RestartNode has returned: Step passes from to Incoming. Only embedders that call
+// ProcessDied need it. One context per connection is enough:
 //
 //	node.Step(leaderlease.WithProcess(ctx, from), m)
 func WithProcess(ctx context.Context, from ProcessID) context.Context {
 	return context.WithValue(ctx, processKey{}, from)
 }
 
-// Step passes m to raft if the lease lets it in. Raft learns first what LearnCommit takes
-// from m.
+// Step passes m to raft if the lease admits it, after LearnCommit.
 func (n *node) Step(ctx context.Context, m *raftpb.Message) error {
 	if m != nil {
 		from, _ := ctx.Value(processKey{}).(ProcessID)
@@ -127,15 +123,14 @@ func (n *node) Step(ctx context.Context, m *raftpb.Message) error {
 	return n.Node.Step(ctx, m)
 }
 
-// Tick ticks raft if the lease lets it.
+// Tick ticks raft if the lease permits it.
 func (n *node) Tick() {
 	if n.lease.Tick() {
 		n.Node.Tick()
 	}
 }
 
-// Campaign fails with a *NoLeaseError while this node is bound by a promise or
-// by its restart hold: it could not win, and must not try.
+// Campaign fails with a *NoLeaseError while a promise or the restart hold binds this node.
 func (n *node) Campaign(ctx context.Context) error {
 	if err := n.lease.CanCampaign(); err != nil {
 		return err
@@ -163,10 +158,9 @@ func (n *node) Stop() {
 	n.pumps.Wait()
 }
 
-// CanCampaign returns a *NoLeaseError while this node is bound, by its restart
-// hold or by a promise (StatusNotLeader), and nil if it may campaign. Loops ask it
-// before they call Campaign; a node that campaigns all the same cannot win, and
-// may make Ready block (V4, V5).
+// CanCampaign returns a *NoLeaseError while this node is bound, by its restart hold or by a promise
+// (StatusNotLeader), and nil if it may campaign. Call it before Campaign: a bound node that campaigns
+// cannot win, and its Ready may block (V4, V5).
 func (l *Lease) CanCampaign() error {
 	if l == nil {
 		return nil

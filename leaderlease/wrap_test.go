@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
-	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // bothModes runs a test in a bubble with and without AsyncStorageWrites.
@@ -164,7 +163,7 @@ func TestWrappedTickBurst(t *testing.T) {
 		if got := g.nodes[1].Lease.Info().Term; got != term {
 			t.Errorf("term = %d after the burst, want %d", got, term)
 		}
-		if n := f.Stats().Withheld[WithheldPreVoteOut]; n == 0 {
+		if n := f.Stats().Withheld.PreVoteOut; n == 0 {
 			t.Error("Stats().Withheld[pre_vote_out] = 0, want the campaign of the burst kept back")
 		}
 		if n := g.sent(3, raftpb.MsgPreVote); n != 0 {
@@ -194,7 +193,7 @@ func TestWrappedSoleVoterAwaitsItsHold(t *testing.T) {
 				t.Fatal("the node leads within its restart hold")
 			}
 		}
-		if n := restarted.Stats().Withheld[WithheldTick]; n < 128 {
+		if n := restarted.Stats().Withheld.Tick; n < 128 {
 			t.Errorf("Stats().Withheld[tick] = %d, want the burst of 128 kept back", n)
 		}
 		g.leads(1)
@@ -211,7 +210,7 @@ func TestWrappedStepKeepsVotesAway(t *testing.T) {
 		term := f.Lease.Info().Term
 		vote := &raftpb.Message{
 			Type: raftpb.MsgVote.Enum(), From: new(uint64(3)), To: new(uint64(2)), Term: new(term + 7),
-			LogTerm: new(term + 6), Index: new(uint64(100)), Context: []byte(votes.CampaignTransfer),
+			LogTerm: new(term + 6), Index: new(uint64(100)), Context: []byte(core.CampaignTransfer),
 		}
 		if err := f.Step(t.Context(), vote); err != nil {
 			t.Errorf("Step(vote) = %v, want it dropped without an error", err)
@@ -272,7 +271,7 @@ func TestWrappedStop(t *testing.T) {
 	})
 }
 
-// Nobody receives Readys: Stop must not wait for them.
+// No goroutine receives Readys: Stop must not wait for one.
 func TestWrappedStopBeforeAnyReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &wrappedGroup{t: t, nodes: map[uint64]*wrapped{}}
@@ -292,4 +291,44 @@ func TestWrapPassesErrorsOn(t *testing.T) {
 	if n != nil || l != nil || err == nil {
 		t.Errorf("Wrap() = %v, %v, %v, want an error alone", n, l, err)
 	}
+}
+
+// countsReads counts the calls of InitialState, which takes no lock in raft's MemoryStorage.
+type countsReads struct {
+	*raft.MemoryStorage
+	reads int
+}
+
+func (s *countsReads) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
+	s.reads++
+	return s.MemoryStorage.InitialState()
+}
+
+// Once Wrap has returned, the caller may use Storage from its goroutines: the Lease must not read
+// the state that MemoryStorage leaves unlocked.
+func TestAWrappedNodeReadsStorageBeforeItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rc, cfg, clock := soleVoter(t)
+		memory, ok := rc.Storage.(*raft.MemoryStorage)
+		if !ok {
+			t.Fatalf("Storage is a %T", rc.Storage)
+		}
+		storage := &countsReads{MemoryStorage: memory}
+		rc.Storage, cfg.Raft.Storage = storage, storage
+		inner := raft.RestartNode(rc)
+		n, _, err := Wrap(inner, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Stop()
+		before := storage.reads
+		clock.Advance(time.Hour) // the restart hold has ended
+		if err := inner.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-n.Ready()
+		if storage.reads != before {
+			t.Errorf("Wrap's goroutine has called InitialState %d times, want none", storage.reads-before)
+		}
+	})
 }

@@ -118,7 +118,7 @@ func TestSymptomsAreQuoted(t *testing.T) {
 			t.Errorf("docs/symptoms.md quotes %q, which the library does not say", q)
 		}
 	}
-	statuses := regexp.MustCompile(`(?m)^\t\w+:\s+"(\w+)",$`).FindAllStringSubmatch(read(t, "leaderlease/core/status.go"), -1)
+	statuses := regexp.MustCompile(`(?m)^\t\w+:\s+"(\w+)",$`).FindAllStringSubmatch(read(t, "leaderlease/core/view.go"), -1)
 	for _, m := range statuses {
 		if m[1] != "valid" && m[1] != "none" && !slices.ContainsFunc(quoted, func(q string) bool { return strings.HasSuffix(q, m[1]) }) {
 			t.Errorf("docs/symptoms.md does not explain %s", m[1])

@@ -28,6 +28,8 @@ var pureImports = map[string][]string{
 
 	"go.etcd.io/raft/v3/quorum": nil,
 	"go.etcd.io/raft/v3/raftpb": nil,
+
+	"google.golang.org/protobuf/proto": {"CloneOf"},
 }
 
 var linkname = regexp.MustCompile(`^//go:linkname`)

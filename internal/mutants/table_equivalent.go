@@ -31,7 +31,7 @@ var equivalentLibrary = []kept{
 		why:    "A promise that ends with the lease cannot move its end; recompute finds the same one again.",
 	},
 	{
-		file: "leaderlease/core/quorum.go", operator: "drop early exit",
+		file: "leaderlease/core/lease.go", operator: "drop early exit",
 		before: "if len(ids) == 0 {",
 		after:  "if false && (len(ids) == 0) {",
 		why:    "Raft takes an empty half for one that there is not, as it does nil.",
@@ -43,13 +43,13 @@ var equivalentLibrary = []kept{
 		why:    "Outside a reign nothing asks for clockFault, and Lead sets it anew.",
 	},
 	{
-		file: "leaderlease/core/instant.go", operator: "one unit",
+		file: "leaderlease/core/message.go", operator: "one unit",
 		before: "if d > 0 && sum < i {",
 		after:  "if d > 1 && sum < i {",
 		why:    "Only Forever is so late that one more wraps, and it is looked at before.",
 	},
 	{
-		file: "leaderlease/core/rate.go", operator: "drop condition",
+		file: "leaderlease/core/peer.go", operator: "drop condition",
 		before: "case w.suspect && window < w.clear:",
 		after:  "case window < w.clear:",
 		why:    "A clock that is not doubted is left as it is either way, since clear is below the longest window.",
@@ -61,7 +61,7 @@ var equivalentLibrary = []kept{
 		why:    "Raft asks for voters only, and SetVoters keeps a record of each.",
 	},
 	{
-		file: "leaderlease/core/quorum.go", operator: "stale copy",
+		file: "leaderlease/core/lease.go", operator: "stale copy",
 		before: "_, in := cfg[0][id] _, out := cfg[1][id]",
 		after:  "_, out := cfg[1][id] _, in := cfg[0][id]",
 		why:    "Neither writes anything.",
@@ -147,7 +147,7 @@ var equivalentLibrary = []kept{
 		why:    "Both are done under the lock, and neither reads what the other writes.",
 	},
 	{
-		file: "leaderlease/promise_file.go", operator: "drop early exit",
+		file: "leaderlease/promises.go", operator: "drop early exit",
 		before: "if runtime.GOOS == \"windows\" {",
 		after:  "if false && (runtime.GOOS == \"windows\") {",
 		why:    "On the systems that the tests run on it is never so.",
@@ -184,7 +184,7 @@ var equivalentLibrary = []kept{
 		why:    "Callers ignore the address beside an error.",
 	},
 	{
-		file: "leaderlease/clock/internal/vdso/elf.go", operator: "one unit",
+		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "one unit",
 		before: "const maxSize = 1 << 20",
 		after:  "const maxSize = 2 << 20",
 		why:    "The bound is an arbitrary choice, far above any vDSO and far below what would wrap.",
@@ -202,25 +202,25 @@ var equivalentLibrary = []kept{
 		why:    "Beside an error the clock is dropped.",
 	},
 	{
-		file: "leaderlease/clock/internal/vdso/elf.go", operator: "boundary",
+		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "boundary",
 		before: "if s.size == 0 || s.size > maxSize || s.entries == 0 {",
 		after:  "if s.size == 0 || s.size >= maxSize || s.entries == 0 {",
 		why:    "The bound is an arbitrary choice, far above any vDSO.",
 	},
 	{
-		file: "leaderlease/clock/internal/vdso/elf.go", operator: "boundary",
+		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "boundary",
 		before: "if off >= size || n >= size-off {",
 		after:  "if off > size || n >= size-off {",
 		why:    "At the very end every length is too long.",
 	},
 	{
-		file: "leaderlease/clock/internal/vdso/elf.go", operator: "one unit",
+		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "one unit",
 		before: "func (v *view) u16(off uint64) uint16 { return binary.LittleEndian.Uint16(v.at(off, 2)) }",
 		after:  "func (v *view) u16(off uint64) uint16 { return binary.LittleEndian.Uint16(v.at(off, 3)) }",
 		why:    "It wants a byte more to be there, and no vDSO ends with what is read so.",
 	},
 	{
-		file: "leaderlease/clock/internal/vdso/elf.go", operator: "one unit",
+		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "one unit",
 		before: "func (v *view) u8(off uint64) uint8 { return v.at(off, 1)[0] }",
 		after:  "func (v *view) u8(off uint64) uint8 { return v.at(off, 2)[0] }",
 		why:    "It wants a byte more to be there, and no vDSO ends with what is read so.",
@@ -256,7 +256,7 @@ var equivalentLibrary = []kept{
 		why:    "Both are under mu.",
 	},
 	{
-		file: "leaderlease/core/rate.go", operator: "stale copy",
+		file: "leaderlease/core/peer.go", operator: "stale copy",
 		before: "voter := float64(b.reading - a.reading) least := float64(max(b.sent-a.received, 0))",
 		after:  "least := float64(max(b.sent-a.received, 0)) voter := float64(b.reading - a.reading)",
 		why:    "Neither reads what the other writes.",
@@ -283,7 +283,7 @@ func equivalent(s site) (why string, ok bool) {
 
 var equivalentKvnode = []kept{
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "stale copy",
+		file: "kvnode/internal/ttl/leadership.go", operator: "stale copy",
 		before: "if !ok { return nil, store.TTLLease{} } e := r.mu.leases[id]",
 		after:  "e := r.mu.leases[id] if !ok { return nil, store.TTLLease{} }",
 		why:    "Both are read under mu, and what is read early is not returned.",
@@ -301,15 +301,15 @@ var equivalentKvnode = []kept{
 		why:    "A ticker that nothing refers to is collected; stopping it is tidiness.",
 	},
 	{
-		file: "kvnode/internal/ttl/checkpoint.go", operator: "stale copy",
-		before: "e.saved = saved e.save = r.mu.now + served(r.cfg.Checkpoint)",
-		after:  "e.save = r.mu.now + served(r.cfg.Checkpoint) e.saved = saved",
+		file: "kvnode/internal/ttl/propose.go", operator: "stale copy",
+		before: "e.checkpointed = saved e.checkpointAt = r.mu.now + servedTime(r.cfg.Checkpoint)",
+		after:  "e.checkpointAt = r.mu.now + servedTime(r.cfg.Checkpoint) e.checkpointed = saved",
 		why:    "Both are written under mu, and neither reads what the other writes.",
 	},
 	{
-		file: "kvnode/internal/ttl/checkpoint.go", operator: "negate",
-		before: "if err := r.remember(batch); err != nil && r.ctx.Err() == nil {",
-		after:  "if err := r.remember(batch); err == nil && r.ctx.Err() == nil {",
+		file: "kvnode/internal/ttl/propose.go", operator: "negate",
+		before: "if err := r.proposeCheckpoint(batch); err != nil && r.ctx.Err() == nil {",
+		after:  "if err := r.proposeCheckpoint(batch); err == nil && r.ctx.Err() == nil {",
 		why:    "It decides about a log line only.",
 	},
 	{
@@ -326,46 +326,46 @@ var equivalentKvnode = []kept{
 	},
 	{
 		file: "kvnode/internal/ttl/engine.go", operator: "drop call",
-		above:  "if !r.caughtUp() {",
+		above:  "if !r.waitApplied() {",
 		before: "r.workers.Wait()",
 		after:  "",
-		why:    "The only worker by then is the one that ends ctx as its last act, and caughtUp has seen it ended.",
+		why:    "The only worker by then is the one that ends ctx as its last act, and waitApplied has seen it ended.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "drop condition",
+		file: "kvnode/internal/ttl/leadership.go", operator: "drop condition",
 		before: "if r.mu.last == 0 || now == 0 {",
 		after:  "if r.mu.last == 0 {",
 		why:    "A reading of 0 lies before the last tick, which gives 0 as well.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "one unit",
+		file: "kvnode/internal/ttl/leadership.go", operator: "one unit",
 		before: "if r.mu.last == 0 || now == 0 {",
 		after:  "if r.mu.last == 0 || now == 1 {",
 		why:    "A reading of 0 lies before the last tick, which gives 0 as well, as does one of 1.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "one unit",
+		file: "kvnode/internal/ttl/leadership.go", operator: "one unit",
 		before: "if r.mu.last == 0 || now == 0 {",
 		after:  "if r.mu.last == 0 || now == -1 {",
 		why:    "A reading of 0 lies before the last tick, which gives 0 as well.",
 	},
 	{
-		file: "kvnode/internal/ttl/revoke.go", operator: "wrong result",
+		file: "kvnode/internal/ttl/propose.go", operator: "wrong result",
 		above:  "case r.ctx.Err() != nil:",
 		before: "return true",
 		after:  "return false",
 		why:    "The caller looks at ctx next, and returns.",
 	},
 	{
-		file: "kvnode/internal/ttl/revoke.go", operator: "drop early exit",
+		file: "kvnode/internal/ttl/propose.go", operator: "drop early exit",
 		before: "case r.ctx.Err() != nil:",
 		after:  "case false && (r.ctx.Err() != nil):",
 		why:    "The caller looks at ctx next, and returns; before that it decides about a log line and a counter.",
 	},
 	{
-		file: "kvnode/internal/ttl/checkpoint.go", operator: "boundary",
-		before: "if e.saving != nil || e.revoking != nil || r.mu.now < e.save || seconds(e.TTL) <= every || left <= 0 {",
-		after:  "if e.saving != nil || e.revoking != nil || r.mu.now < e.save || seconds(e.TTL) < every || left <= 0 {",
+		file: "kvnode/internal/ttl/propose.go", operator: "boundary",
+		before: "if e.checkpointing != nil || e.revoking != nil || r.mu.now < e.checkpointAt || seconds(e.TTL) <= every || left <= 0 {",
+		after:  "if e.checkpointing != nil || e.revoking != nil || r.mu.now < e.checkpointAt || seconds(e.TTL) < every || left <= 0 {",
 		why:    "What is granted for as long as the interval has no time left when its checkpoint is due.",
 	},
 	{
@@ -381,7 +381,7 @@ var equivalentKvnode = []kept{
 		why:    "A transaction that is not there has no operations.",
 	},
 	{
-		file: "kvnode/internal/store/ttl_record.go", operator: "stale copy",
+		file: "kvnode/internal/store/ttl.go", operator: "stale copy",
 		before: "m.Records++ m.Sum += uint64(binary.BigEndian.Uint32(value))",
 		after:  "m.Sum += uint64(binary.BigEndian.Uint32(value)) m.Records++",
 		why:    "Neither reads what the other writes.",
@@ -400,8 +400,8 @@ var equivalentKvnode = []kept{
 	},
 	{
 		file: "kvnode/internal/store/meta.go", operator: "stale copy",
-		before: "st.cutIndex, st.cutRevision = m.Index, m.Revision members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}",
-		after:  "members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}} st.cutIndex, st.cutRevision = m.Index, m.Revision",
+		before: "st.sealedIndex, st.sealedRevision = m.Index, m.Revision members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}",
+		after:  "members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}} st.sealedIndex, st.sealedRevision = m.Index, m.Revision",
 		why:    "The state is not shared yet, and neither reads what the other writes.",
 	},
 	{
@@ -411,7 +411,7 @@ var equivalentKvnode = []kept{
 		why:    "With an error the number says nothing.",
 	},
 	{
-		file: "kvnode/internal/ttl/reign.go", operator: "boundary",
+		file: "kvnode/internal/ttl/leadership.go", operator: "boundary",
 		before: "case holds && r.held && !first && now != 0 && gap >= 0 && gap <= r.cfg.MaxGap:",
 		after:  "case holds && r.held && !first && now != 0 && gap > 0 && gap <= r.cfg.MaxGap:",
 		why:    "A gap of nothing adds nothing.",
@@ -429,7 +429,7 @@ var equivalentKvnode = []kept{
 		why:    "It decides when memory is given back, by one element.",
 	},
 	{
-		file: "kvnode/internal/store/count.go", operator: "one unit",
+		file: "kvnode/internal/store/range.go", operator: "one unit",
 		before: "steps := 0",
 		after:  "steps := -1",
 		why:    "It decides when a context is looked at.",

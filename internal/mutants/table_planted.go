@@ -112,7 +112,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L3", Name: "n/2 as quorum", Trace: true, Sim: true,
-		File: "leaderlease/core/quorum.go",
+		File: "leaderlease/core/lease.go",
 		Old:  "end := uint64(cfg.CommittedIndex(promised))",
 		New: `var got []uint64
 	for id := range cfg[0] {
@@ -127,7 +127,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L3", Name: "learner grants count", Sim: true,
-		File: "leaderlease/core/quorum.go",
+		File: "leaderlease/core/lease.go",
 		Old:  "return quorum.JointConfig{majority(cs.GetVoters()), majority(cs.GetVotersOutgoing())}",
 		New:  "return quorum.JointConfig{majority(append(append([]uint64{}, cs.GetVoters()...), cs.GetLearners()...)), majority(cs.GetVotersOutgoing())}",
 	},
@@ -149,7 +149,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L3", Name: "only the incoming half of a joint configuration", Sim: true,
-		File: "leaderlease/core/quorum.go",
+		File: "leaderlease/core/lease.go",
 		Old:  "return quorum.JointConfig{majority(cs.GetVoters()), majority(cs.GetVotersOutgoing())}",
 		New:  "return quorum.JointConfig{majority(cs.GetVoters()), nil}",
 	},
@@ -168,7 +168,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L6", Name: "lease kept in a transfer", Trace: true, Sim: true,
-		File: "leaderlease/transfer.go",
+		File: "leaderlease/release.go",
 		Old:  "	if r := l.mu.lease.Release(max(now, l.mu.last)); r.At > 0 {",
 		New:  "	if r := (core.Release{Term: m.GetTerm(), At: now}); r.At > 0 {",
 	},
@@ -203,7 +203,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "§6", Name: "now taken from the last tick", Sim: true,
-		File: "leaderlease/tryread.go",
+		File: "leaderlease/read.go",
 		Old:  "	now := l.clock.Now()\n	v := l.view.Load()\n	if v.Check(now)",
 		New:  "	now := l.mu.last\n	v := l.view.Load()\n	if v.Check(now)",
 	},
@@ -221,8 +221,8 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		New:  "	return false",
 		More: []Edit{
 			{"leaderlease/outbound.go", "return vote && !l.voteLocked(r, now)", "return vote && r.GetTo() != l.id() && !l.voteLocked(r, now)"},
-			{"leaderlease/publish.go", "	mu.lease.SetConfPending(pending)", "	mu.lease.SetConfPending(false)"},
-			{"leaderlease/holdback.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := false"},
+			{"leaderlease/lease.go", "	mu.lease.SetConfPending(pending)", "	mu.lease.SetConfPending(false)"},
+			{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := false"},
 		},
 	},
 }
@@ -269,9 +269,9 @@ var layers = []Mutant{
 		"	case l.mu.guard.Bound(now):", "	case l.mu.guard.Owes(now):"),
 	layer("V5", "a node that is alone ticks as long as no grant has left", "tick.go",
 		"!l.soleVoterLocked() || !l.mu.guard.Bound(now)", "!l.soleVoterLocked() || !l.mu.guard.Owes(now)"),
-	layer("V5", "Ready holds back what no grant forbids", "holdback.go",
+	layer("V5", "Ready holds back what no grant forbids", "ready.go",
 		"return counts && l.mu.guard.Owes(now)", "return counts && l.mu.guard.Bound(now)"),
-	layer("V5", "Ready holds back nobody's own vote", "holdback.go",
+	layer("V5", "Ready holds back nobody's own vote", "ready.go",
 		"return counts && l.mu.guard.Owes(now)", "return counts && now < 0"),
 	{
 		Rule: "§6", Name: "reads are reported with the lease locked", Pkg: "./leaderlease", Test: "^TestCallbacksFindTheLockFree$",
@@ -286,7 +286,7 @@ var layers = []Mutant{
 	},
 	{
 		Rule: "§6", Name: "a reader outrun by a renewal keeps its old reading", Pkg: "./leaderlease", Test: "^TestAReaderThatWasOutrun",
-		File: "leaderlease/tryread.go",
+		File: "leaderlease/read.go",
 		Old:  "		now = l.clock.Now()\n		v = l.view.Load()\n", New: "		v = l.view.Load()\n",
 	},
 	{
@@ -301,7 +301,7 @@ var layers = []Mutant{
 	},
 	{
 		Rule: "A1", Name: "a doubted clock is trusted one unit too early", Pkg: "./leaderlease/core", Test: "^TestRateWindowEdges$",
-		File: "leaderlease/core/rate.go",
+		File: "leaderlease/core/peer.go",
 		Old:  "window := s.received.Sub(w.anchor.received)", New: "window := s.received.Sub(w.anchor.received) + 1",
 	},
 }
@@ -352,7 +352,7 @@ var readPaths = []Mutant{
 	{
 		Rule: "reads", Name: "an answer to a follower's read waits for its raft loop", Pkg: nodePkg, Test: "^TestAForwardedReadTakesNoTurnOfALoop$",
 		File: "leaderlease/inbound.go",
-		Old:  "	case err == nil && (byRound || !quorum):\n		return !l.answer(m)\n", New: "	case err == nil && (byRound || !quorum):\n		return true\n",
+		Old:  "	case err == nil && (byRound || !quorum):\n		return !l.answerWaiting(m)\n", New: "	case err == nil && (byRound || !quorum):\n		return true\n",
 	},
 	{
 		Rule: "reads", Name: "a term is kept away from raft that it may learn from an answer", Pkg: libPkg, Test: "^TestAnswersAreTakenWhereTheyArrive$",
@@ -389,28 +389,28 @@ var resignations = []Mutant{
 		Old:  "\tif term == 0 {", New: "\tif term == 0 || l.mu.closed {",
 	},
 	{
-		Rule: "resignation", Name: "a member stands against whom the leader has named", Pkg: "./leaderlease/detector", Test: "^TestWhomTheLeaderHasNamedIsLeftAlone$",
+		Rule: "resignation", Name: "a member stands against whom the leader has named", Pkg: "./leaderlease/detector", Test: "^TestTheTransfereeIsLeftAlone$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "\t\td.outrun(m.GetTerm(), term)\n", New: "\t\tif !votes.OfTransfer(m) {\n\t\t\td.outrun(m.GetTerm(), term)\n\t\t}\n",
+		Old:  "\t\td.noteVoteRequest(m.GetTerm(), term)\n", New: "\t\tif !core.IsForcedVote(m) {\n\t\t\td.noteVoteRequest(m.GetTerm(), term)\n\t\t}\n",
 	},
 	{
-		Rule: "resignation", Name: "who has refused its vote to whom the leader has named leaves it its time", Pkg: "./leaderlease/detector", Test: "^TestWhomTheLeaderHasNamedIsLeftAlone$",
+		Rule: "resignation", Name: "who has refused its vote to whom the leader has named leaves it its time", Pkg: "./leaderlease/detector", Test: "^TestTheTransfereeIsLeftAlone$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "d.asked, d.back, d.hint = time.Time{}, 0, ", New: "d.asked, d.hint = time.Time{}, ",
+		Old:  "d.transferAt, d.deferUntil, d.suspicion = time.Time{}, 0, ", New: "d.transferAt, d.suspicion = time.Time{}, ",
 	},
 	{
 		Rule: "resignation", Name: "who refuses its vote to whom the leader has named waits all the same", Pkg: rulesPkg, Test: "^TestL6ResignationToWhoLacksAnEntry$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "\tif !d.asked.IsZero() {\n", New: "\tif d.asked.IsZero() {\n",
+		Old:  "\tif !d.transferAt.IsZero() {\n", New: "\tif d.transferAt.IsZero() {\n",
 	},
 	{
 		Rule: "resignation", Name: "a resignation is called a transfer", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if votes.OfResignation(m) {", New: "if votes.OfResignation(nil) {",
+		Old:  "if core.IsResignation(m) {", New: "if core.IsResignation(nil) {",
 	},
 	{
 		Rule: "resignation", Name: "a resignation is not marked", Pkg: nodePkg, Test: "^TestALeaderThatEndsByItselfResigns$",
 		File: resignFile,
-		Old:  "\tvotes.MarkResignation(m)\n", New: "\t_ = votes.MarkResignation\n",
+		Old:  "\tcore.MarkResignation(m)\n", New: "\t_ = core.MarkResignation\n",
 	},
 }

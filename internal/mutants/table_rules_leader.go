@@ -17,8 +17,8 @@ const (
 	guardFile  = "leaderlease/core/guard.go"
 	leaseFile  = "leaderlease/core/lease.go"
 	peerFile   = "leaderlease/core/peer.go"
-	quorumFile = "leaderlease/core/quorum.go"
-	votesFile  = "leaderlease/internal/votes/votes.go"
+	quorumFile = "leaderlease/core/lease.go"
+	votesFile  = "leaderlease/core/votes.go"
 )
 
 var leaderRules = []Mutant{
@@ -127,7 +127,7 @@ var leaderRules = []Mutant{
 		Old:  "\tl.noteClocks()\n\tl.recompute()\n}\n", New: "\tl.noteClocks()\n}\n",
 	},
 	{
-		Rule: "L4", Name: "the commit of an earlier reign counts", Pkg: "./leaderlease/core", Test: "^TestReignsAreApart$",
+		Rule: "L4", Name: "the commit of an earlier reign counts", Pkg: "./leaderlease/core", Test: "^TestTermsAreApart$",
 		File: leaseFile,
 		Old:  "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n", New: "\tl.clockFault, l.stepped = false, false\n",
 	},
@@ -213,12 +213,12 @@ var leaderRules = []Mutant{
 	},
 	{
 		Rule: "L5", Name: "a second change before the first is applied goes unnoticed", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesAreAMisuse$",
-		File: "leaderlease/early.go",
+		File: "leaderlease/conf.go",
 		Old:  "second != 0 && rule == \"\"", New: "second != 0 && rule != \"\"",
 	},
 	{
 		Rule: "L5", Name: "a member with a change to apply asks for votes", Pkg: libPkg, Test: "^TestACandidateAppliesChangesFirst$",
-		File: "leaderlease/early.go",
+		File: "leaderlease/conf.go",
 		Old:  "return waits && l.mu.applies", New: "return waits && false",
 	},
 	{
@@ -274,7 +274,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "a late change is taken for the next", Pkg: libPkg, Test: "^TestConfStateIsMatchedByItsIndex$",
 		File: "leaderlease/conf.go",
-		Old:  "return c.toldAt(index) })", New: "return c.told() })\n\t_ = index",
+		Old:  "return c.close(index) })", New: "return c.closeNext() })\n\t_ = index",
 	},
 	{
 		Rule: "L6", Name: "lease kept in a transfer", Pkg: rulesPkg, Test: "^TestL6LeaseEndsBeforeTheTransferLeaves$",
@@ -379,7 +379,7 @@ var commitRules = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "raft starts with the commit index as it is stored", Pkg: libPkg, Test: "^TestNewRawNodeRecoversTheCommitIndex$",
-		File: "leaderlease/nodes.go",
+		File: "leaderlease/start.go",
 		Old:  "\tnode, err := raft.NewRawNode(own)\n", New: "\town.Storage = raftConfig.Storage\n\tnode, err := raft.NewRawNode(own)\n",
 	},
 	{
@@ -404,7 +404,7 @@ var commitRules = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "the way out of a joint configuration is no change", Pkg: libPkg, Test: "^TestRecoverCommit$",
-		File: recoverFile,
+		File: "leaderlease/conf.go",
 		Old:  "\treturn e.GetType() == raftpb.EntryConfChange || e.GetType() == raftpb.EntryConfChangeV2\n",
 		New:  "\treturn e.GetType() == raftpb.EntryConfChange || e.GetType() == raftpb.EntryConfChangeV2 && len(e.GetData()) > 0\n",
 	},

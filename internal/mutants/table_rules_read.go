@@ -35,24 +35,24 @@ var readRules = []Mutant{
 	},
 	{
 		Rule: "§6", Name: "an ended context leaves its read behind", Pkg: libPkg, Test: "^TestStartReadEndsWithItsContext$",
-		File: "leaderlease/waiting.go",
-		Old:  "\tw.leave()\n\treturn true, e\n", New: "\treturn true, e\n",
+		File: "leaderlease/waiter.go",
+		Old:  "\tw.abandon()\n\treturn true, e\n", New: "\treturn true, e\n",
 	},
 	{
 		Rule: "§6", Name: "a context that ended before the read waits", Pkg: libPkg, Test: "^TestAContextThatEndsBeforeTheReadWaits$",
-		File: "leaderlease/waiting.go",
+		File: "leaderlease/waiter.go",
 		Old:  "\tif ctx.Err() != nil {\n\t\tended()", New: "\tif false {\n\t\tended()",
 	},
 	{
 		Rule: "§6", Name: "a read that is over is given up once more", Pkg: libPkg, Test: "^TestAContextThatEndsBeforeTheReadWaits$",
-		File: "leaderlease/waiting.go",
+		File: "leaderlease/waiter.go",
 		Old:  "\tif w.in == nil || w.gone {\n", New: "\tif w.gone {\n",
 	},
 	{
 		Rule: "§6", Name: "a context that ends is asked about its parent under the lock", Pkg: libPkg, Test: "^TestAContextIsNotAskedUnderTheLock$",
-		File: "leaderlease/work.go",
+		File: "leaderlease/watch.go",
 		Old:  "context.WithCancelCause(base)", New: "context.WithCancelCause(parent)",
-		More: []Edit{{"leaderlease/work.go", "base, leave := context.WithCancel(parent)", "_, leave := context.WithCancel(parent)"}},
+		More: []Edit{{"leaderlease/watch.go", "base, leave := context.WithCancel(parent)", "_, leave := context.WithCancel(parent)"}},
 	},
 	{
 		Rule: "§6", Name: "a read joins any renewal", Pkg: rulesPkg, Test: "^TestReadJoinsOnlyWhatCoversIt$",
@@ -118,16 +118,16 @@ var readRules = []Mutant{
 		Rule: "§8", Name: "a clock that failed is believed at once", Pkg: rulesPkg, Test: "^TestClockFails$",
 		File: "leaderlease/lease.go",
 		Old:  "\t\tl.mu.lease.ClockRead(now)\n", New: "\t\tl.mu.lease.Trust()\n",
-		More: []Edit{{leaseFile, "// Close refuses for good.\n", "func (l *Lease) Trust() { l.clockFault = false }\n\n// Close refuses for good.\n"}},
+		More: []Edit{{leaseFile, "// Close turns the lease off for good.\n", "func (l *Lease) Trust() { l.clockFault = false }\n\n// Close turns the lease off for good.\n"}},
 	},
 	{
-		Rule: "§8", Name: "a reading that fails begins a hold", Pkg: libPkg, Test: "^TestAClockThatFailsBindsNobody$",
+		Rule: "§8", Name: "a reading that fails begins a hold", Pkg: libPkg, Test: "^TestAClockThatFailsBindsNoNode$",
 		File: "leaderlease/lease.go",
 		Old:  "\t\tl.mu.lease.ClockRead(now)\n", New: "\t\tl.mu.lease.ClockRead(now)\n\t\tl.mu.guard.ClockStepped(now)\n",
 	},
 	{
 		Rule: "§8", Name: "send instants reach Forever", Pkg: libPkg, Test: "^TestAClockSpikeMakesNoLeaseForEver$",
-		File: "leaderlease/core/instant.go",
+		File: "leaderlease/core/message.go",
 		Old:  "const maxReading Instant = 1 << 62", New: "const maxReading = Forever",
 		More: []Edit{{leaseFile, "l.shift >= time.Duration(maxReading)", "false"}},
 	},
@@ -169,7 +169,7 @@ var readRules = []Mutant{
 	},
 	{
 		Rule: "§8", Name: "a reader does not look at the disruption marker", Pkg: rulesPkg, Test: "^TestClockDisruptionVoidsTheLease$",
-		File: "leaderlease/tryread.go",
+		File: "leaderlease/read.go",
 		Old:  "return l.disruptable != nil && l.disruptable.Disruptions() != v.marker", New: "return l.disruptable == nil && v == nil",
 	},
 	{
@@ -179,7 +179,7 @@ var readRules = []Mutant{
 	},
 	{
 		Rule: "§8", Name: "the rate watch sees nothing", Pkg: rulesPkg, Test: "^TestClockRateWatchGivesUp$",
-		File: "leaderlease/core/rate.go",
+		File: "leaderlease/core/peer.go",
 		Old:  "return voter*bound > most+slack || voter < least*bound-slack", New: "return voter*bound > most+slack && voter < least*bound-slack",
 	},
 	{
@@ -188,12 +188,12 @@ var readRules = []Mutant{
 		Old:  "\tif p.rate.suspect {\n\t\treturn 0\n\t}\n", New: "",
 	},
 	{
-		Rule: "§6", Name: "raft's early answer is served", Pkg: libPkg, Test: "^TestRaftsAnswerBelowTheReignIsNotServed$",
+		Rule: "§6", Name: "raft's early answer is served", Pkg: libPkg, Test: "^TestRaftsAnswerBelowTheTermIsNotServed$",
 		File: "leaderlease/rounds.go",
 		Old:  "leads && !l.mayAnswerLocked(s.Index)", New: "leads && !l.mayAskLocked()",
 	},
 	{
-		Rule: "§6", Name: "raft's early answer is sent", Pkg: libPkg, Test: "^TestRaftsAnswerBelowTheReignDoesNotLeave$",
+		Rule: "§6", Name: "raft's early answer is sent", Pkg: libPkg, Test: "^TestRaftsAnswerBelowTheTermDoesNotLeave$",
 		File: "leaderlease/outbound.go",
 		Old:  "if !l.mayAnswerLocked(m.GetIndex()) {", New: "if !l.mayAskLocked() {",
 	},
@@ -202,7 +202,7 @@ var readRules = []Mutant{
 		File: "leaderlease/inbound.go",
 		Old:  "	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:\n		return l.mayWin(m)\n", New: "",
 		// Blocks is the second line of defence.
-		More: []Edit{{"leaderlease/holdback.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := l.aloneLocked()"}},
+		More: []Edit{{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := l.aloneLocked()"}},
 	},
 	{
 		Rule: "L6", Name: "a release does not cover the newest probe", Pkg: "./leaderlease/core", Test: "^TestReleaseCoversProbesOfALaterClock$",
@@ -210,7 +210,7 @@ var readRules = []Mutant{
 		Old:  "	l.probed = max(l.probed, sent)\n", New: "",
 	},
 	{
-		Rule: "L6", Name: "a released probe that comes late binds again", Pkg: "./leaderlease/core", Test: "^TestGuardReleasedProbeBindsNobody$",
+		Rule: "L6", Name: "a released probe that comes late binds again", Pkg: "./leaderlease/core", Test: "^TestGuardReleasedProbeBindsNoNode$",
 		File: guardFile,
 		Old:  "	if term == g.release.Term && p.Sent <= g.release.At {\n		return false\n	}\n", New: "",
 	},
@@ -221,10 +221,10 @@ var readRules = []Mutant{
 	},
 	{
 		Rule: "§6", Name: "commit index loaded first", Pkg: libPkg, Test: "^TestCommitIndexIsReadAfterTheChecks$",
-		File: "leaderlease/tryread.go",
+		File: "leaderlease/read.go",
 		Old:  "\tnow := l.clock.Now()\n\tv := l.view.Load()\n\tif v.Check(now) != core.Valid ||",
 		New:  "\tindex = l.commit.Load()\n\tnow := l.clock.Now()\n\tv := l.view.Load()\n\tif v.Check(now) != core.Valid ||",
-		More: []Edit{{"leaderlease/tryread.go", "return l.commit.Load(), core.Valid", "return index, core.Valid"}},
+		More: []Edit{{"leaderlease/read.go", "return l.commit.Load(), core.Valid", "return index, core.Valid"}},
 	},
 	{
 		Rule: "§6", Name: "commit index loaded first by a read that may wait", Pkg: libPkg, Test: "^TestCommitIndexIsReadAfterTheChecks$",
@@ -275,7 +275,7 @@ var readRules = []Mutant{
 	},
 	{
 		Rule: "V5", Name: "a clock that cannot be read holds nothing back", Pkg: libPkg, Test: "^TestReadyIsHeldBackWithoutAClock$",
-		File: "leaderlease/holdback.go",
+		File: "leaderlease/ready.go",
 		Old:  "return counts && l.mu.guard.Owes(now)", New: "return counts && now.Valid() && l.mu.guard.Owes(now)",
 	},
 	{

@@ -110,12 +110,12 @@ var voterRules = []Mutant{
 	{
 		Rule: "V4", Name: "what is withheld stays in copies of the Ready", Pkg: simPkg, Test: "^TestSendingACopyOfTheReadyIsHarmless$",
 		File: "leaderlease/outbound.go",
-		Old:  "\t\t\tvotes.Void(m)\n", New: "",
+		Old:  "\t\t\tcore.Void(m)\n", New: "",
 	},
 	{
 		Rule: "V4", Name: "a vote in Responses stays in copies of the Ready", Pkg: libPkg, Test: "^TestACopyOfTheReadyHoldsNoVoteInResponses$",
 		File: "leaderlease/outbound.go",
-		Old:  "\t\t\tvotes.Void(m)\n", New: "",
+		Old:  "\t\t\tcore.Void(m)\n", New: "",
 	},
 	{
 		Rule: "V9", Name: "a request for a vote stays in copies of the Ready", Pkg: libPkg, Test: "^TestACopyOfTheReadyHoldsNoVoteBeforeItsTerm$",
@@ -186,47 +186,47 @@ var voterRules = []Mutant{
 	},
 	{
 		Rule: "V6", Name: "a promise file that was read counts as durable", Pkg: libPkg, Test: "^TestWhatIsReadIsMadeDurable$",
-		File: "leaderlease/promise_file.go",
+		File: "leaderlease/promises.go",
 		Old:  "\t\treturn on.syncDir(filepath.Dir(string(f)))", New: "\t\treturn nil",
 	},
 	{
 		Rule: "V6", Name: "a promise file never shrinks", Pkg: libPkg, Test: "^TestPromiseFileKeepsTheLast$",
-		File: "leaderlease/promise_file.go",
+		File: "leaderlease/promises.go",
 		Old:  "saved == d {", New: "saved >= d {",
 	},
 	{
 		Rule: "V6", Name: "a promise file is written in place", Pkg: libPkg, Test: "^TestPromiseFileSurvivesACrash$",
-		File: "leaderlease/promise_file.go",
+		File: "leaderlease/promises.go",
 		Old:  "next := string(f) + \".new\"", New: "next := string(f)",
 	},
 	{
 		Rule: "V6", Name: "a promise file's new name is not made durable", Pkg: libPkg, Test: "^TestPromiseFileOrder$",
-		File: "leaderlease/promise_file.go",
+		File: "leaderlease/promises.go",
 		Old:  "\t}\n\treturn on.syncDir(filepath.Dir(string(f)))", New: "\t}\n\treturn nil",
 	},
 	{
 		Rule: "V6", Name: "a promise file is not synced", Pkg: libPkg, Test: "^TestThePromiseIsSynced$",
-		File: "leaderlease/promise_file.go",
+		File: "leaderlease/promises.go",
 		Old:  "return errors.Join(w.Sync(), w.Close())", New: "return w.Close()",
 	},
 	{
 		Rule: "V6", Name: "a promise file's directory is synced on Windows alone", Pkg: libPkg, Test: "^TestThePromiseIsSynced$",
-		File: "leaderlease/promise_file.go",
+		File: "leaderlease/promises.go",
 		Old:  "runtime.GOOS == \"windows\"", New: "runtime.GOOS != \"windows\"",
 	},
 	{
 		Rule: "V6", Name: "a truncated promise counts", Pkg: libPkg, Test: "^TestPromiseFileThatCannotBeUsed$",
-		File: "leaderlease/promise_file.go",
+		File: "leaderlease/promises.go",
 		Old:  "!whole || d <= 0 {", New: "(!whole && d < 0) || d <= 0 {",
 	},
 	{
 		Rule: "V6", Name: "the lease is turned off without waiting, for want of a file's name", Pkg: libPkg, Test: "^TestPromiseFileNeedsAName$",
-		File: "leaderlease/promise_file.go",
+		File: "leaderlease/promises.go",
 		Old:  "if f == \"\" {", New: "if false {",
 	},
 	{
 		Rule: "V6", Name: "the lease is turned off without waiting", Pkg: libPkg, Test: "^TestRetireWaitsForThePromises$",
-		File: "leaderlease/promise_file.go",
+		File: "leaderlease/promises.go",
 		Old:  "time.NewTimer(longest)", New: "time.NewTimer(0)",
 	},
 	{
@@ -265,7 +265,7 @@ var voterRules = []Mutant{
 const (
 	corePkg = "./leaderlease/core"
 	// savedFile keeps what storage holds about promises.
-	savedFile = "leaderlease/core/saved.go"
+	savedFile = "leaderlease/core/guard.go"
 )
 
 // savedRules take apart that a restart holds for what was promised (V6), where that is
@@ -323,12 +323,12 @@ var savedRules = []Mutant{
 	},
 	{
 		Rule: "V6", Name: "a save that failed counts", Pkg: libPkg, Test: "^TestASaveThatFailsIsSaidOnce$",
-		File: "leaderlease/saving.go",
+		File: "leaderlease/promises.go",
 		Old:  "\tif err == nil {", New: "\tif true {",
 	},
 	{
 		Rule: "V6", Name: "two saves at a time", Pkg: libPkg, Test: "^TestALongerPromiseIsSavedByTheWay$",
-		File: "leaderlease/saving.go",
+		File: "leaderlease/promises.go",
 		Old:  "if s.underWay || l.mu.closed {", New: "if l.mu.closed {",
 	},
 	{
@@ -338,7 +338,7 @@ var savedRules = []Mutant{
 	},
 	{
 		Rule: "V6", Name: "a save begins after Close", Pkg: libPkg, Test: "^TestCloseWaitsForASave$",
-		File: "leaderlease/saving.go",
+		File: "leaderlease/promises.go",
 		Old:  "if s.underWay || l.mu.closed {", New: "if s.underWay {",
 	},
 	{

@@ -1,28 +1,28 @@
-// Package client lets an unmodified clientv3 find the leader.
+// Package client lets an unmodified clientv3 send requests to the leader.
 //
-// clientv3 sends requests to its endpoints in turn. Each member of kvnode answers all of
-// them, but a follower has to ask the leader first, which costs both a round trip and three
-// times the processor time of a read. With
+// clientv3 sends requests to its endpoints in turn. Every kvnode member answers all of them, but
+// a follower asks the leader first. That costs a round trip and three times the CPU time of a
+// read. With
 //
 //	clientv3.New(clientv3.Config{Endpoints: endpoints, DialOptions: client.DialOptions()})
 //
-// what the leader answers best goes to it: linearizable reads, writes, what concerns TTL
-// leases and members. All else goes round as before: serializable reads, watches,
-// keep-alives, maintenance.
+// linearizable reads, writes and requests about TTL leases and members go to the leader.
+// Serializable reads, watches, keep-alives and maintenance go to the endpoints in turn, as
+// before.
 //
-// # How the leader is found
+// # How it finds the leader
 //
-// Each response of kvnode tells in its header who has answered and who leads. Endpoints are
-// told apart by that alone and never by what members advertise, so names and addresses may be
-// translated on the way. As long as the leader's endpoint is not known, has no connection, or
-// is none of the client's endpoints, requests go round; of a server that does not name its
-// leader, as etcd's, that is always so.
+// The header of each kvnode response names the answering member and the leader. Only this
+// identifies endpoints, not the URLs that members advertise, so proxies may translate names and
+// addresses. While the leader's endpoint is unknown, not connected, or not among the client's
+// endpoints, requests go in turn. This is always the case for servers that do not name their
+// leader, such as etcd.
 //
-// Which member a request is sent to changes how long it takes and never what it is answered:
-// each member answers linearizably. A request is sent to one member, once: what is tried
-// again, clientv3 decides as before.
+// The choice of the member changes how long a request takes, never its result: every member
+// answers linearizably. A request is sent once, to one member. clientv3 decides about retries as
+// before.
 //
-// An endpoint that lets a request fail with Unavailable or DeadlineExceeded is not taken for
-// the leader's for a second, whatever the others say: it may hang, or be cut off from this
-// client alone. Who has waited for a lock until its deadline says nothing about that.
+// If a request to an endpoint fails with Unavailable or DeadlineExceeded, that endpoint does not
+// count as the leader's for a second, whatever other members report: it may be stuck, or
+// unreachable from this client only. The deadline of a wait for a lock does not count.
 package client

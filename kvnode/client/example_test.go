@@ -8,7 +8,7 @@ import (
 	"github.com/leaderlease/go/kvnode/client"
 )
 
-// An unmodified clientv3, whose reads and writes go to the leader.
+// An unmodified clientv3 sends its reads and writes to the leader.
 func ExampleDialOptions() {
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints:   []string{"127.0.0.1:2379", "127.0.0.1:2381", "127.0.0.1:2383"},
@@ -19,6 +19,6 @@ func ExampleDialOptions() {
 		return
 	}
 	defer func() { _ = c.Close() }()
-	fmt.Println(len(c.Endpoints()), "endpoints, and requests go to the one that leads")
-	// Output: 3 endpoints, and requests go to the one that leads
+	fmt.Println(len(c.Endpoints()), "endpoints, and requests go to the leader's")
+	// Output: 3 endpoints, and requests go to the leader's
 }

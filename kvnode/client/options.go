@@ -14,11 +14,11 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// DialOptions returns what clientv3.Config.DialOptions needs so that requests go to the
-// leader. They may be used for any number of clients, at the same time.
+// DialOptions returns options for clientv3.Config.DialOptions that send requests to the leader.
+// Any number of clients may use them at the same time.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
-		// clientv3's resolver asks for round_robin by a service config of its own.
+		// clientv3's resolver selects round_robin by its own service config.
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"` + policy + `":{}}]}`),
 		grpc.WithChainUnaryInterceptor(intercept),
@@ -29,17 +29,17 @@ func DialOptions() []grpc.DialOption {
 // call is one attempt of a request. The picker finds it in the context.
 type call struct {
 	toLeader bool
-	via      atomic.Pointer[endpoint] // where it went
+	endpoint atomic.Pointer[endpoint] // the endpoint it was sent to
 }
 
 type callKey struct{}
 
-// intercept marks a request for the picker, and learns from its response. clientv3's own
-// interceptor is outside of it and tries again.
+// intercept marks a request for the picker, and learns from its response. clientv3's interceptor
+// is outside, so it retries through intercept.
 func intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c := &call{toLeader: toLeader(method, req)}
 	err := invoke(context.WithValue(ctx, callKey{}, c), method, req, reply, cc, opts...)
-	via := c.via.Load()
+	via := c.endpoint.Load()
 	if via == nil {
 		return err
 	}
@@ -47,39 +47,39 @@ func intercept(ctx context.Context, method string, req, reply any, cc *grpc.Clie
 	case code == codes.OK:
 		if r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
 			h := r.GetHeader()
-			via.known.answered(via.name, h.GetMemberId(), fastwire.LeaderOf(h))
+			via.known.recordAnswer(via.name, h.GetMemberId(), fastwire.LeaderOf(h))
 		}
-	case code == codes.Unavailable, code == codes.DeadlineExceeded && !waits[method]:
-		via.known.failed(via.name, time.Now())
+	case code == codes.Unavailable, code == codes.DeadlineExceeded && !waitingMethods[method]:
+		via.known.recordFailure(via.name, time.Now())
 	}
 	return err
 }
 
-// waits are the methods that are not answered before others give something up.
-var waits = map[string]bool{"/v3lockpb.Lock/Lock": true, "/v3electionpb.Election/Campaign": true}
+// waitingMethods are the methods that wait for other clients.
+var waitingMethods = map[string]bool{"/v3lockpb.Lock/Lock": true, "/v3electionpb.Election/Campaign": true}
 
-// led are the services whose requests the leader answers best.
-var led = map[string]bool{
+// leaderServices are the services with requests that go to the leader.
+var leaderServices = map[string]bool{
 	"etcdserverpb.KV": true, "etcdserverpb.Lease": true, "etcdserverpb.Cluster": true,
 	"v3lockpb.Lock": true, "v3electionpb.Election": true,
 }
 
-// toLeader reports whether a request is to go to the leader.
+// toLeader reports whether a request goes to the leader.
 func toLeader(method string, req any) bool {
 	switch r := req.(type) {
 	case *pb.RangeRequest:
 		return !r.GetSerializable()
 	case *pb.TxnRequest:
-		return !allStale(r.GetSuccess()) || !allStale(r.GetFailure())
+		return !allSerializable(r.GetSuccess()) || !allSerializable(r.GetFailure())
 	case *pb.MemberListRequest:
 		return r.GetLinearizable()
 	}
 	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
-	return led[service]
+	return leaderServices[service]
 }
 
-// allStale reports whether ops are serializable reads.
-func allStale(ops []*pb.RequestOp) bool {
+// allSerializable reports whether all ops are serializable reads.
+func allSerializable(ops []*pb.RequestOp) bool {
 	for _, op := range ops {
 		if !op.GetRequestRange().GetSerializable() {
 			return false
@@ -87,3 +87,52 @@ func allStale(ops []*pb.RequestOp) bool {
 	}
 	return true
 }
+
+// interceptStream marks a stream of package fastkv for the picker, and learns from its messages.
+// Other streams go in turn.
+func interceptStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if method != fastwire.Method {
+		return open(ctx, d, cc, method, opts...)
+	}
+	c := &call{toLeader: true}
+	s, err := open(context.WithValue(ctx, callKey{}, c), d, cc, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &stream{s, c}, nil
+}
+
+type stream struct {
+	grpc.ClientStream
+	call *call
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *stream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	via := s.call.endpoint.Load()
+	if via == nil {
+		return err
+	}
+	if raw, ok := m.(*fastwire.Raw); ok && err == nil {
+		member, leader := fastwire.MemberState(*raw)
+		via.known.recordAnswer(via.name, member, leader)
+		if member != 0 && leader == 0 {
+			via.known.recordFailure(via.name, time.Now()) // it led, and is alone: another may know more
+		}
+	}
+	if status.Code(err) == codes.Unavailable {
+		via.known.recordFailure(via.name, time.Now())
+	}
+	return err
+}
+
+// Metadata of calls that kvnode has and etcd does not. See docs/kvnode.md for the values.
+const (
+	// MetadataReadMode is the metadata key that selects a read mode.
+	MetadataReadMode = fastwire.MetadataReadMode
+	// TrailerReadPath names the path of a read, such as lease.
+	TrailerReadPath = fastwire.TrailerReadPath
+	// TrailerRemaining is the remaining time of the lease in milliseconds.
+	TrailerRemaining = fastwire.TrailerRemaining
+)

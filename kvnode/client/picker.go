@@ -1,6 +1,9 @@
 package client
 
 import (
+	"cmp"
+	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +13,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// policy is the name under which gRPC knows the balancer.
+// policy is the name of the balancer.
 const policy = "leaderlease_to_leader"
 
 func init() { balancer.Register(builder{}) }
@@ -20,20 +23,20 @@ type builder struct{}
 // Name implements balancer.Builder.
 func (builder) Name() string { return policy }
 
-// Build implements balancer.Builder. Connections are kept as gRPC's round_robin keeps them.
+// Build implements balancer.Builder. Connections are kept as in gRPC's round_robin.
 func (builder) Build(cc balancer.ClientConn, opts balancer.BuildOptions) balancer.Balancer {
-	return endpointsharding.NewBalancer(&conn{cc, newKnown()}, opts, balancer.Get(pickfirst.Name).Build, endpointsharding.Options{})
+	return endpointsharding.NewBalancer(&conn{cc, newLeaderCache()}, opts, balancer.Get(pickfirst.Name).Build, endpointsharding.Options{})
 }
 
-// conn puts a picker of its own before gRPC's.
+// conn replaces gRPC's picker by one that knows the leader.
 type conn struct {
 	balancer.ClientConn
-	known *known
+	known *leaderCache
 }
 
 // UpdateState implements balancer.ClientConn.
 func (c *conn) UpdateState(s balancer.State) {
-	p := &picker{known: c.known, others: s.Picker}
+	p := &picker{known: c.known, fallback: s.Picker}
 	names := make(map[string]bool)
 	for _, child := range endpointsharding.ChildStatesFromPicker(s.Picker) {
 		if len(child.Endpoint.Addresses) == 0 {
@@ -45,56 +48,135 @@ func (c *conn) UpdateState(s balancer.State) {
 			p.ready = append(p.ready, &endpoint{name, child.State.Picker, c.known})
 		}
 	}
-	c.known.keep(names)
+	c.known.retain(names)
 	s.Picker = p
 	c.ClientConn.UpdateState(s)
 }
 
-// endpoint is one that has a connection.
+// endpoint is a connected endpoint.
 type endpoint struct {
 	name   string
 	picker balancer.Picker
-	known  *known
+	known  *leaderCache
 }
 
 // picker chooses an endpoint for each request.
 type picker struct {
-	known  *known
-	ready  []*endpoint
-	next   atomic.Uint64
-	others balancer.Picker // for when none is ready
+	known    *leaderCache
+	ready    []*endpoint
+	next     atomic.Uint64
+	fallback balancer.Picker // used if no endpoint is ready
 }
 
 // Pick implements balancer.Picker.
 func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	if len(p.ready) == 0 {
-		return p.others.Pick(info)
+		return p.fallback.Pick(info)
 	}
 	c, _ := info.Ctx.Value(callKey{}).(*call)
 	e := p.choose(c != nil && c.toLeader)
 	if c != nil {
-		c.via.Store(e)
+		c.endpoint.Store(e)
 	}
 	return e.picker.Pick(info)
 }
 
-// choose returns the leader's endpoint, or the next in turn. One that has just failed has
-// no turn of what is for the leader, unless it is the only one.
+// choose returns the leader's endpoint, or the next in turn. It skips an endpoint that has failed
+// recently, unless it is the only one.
 func (p *picker) choose(toLeader bool) *endpoint {
 	if !toLeader {
-		return p.turn()
+		return p.nextInTurn()
 	}
 	f, now := p.known.now.Load(), time.Now()
 	for _, e := range p.ready {
-		if f.leads(e.name) && !f.rests(e.name, now) {
+		if f.isLeader(e.name) && !f.failedRecently(e.name, now) {
 			return e
 		}
 	}
-	next := p.turn()
-	if f.rests(next.name, now) {
-		return p.turn()
+	next := p.nextInTurn()
+	if f.failedRecently(next.name, now) {
+		return p.nextInTurn()
 	}
 	return next
 }
 
-func (p *picker) turn() *endpoint { return p.ready[p.next.Add(1)%uint64(len(p.ready))] }
+func (p *picker) nextInTurn() *endpoint { return p.ready[p.next.Add(1)%uint64(len(p.ready))] }
+
+// failurePause is how long an endpoint does not count as the leader's after a failed request.
+// With a shorter pause, a stuck leader gets every request again, and each waits for its timeout.
+// With a longer one, requests go in turn after an election is over.
+const failurePause = time.Second
+
+// leaderCache has the members and the leader that the responses on one gRPC connection have
+// named. Pickers read it without a lock.
+type leaderCache struct {
+	mu  sync.Mutex // held to replace now
+	now atomic.Pointer[leaderState]
+}
+
+// leaderState is immutable.
+type leaderState struct {
+	leader uint64
+	// members has the answering member of each endpoint.
+	members map[string]uint64
+	// failing is the endpoint of the last failed request. It counts until then.
+	failing string
+	until   time.Time
+}
+
+func newLeaderCache() *leaderCache {
+	k := new(leaderCache)
+	k.now.Store(&leaderState{})
+	return k
+}
+
+// isLeader reports whether the named endpoint is the leader's.
+func (f *leaderState) isLeader(name string) bool { return f.leader != 0 && f.members[name] == f.leader }
+
+// failedRecently reports whether a request to the named endpoint has just failed.
+func (f *leaderState) failedRecently(name string, now time.Time) bool {
+	return f.failing == name && now.Before(f.until)
+}
+
+// recordAnswer records the member that has answered at an endpoint, and the leader that it names,
+// 0 for none. The last answer wins. Terms are not compared, since they start again when a cluster
+// is restored from a snapshot. An outdated answer sends requests to a former leader, which
+// forwards them.
+func (k *leaderCache) recordAnswer(name string, member, leader uint64) {
+	f := k.now.Load()
+	if member == 0 || f.members[name] == member && (leader == 0 || leader == f.leader) {
+		return // the common case
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	next := *k.now.Load()
+	next.members = maps.Clone(next.members)
+	if next.members == nil {
+		next.members = make(map[string]uint64)
+	}
+	next.members[name] = member
+	next.leader = cmp.Or(leader, next.leader)
+	k.now.Store(&next)
+}
+
+// recordFailure records that a request to an endpoint has failed.
+func (k *leaderCache) recordFailure(name string, now time.Time) {
+	if !k.now.Load().isLeader(name) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	next := *k.now.Load()
+	next.failing, next.until = name, now.Add(failurePause)
+	k.now.Store(&next)
+}
+
+// retain drops all endpoints except the named ones.
+func (k *leaderCache) retain(names map[string]bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	next := *k.now.Load()
+	next.members = maps.Clone(next.members)
+	maps.DeleteFunc(next.members, func(name string, _ uint64) bool { return !names[name] })
+	k.now.Store(&next)
+}

@@ -1,34 +1,36 @@
-// Package fastkv carries the requests of clientv3's KV over one stream.
+// Package fastkv sends the requests of clientv3's KV over one stream.
 //
-// A call of gRPC costs both sides many times what a read under a lease does. After
+// A gRPC call costs both sides many times as much as a read under a lease. After
 //
 //	err := fastkv.Use(client)
 //
-// all gets, puts, deletes and transactions of client that wait at the same time leave in
-// one message, and their answers come back so: the more goroutines use the client, the
-// less each request costs. Call it before anything is made of the client, such as a session,
-// and before its KV is wrapped, in a namespace say: Use fails on a KV that is, as the wrapper
-// would be lost.
+// all gets, puts, deletes and transactions of client that wait at the same time share one
+// message, and so do their answers. The more goroutines use the client, the less each request
+// costs. Call Use before anything is built on the client, such as a session, and before its KV is
+// wrapped, for example in a namespace. Use fails on a wrapped KV, because it would drop the
+// wrapper.
 //
-// # What stays as it is
+// # What does not change
 //
-// Each request has its own deadline, can be cancelled, passes the same checks and limits as
-// a call, and fails with the same code and text. Metadata go with it. Answers do not wait
-// for each other: large ones come in pieces.
+// Each request has its own deadline and metadata, can be cancelled, passes the same checks and
+// limits as a call, and fails with the same code and text. Answers do not wait for each other:
+// large ones are sent in pieces.
 //
-//   - A read that becomes Unavailable is repeated by a call, which clientv3 repeats as ever.
-//   - A write that was sent is not repeated: if its stream ends it is Unavailable, and its
-//     outcome unknown. But a member that stops says which requests it has taken, and answers
-//     those. The others had no effect, so the client makes them by calls.
-//   - Compact, RangeStream, requests above 64 KiB and those with options that look into a
-//     call (trailers, peer) are calls.
-//   - Interceptors of calls, such as those of tracing, see the stream and not its requests.
+//   - A read that fails with Unavailable is repeated as a call, which clientv3 retries as usual.
+//   - A write that was sent is not repeated. If its stream ends, it fails with Unavailable and
+//     its outcome is unknown. But a member that stops reports the last request that it has
+//     received, and answers the requests up to it. The later ones had no effect, and the client
+//     makes them as calls.
+//   - Compact, RangeStream, requests above 64 KiB and requests with options about the call
+//     itself (trailers, peer) are calls.
+//   - Interceptors, for example for tracing, see the stream and not its requests.
 //
-// # Where the stream goes
+// # Which member the stream connects to
 //
-// To one member, so serializable reads go there, too. It is made anew when it ends, when it
-// is silent for a second though an answer is due, and when its member does not lead: with
-// DialOptions of package client the next one goes to the leader, else to the next endpoint.
-// While there is none, requests are calls. That is always so of a server which does not know
-// the service, such as etcd: it is asked every ten seconds.
+// All requests, including serializable reads, go to one member. The client opens a new stream
+// when the current one ends, when it is silent for a second while an answer is due, and when its
+// member is not the leader. With DialOptions of package client the next stream connects to the
+// leader, otherwise to the next endpoint. Without a stream, requests are calls. This is always
+// the case with servers that do not know the service, such as etcd. The client tries such a
+// server again every ten seconds.
 package fastkv

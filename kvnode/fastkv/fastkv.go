@@ -17,18 +17,18 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// maxRequest is how large a request on the stream is at most, with its metadata. Larger: those that wait
-// behind it wait longer, for nothing, since its own work is more than that of a call.
+// maxRequest limits a request on the stream, including its metadata. A larger request would delay
+// those behind it for little benefit, since processing it takes longer than a call.
 const maxRequest = 64 << 10
 
-// Use makes all of c.KV's requests go by a stream, those of its methods and of what is
-// made of it afterwards: transactions, sessions, locks. Closing c ends the stream.
+// Use sends c.KV's requests over a stream: those of its methods and of everything built on it
+// afterwards, such as transactions, sessions and locks. Closing c ends the stream.
 //
-// It fails, and leaves c as it is, if c.KV is not what clientv3 has made it: a namespace that
-// it was given, say, would be lost. Give it that afterwards.
+// Use fails and does not change c if c.KV is not the one that clientv3 has created, for example a
+// namespace. Wrap it after Use.
 func Use(c *clientv3.Client) error {
 	if !reflect.DeepEqual(c.KV, clientv3.NewKV(c)) {
-		return fmt.Errorf("fastkv: the client's KV, a %T, is not the one that clientv3 has made, and would be lost: wrap it after Use", c.KV)
+		return fmt.Errorf("fastkv: the client's KV is a %T and not the one that clientv3 created, so Use would drop it: wrap it after Use", c.KV)
 	}
 	c.KV = newKV(newClient(c), c)
 	return nil
@@ -38,21 +38,21 @@ func Use(c *clientv3.Client) error {
 func New(c *clientv3.Client) pb.KVClient { return newClient(c) }
 
 func newClient(c *clientv3.Client) *client {
-	return &client{KVClient: clientv3.RetryKVClient(c), streams: newStreams(c.Ctx(), c.ActiveConnection(), c.Endpoints)}
+	return &client{KVClient: clientv3.RetryKVClient(c), streams: newStreamManager(c.Ctx(), c.ActiveConnection(), c.Endpoints)}
 }
 
-// client sends what it can by a stream, and all else by calls.
+// client sends requests over a stream if it can, and others as calls.
 type client struct {
-	pb.KVClient // calls, as clientv3 makes and repeats them; Compact and RangeStream among them
+	pb.KVClient // calls, as clientv3 makes and repeats them, including Compact and RangeStream
 
-	streams *streams
+	streams *streamManager
 	leaders fastwire.LeaderField
 }
 
-// errUnsent means that the server has not begun a request, so that it may be made by a call.
-var errUnsent = errors.New("fastkv: there is no stream for this request")
+// errUnsent means that the server has not begun a request, so a call may make it.
+var errUnsent = errors.New("fastkv: no stream for this request")
 
-// Range reads. What becomes Unavailable is repeated by a call, and by clientv3 then.
+// Range reads. If the read fails with Unavailable, a call repeats it, which clientv3 retries.
 func (c *client) Range(ctx context.Context, in *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
 	out := new(pb.RangeResponse)
 	err := c.do(ctx, "Range", in, out, opts)
@@ -82,7 +82,7 @@ func (c *client) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, opt
 	return orError(out, err)
 }
 
-// Txn does several things at once.
+// Txn executes a transaction.
 func (c *client) Txn(ctx context.Context, in *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
 	out := new(pb.TxnResponse)
 	err := c.do(ctx, "Txn", in, out, opts)
@@ -99,9 +99,9 @@ func orError[R any](out *R, err error) (*R, error) {
 	return out, nil
 }
 
-// do makes a request on the stream. It fails with errUnsent, or with a status as a call.
+// do makes a request on the stream. It fails with errUnsent, or with a status as a call would.
 func (c *client) do(ctx context.Context, method string, in, out proto.Message, opts []grpc.CallOption) error {
-	send, receive, ok := limits(opts)
+	send, receive, ok := callLimits(opts)
 	size := proto.Size(in)
 	if !ok || size > min(send, maxRequest) {
 		return errUnsent
@@ -113,17 +113,17 @@ func (c *client) do(ctx context.Context, method string, in, out proto.Message, o
 	r := fastwire.Request{Method: []byte(method)}
 	var err error
 	if r.Message, err = (proto.MarshalOptions{UseCachedSize: true}).Marshal(in); err != nil {
-		return errUnsent // a call says so in its own words
+		return errUnsent // a call returns the error
 	}
 	if md, ok := metadata.FromOutgoingContext(ctx); ok {
 		for key, values := range md {
 			for _, v := range values {
-				size += len(key) + len(v) + 32 // as HTTP/2 counts, and the server
+				size += len(key) + len(v) + 32 // as HTTP/2 and the server count
 				r.Metadata = append(r.Metadata, []byte(key), []byte(v))
 			}
 		}
 		if size > maxRequest {
-			return errUnsent // or it would end the stream of all others
+			return errUnsent // it would end the stream for all requests
 		}
 	}
 	data, err := s.call(ctx, r, receive)
@@ -136,10 +136,10 @@ func (c *client) do(ctx context.Context, method string, in, out proto.Message, o
 	return nil
 }
 
-// limits returns the bounds of a request and of its response. It reports false if there is
-// an option that needs a call.
-func limits(opts []grpc.CallOption) (send, receive int, ok bool) {
-	send, receive = maxRequest, 4<<20 // the second is gRPC's
+// callLimits returns the limits of a request and of its response. ok is false if an option
+// requires a call.
+func callLimits(opts []grpc.CallOption) (send, receive int, ok bool) {
+	send, receive = maxRequest, 4<<20 // gRPC's default
 	for _, o := range opts {
 		switch o := o.(type) {
 		case grpc.MaxSendMsgSizeCallOption:
@@ -154,3 +154,92 @@ func limits(opts []grpc.CallOption) (send, receive int, ok bool) {
 	}
 	return send, receive, true
 }
+
+// kv is clientv3's KV with a faster path for a get of one key without options. Most requests
+// under a lease are such gets, and the path through clientv3 (allocating an operation, a request
+// and call options) and package proto takes longer than the stream.
+type kv struct {
+	clientv3.KV // clientv3's KV over client
+
+	client  *client
+	calls   clientv3.KV // clientv3's KV over calls
+	send    int         // limit of a request; 0 disables the faster path
+	receive int         // limit of its response
+}
+
+func newKV(c *client, of *clientv3.Client) clientv3.KV {
+	k := &kv{KV: clientv3.NewKVFromKVClient(c, of), client: c, calls: clientv3.NewKV(of)}
+	k.send, k.receive = messageLimits(of)
+	return k
+}
+
+// messageLimits returns the message limits of a client. The client passes them to its calls only,
+// so messageLimits captures the options of a call.
+func messageLimits(of *clientv3.Client) (send, receive int) {
+	var o captureOptions
+	_, _ = clientv3.NewKVFromKVClient(&o, of).Get(context.Background(), "") // it fails
+	send, receive, ok := callLimits(o.all)
+	if !ok {
+		return 0, 0
+	}
+	return min(send, maxRequest), receive
+}
+
+// captureOptions captures the options of a call without making it.
+type captureOptions struct {
+	pb.KVClient
+	all []grpc.CallOption
+}
+
+// Range implements pb.KVClient.
+func (o *captureOptions) Range(_ context.Context, _ *pb.RangeRequest, all ...grpc.CallOption) (*pb.RangeResponse, error) {
+	o.all = all
+	return nil, errUnsent
+}
+
+// Get implements clientv3.KV. Only its duration differs from that of the embedded KV.
+func (k *kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if len(opts) > 0 {
+		return k.KV.Get(ctx, key, opts...)
+	}
+	if _, ok := metadata.FromOutgoingContext(ctx); ok {
+		return k.KV.Get(ctx, key)
+	}
+	resp, err := k.get(ctx, key)
+	if errors.Is(err, errUnsent) || status.Code(err) == codes.Unavailable {
+		return k.calls.Get(ctx, key)
+	}
+	if err != nil {
+		return nil, clientv3.ContextError(ctx, err)
+	}
+	return (*clientv3.GetResponse)(resp), nil
+}
+
+// getOverhead is the size of an encoded get without its key.
+const getOverhead = 8
+
+// get makes a request on the stream, like client.do.
+func (k *kv) get(ctx context.Context, key string) (*pb.RangeResponse, error) {
+	if key == "" || len(key)+getOverhead > k.send {
+		return nil, errUnsent // a call returns the error
+	}
+	s := k.client.streams.current(ctx)
+	if s == nil {
+		return nil, errUnsent
+	}
+	message := fastwire.AppendGet(make([]byte, 0, len(key)+getOverhead), key)
+	data, err := s.call(ctx, fastwire.Request{Method: methodRange, Message: message}, k.receive)
+	if err != nil {
+		return nil, err
+	}
+	if resp := fastwire.DecodeGetResponse(data, &k.client.leaders); resp != nil {
+		return resp, nil
+	}
+	resp := new(pb.RangeResponse)
+	if err := proto.Unmarshal(data, resp); err != nil {
+		return nil, status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
+	}
+	return resp, nil
+}
+
+var methodRange = []byte("Range")

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/namespace"
+	"go.etcd.io/etcd/client/v3/ordering"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -18,15 +21,15 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// asked runs a request in the background, and returns where its end shows.
+// asked runs a request in the background and returns a channel for its error.
 func asked(f func() error) <-chan error {
 	end := make(chan error, 1)
 	go func() { end <- f() }()
 	return end
 }
 
-// A write that was sent is never made a second time, whatever becomes of its stream. One
-// that was not is made by a call, and a read in either case.
+// A write that was sent is never repeated, even if its stream ends. One that was not sent is made
+// as a call. A read is made as a call in both cases.
 func TestAWriteIsNeverRepeated(t *testing.T) {
 	for _, name := range []string{"Put", "DeleteRange", "Txn"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -56,15 +59,15 @@ func TestAWriteIsNeverRepeated(t *testing.T) {
 	}
 }
 
-// A request for which the server has no room, and which it has not begun, is made by a call.
-func TestARequestWithoutRoomIsMadeByACall(t *testing.T) {
+// A request that the server has not begun, because it is over its budget, is made as a call.
+func TestOverBudgetRequestIsMadeAsCall(t *testing.T) {
 	for _, name := range []string{"Put", "DeleteRange", "Txn"} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			write := r.mutations()[name]
 			end := asked(func() error { return write(t.Context()) })
 			s := r.accept(1)
-			s.fail(s.next().ID, codes.ResourceExhausted, status.Convert(fastwire.NoRoom(9, 7, 8)).Message())
+			s.fail(s.next().ID, codes.ResourceExhausted, status.Convert(fastwire.OverBudget(9, 7, 8)).Message())
 			if err := <-end; err != nil || r.calls.Load() != 1 {
 				t.Errorf("%s = %v after %d calls, want it made by one", name, err, r.calls.Load())
 			}
@@ -97,14 +100,13 @@ func TestAReadIsRepeatedByACall(t *testing.T) {
 		s.next()
 		s.ends <- status.Error(codes.Internal, "whatever")
 		if err := <-second; err != nil {
-			t.Errorf("a read whose stream ended = %v", err)
+			t.Errorf("a read after the end of its stream = %v", err)
 		}
 	})
 }
 
-// What a request of its own would carry goes with it: the method, the metadata, the rest of
-// its time; and what is answered comes back.
-func TestARequestIsThatOfACall(t *testing.T) {
+// A request carries its method, metadata and remaining time, and its answer is returned.
+func TestRequestCarriesMethodMetadataAndTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "hasleader", "true"), time.Minute)
@@ -128,7 +130,7 @@ func TestARequestIsThatOfACall(t *testing.T) {
 	})
 }
 
-// Deadlines and cancellation are the client's, and the server is told who waits no longer.
+// Deadlines and cancellations are the client's, and the server is told to cancel.
 func TestWaitsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -150,16 +152,16 @@ func TestWaitsEnd(t *testing.T) {
 		end = asked(func() error { _, err := r.get(short); return err })
 		s.next()
 		if err := <-end; status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("a request whose time is over = %v", err)
+			t.Errorf("a request after its deadline = %v", err)
 		}
 		if _, err := r.get(short); status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("a request whose time was over before = %v", err)
+			t.Errorf("a request that begins after its deadline = %v", err)
 		}
 	})
 }
 
-// Who gives up before its message has left is not sent at all.
-func TestWhoGivesUpIsNotSent(t *testing.T) {
+// A call that is cancelled before its message is sent is dropped.
+func TestCancelledCallIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		blocks := asked(func() error { _, err := r.get(t.Context()); return err })
@@ -187,8 +189,8 @@ func TestWhoGivesUpIsNotSent(t *testing.T) {
 	})
 }
 
-// All that waits leaves in one message, and answers come in any order.
-func TestWhatWaitsLeavesTogether(t *testing.T) {
+// All waiting calls are sent in one message, and answers come in any order.
+func TestWaitingCallsShareAMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100
 		r := newRig(t)
@@ -221,7 +223,7 @@ func TestWhatWaitsLeavesTogether(t *testing.T) {
 	})
 }
 
-// Answers come in pieces, among others that are in the same messages.
+// Answers come in pieces, mixed with others in the same messages.
 func TestPiecesBecomeOneAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -255,19 +257,19 @@ func TestPiecesBecomeOneAnswer(t *testing.T) {
 	})
 }
 
-// A piece that is put behind another overwrites nothing of the message that had that one:
-// others read their answers there.
+// Appending a piece does not overwrite the message of the piece before, which other answers refer
+// to.
 func TestPiecesOverwriteNothing(t *testing.T) {
 	s := newStream(t.Context(), func() {}, nil)
 	var calls [2]*call
 	for i := range calls {
 		calls[i] = &call{receive: 100, done: make(chan struct{}, 1)}
-		s.put(calls[i])
+		s.enqueue(calls[i])
 	}
 	m := fastwire.AppendAnswer(nil, fastwire.Answer{ID: 1, Message: []byte("ab"), More: true})
 	m = fastwire.AppendAnswer(m, fastwire.Answer{ID: 2, Message: []byte("whole")})
 	for _, m := range []fastwire.Raw{m, fastwire.AppendAnswer(nil, fastwire.Answer{ID: 1, Message: []byte("cdefghijklmnop")})} {
-		if err := s.answered(m); err != nil {
+		if err := s.handleAnswers(m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -283,4 +285,29 @@ func limitOf(t *testing.T, r fastwire.Request) int64 {
 		t.Error(err)
 	}
 	return in.GetLimit()
+}
+
+// Use does not silently drop a namespace or another wrapper of the KV: keys would be read and
+// written outside it.
+func TestUseLosesNoWrapper(t *testing.T) {
+	for name, wrap := range map[string]func(clientv3.KV) clientv3.KV{
+		"a namespace": func(kv clientv3.KV) clientv3.KV { return namespace.NewKV(kv, "a/") },
+		"an order":    func(kv clientv3.KV) clientv3.KV { return ordering.NewKV(kv, nil) },
+		"a service":   func(clientv3.KV) clientv3.KV { return clientv3.NewKVFromKVClient(nil, nil) }, // as etcd has it in its own process
+		"nothing":     func(clientv3.KV) clientv3.KV { return nil },
+	} {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}}) // no server listens there
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		wrapped := wrap(c.KV)
+		c.KV = wrapped
+		if err := Use(c); err == nil || !strings.Contains(err.Error(), "wrap it after Use") {
+			t.Errorf("Use() of a client that has %s around its KV = %v, want an error that says what to do", name, err)
+		}
+		if c.KV != wrapped {
+			t.Errorf("Use() of a client that has %s around its KV has failed, and replaced it by a %T", name, c.KV)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package fastkv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,12 +14,16 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// kv returns what Use gives to clients.
+// kv returns the KV that Use gives to clients.
 func (r *rig) kv() *kv {
 	return &kv{
 		KV: clientv3.NewKVFromKVClient(r.client, nil), client: r.client, calls: clientv3.NewKVFromKVClient(r.byCalls(), nil),
@@ -26,7 +31,7 @@ func (r *rig) kv() *kv {
 	}
 }
 
-// outcome is what a get gave, in one line.
+// outcome describes the result of a get.
 func outcome(resp *clientv3.GetResponse, err error) string {
 	switch {
 	case err != nil:
@@ -40,8 +45,8 @@ func outcome(resp *clientv3.GetResponse, err error) string {
 	}
 }
 
-// The shorter way of a get leads to where the other one does.
-func TestAGetByTheShorterWay(t *testing.T) {
+// The faster path of a get has the same results as the other one.
+func TestFastGet(t *testing.T) {
 	large := &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Value: make([]byte, 1000)}}}
 	two := &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Value: []byte("first")}, {}}, Count: 2, More: true}
 	for _, c := range []struct {
@@ -80,8 +85,8 @@ func TestAGetByTheShorterWay(t *testing.T) {
 	}
 }
 
-// What a get cannot say in the shorter way goes the other.
-func TestAGetThatIsNotForTheShorterWay(t *testing.T) {
+// Gets with metadata or options, and invalid ones, take the other path.
+func TestGetsOnTheSlowPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		k := r.kv()
@@ -113,13 +118,13 @@ func TestAGetThatIsNotForTheShorterWay(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := k.Get(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a get whose time is over = %v, want the context's error as from clientv3", err)
+			t.Errorf("a get after its deadline = %v, want the context's error as from clientv3", err)
 		}
 		<-s.requests
 	})
 }
 
-// The bounds of a client's calls hold for gets by the shorter way.
+// A client's message limits apply to gets on the faster path.
 func TestBoundsOfAClient(t *testing.T) {
 	for _, c := range []struct{ send, receive, wantSend, wantReceive int }{
 		{0, 0, maxRequest, 1<<31 - 1},
@@ -131,11 +136,88 @@ func TestBoundsOfAClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if send, receive := bounds(of); send != c.wantSend || receive != c.wantReceive {
+		if send, receive := messageLimits(of); send != c.wantSend || receive != c.wantReceive {
 			t.Errorf("bounds %d, %d of a client are %d, %d for gets, want %d, %d", c.send, c.receive, send, receive, c.wantSend, c.wantReceive)
 		}
 		if err := of.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}
+}
+
+// echo is a member that answers each request on its streams with the same response, at once.
+type echo struct {
+	grpc.ClientConnInterface
+	answer []byte
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (e *echo) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	s := &echoed{echo: e, ctx: ctx, messages: make(chan fastwire.Raw, 1000)}
+	s.messages <- fastwire.AppendMember(nil, 1, 1)
+	return s, nil
+}
+
+type echoed struct {
+	*echo
+	grpc.ClientStream
+	ctx      context.Context
+	messages chan fastwire.Raw
+}
+
+// SendMsg implements grpc.ClientStream.
+func (s *echoed) SendMsg(m any) error {
+	answers := fastwire.AppendMember(nil, 1, 1)
+	err := fastwire.Requests(m.(fastwire.Raw), func(data []byte) error { //nolint:errcheck // it is one
+		var r fastwire.Request
+		err := r.Decode(data)
+		answers = fastwire.AppendAnswer(answers, fastwire.Answer{ID: r.ID, Message: s.answer})
+		return err
+	})
+	s.messages <- answers
+	return err
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *echoed) RecvMsg(m any) error {
+	select {
+	case *m.(*fastwire.Raw) = <-s.messages: //nolint:errcheck // it is one
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+}
+
+// BenchmarkGet is a get by several clients of one stream, with clientv3 and without network and
+// server: a loop answers.
+func BenchmarkGet(b *testing.B) {
+	resp := &pb.RangeResponse{
+		Header: &pb.ResponseHeader{ClusterId: 1 << 60, MemberId: 1 << 61, Revision: 1 << 20, RaftTerm: 5},
+		Kvs:    []*mvccpb.KeyValue{{Key: []byte("/bench/00000001"), Value: make([]byte, 128), CreateRevision: 5, ModRevision: 1 << 15, Version: 7}},
+		Count:  1,
+	}
+	answer, err := proto.Marshal(resp)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, clients := range []int{1, 16, 256} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			kv := benchKV(&client{streams: newStreamManager(ctx, &echo{answer: answer}, func() []string { return nil })})
+			b.ReportAllocs()
+			b.SetParallelism((clients + 1) / 2)
+			b.RunParallel(func(p *testing.PB) {
+				for p.Next() {
+					if r, err := kv.Get(ctx, "/bench/00000001"); err != nil || len(r.Kvs) != 1 {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func benchKV(c *client) clientv3.KV {
+	return &kv{KV: clientv3.NewKVFromKVClient(c, nil), client: c, send: maxRequest, receive: 4 << 20}
 }

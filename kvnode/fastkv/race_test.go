@@ -19,8 +19,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// mirror is a member that answers each get with its own key, some of them in pieces, many in a
-// message and in any order, whether somebody waits or not.
+// mirror is a member that answers each get with its own key: some in pieces, several in a
+// message, in any order, and also after the call was cancelled.
 type mirror struct {
 	grpc.ClientConnInterface
 	t *testing.T
@@ -29,7 +29,7 @@ type mirror struct {
 // NewStream implements grpc.ClientConnInterface.
 func (m *mirror) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	s := &mirrored{mirror: m, ctx: ctx, messages: make(chan fastwire.Raw, 100)}
-	s.messages <- fastwire.AppendWho(nil, 1, 1)
+	s.messages <- fastwire.AppendMember(nil, 1, 1)
 	return s, nil
 }
 
@@ -60,7 +60,7 @@ func (s *mirrored) SendMsg(m any) error {
 }
 
 func (s *mirrored) answer(asked []fastwire.Request) {
-	answers := fastwire.AppendWho(nil, 1, 1)
+	answers := fastwire.AppendMember(nil, 1, 1)
 	for _, r := range asked {
 		answers = s.appendTo(answers, r)
 	}
@@ -97,16 +97,16 @@ func (s *mirrored) RecvMsg(m any) error {
 	}
 }
 
-// Whoever waits gets its own answer or the end of its wait, whatever others do at the same
-// moment, and keeps it while what it came with is used for others.
-func TestAnswersAreForWhoHasAsked(t *testing.T) {
+// Each call gets its own answer or the end of its wait, whatever concurrent calls do, and keeps
+// it while buffers are reused.
+func TestAnswersReachTheirCalls(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r.streams = nil
-	r.client.streams = newStreams(ctx, &mirror{t: t}, func() []string { return nil })
+	r.client.streams = newStreamManager(ctx, &mirror{t: t}, func() []string { return nil })
 	gets := &kv{client: r.client, send: maxRequest, receive: 4 << 20}
-	if _, err := gets.get(ctx, "first"); err != nil { // who gives up while it opens asks by a call
+	if _, err := gets.get(ctx, "first"); err != nil { // a call that is cancelled while the stream opens would be a gRPC call
 		t.Fatal(err)
 	}
 	const clients, each = 32, 150
@@ -126,7 +126,7 @@ func TestAnswersAreForWhoHasAsked(t *testing.T) {
 	}
 }
 
-// getsOfOne are those of one client, of which half give up soon.
+// getsOfOne makes the gets of one client, half of which give up soon.
 func getsOfOne(ctx context.Context, t *testing.T, gets *kv, i, each int) (answered, ended int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, uint64(i)))

@@ -17,24 +17,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a client of servers that the test plays.
+// rig is a client. The test plays its servers.
 type rig struct {
 	*client
 	t *testing.T
-	// streams are those that the client opens.
+	// streams are the streams that the client opens.
 	streams chan *served
-	// refuse fails new ones.
+	// refuse is the error for new streams.
 	refuse atomic.Pointer[error]
 	calls  atomic.Int64
 }
 
-// newRig ends with the test. In a bubble of synctest its goroutines are waited for.
+// newRig returns a rig that ends with the test. A synctest bubble waits for its goroutines.
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	r := &rig{t: t, streams: make(chan *served, 100)}
-	r.client = &client{KVClient: r.byCalls(), streams: newStreams(ctx, r, func() []string { return nil })}
+	r.client = &client{KVClient: r.byCalls(), streams: newStreamManager(ctx, r, func() []string { return nil })}
 	return r
 }
 
@@ -68,7 +68,7 @@ func (c called) Txn(context.Context, *pb.TxnRequest, ...grpc.CallOption) (*pb.Tx
 
 // Invoke implements grpc.ClientConnInterface.
 func (*rig) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
-	return status.Error(codes.Internal, "nobody calls")
+	return status.Error(codes.Internal, "unexpected call")
 }
 
 // NewStream implements grpc.ClientConnInterface.
@@ -84,11 +84,11 @@ func (r *rig) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, 
 	return s, nil
 }
 
-// accept returns the next stream, by which member 1 greets the client.
+// accept returns the next stream, on which member 1 greets the client.
 func (r *rig) accept(leader uint64) *served {
 	r.t.Helper()
 	s := <-r.streams
-	s.answers <- fastwire.AppendWho(nil, 1, leader)
+	s.answers <- fastwire.AppendMember(nil, 1, leader)
 	return s
 }
 
@@ -155,7 +155,7 @@ func (s *served) answer(id uint64, m proto.Message) {
 	s.answers <- fastwire.AppendAnswer(nil, fastwire.Answer{ID: id, Message: data})
 }
 
-// fail fails it.
+// fail answers a request with an error.
 func (s *served) fail(id uint64, code codes.Code, text string) {
 	s.answers <- fastwire.AppendAnswer(nil, fastwire.Answer{ID: id, Code: uint32(code), Text: []byte(text)})
 }
@@ -172,7 +172,7 @@ func (r *rig) mutations() map[string]func(context.Context) error {
 	}
 }
 
-// get reads, and returns the count of what is answered, which is -1 of a call.
+// get reads, and returns the count in the response, which is -1 for a call.
 func (r *rig) get(ctx context.Context, opts ...grpc.CallOption) (int64, error) {
 	resp, err := r.Range(ctx, &pb.RangeRequest{Key: []byte("k")}, opts...)
 	return resp.GetCount(), err

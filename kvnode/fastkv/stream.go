@@ -2,6 +2,8 @@ package fastkv
 
 import (
 	"context"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,103 +15,103 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// stream carries requests to one member. Two goroutines, one sends and one receives.
+// stream sends requests to one member. It has two goroutines: a sender and a receiver.
 type stream struct {
-	ctx       context.Context // ends with the stream
-	cancel    context.CancelFunc
-	rpc       grpc.ClientStream
-	wake      chan struct{} // who sends; buffered by one
-	endpoints []string      // of the client when it was opened
-	member    atomic.Int32  // leads, follows or alone
-	ending    atomic.Bool   // the member stops, and takes no further request
-	opened    time.Time
-	owed      atomic.Int64 // since when nothing was heard though an answer is due, in nanoseconds after opened; 0 if none is
+	ctx           context.Context // ends with the stream
+	cancel        context.CancelFunc
+	rpc           grpc.ClientStream
+	wake          chan struct{} // wakes the sender; buffered by one
+	endpoints     []string      // the client's when the stream was opened
+	memberState   atomic.Int32  // isLeader, knowsLeader or noLeader
+	stopping      atomic.Bool   // the member stops and accepts no more requests
+	opened        time.Time
+	awaitingSince atomic.Int64 // since when an answer is due and nothing arrived, in ns after opened; 0 if none is due
 
-	// dones are channels of calls that nothing is in, and that nobody tells anything any more.
-	dones   sync.Pool
-	answers []fastwire.Answer // of who receives, for use again
-	over    []*call           // likewise
+	// donePool has empty channels of finished calls.
+	donePool  sync.Pool
+	answers   []fastwire.Answer // of the receiver, for reuse
+	completed []*call           // of the receiver, for reuse
 
 	mu struct {
 		sync.Mutex
-		last    uint64           // ID
-		under   map[uint64]*call // those without an answer
-		waiting []*call          // to be sent; some may be under way no more
-		over    bool             // nothing is taken any more
+		last    uint64           // ID of the newest call
+		pending map[uint64]*call // calls without an answer
+		waiting []*call          // to be sent; some may not be pending any more
+		closed  bool             // no more calls are accepted
 	}
 }
 
-// What a member is, the best first.
+// The states of a member, the best first.
 const (
-	leads   = iota
-	follows // and knows who leads
-	alone   // it knows nobody who does
+	isLeader    = iota
+	knowsLeader // a follower that knows the leader
+	noLeader    // the member knows no leader
 )
 
-// call is one request. Who takes it out of the stream's map ends it.
+// call is one request. The goroutine that removes it from pending completes it.
 type call struct {
 	fastwire.Request
 
-	deadline time.Time // zero if there is none
-	receive  int       // how large its answer may be
-	sent     bool      // or about to be; under the lock of stream
+	deadline time.Time // zero without a deadline
+	receive  int       // limit of the answer
+	sent     bool      // set before sending; under the lock of stream
 	answer   []byte
 	err      error
-	done     chan struct{} // told once, when answer or err is there
+	done     chan struct{} // receives once, when answer or err is set
 }
 
 func newStream(ctx context.Context, cancel context.CancelFunc, rpc grpc.ClientStream) *stream {
 	s := &stream{ctx: ctx, cancel: cancel, rpc: rpc, wake: make(chan struct{}, 1), opened: time.Now()}
-	s.dones.New = func() any { return make(chan struct{}, 1) }
-	s.mu.under = make(map[uint64]*call)
+	s.donePool.New = func() any { return make(chan struct{}, 1) }
+	s.mu.pending = make(map[uint64]*call)
 	return s
 }
 
-// usable reports whether requests may go by the stream.
+// usable reports whether the stream may carry requests. s may be nil.
 func (s *stream) usable(now time.Time) bool {
-	if s == nil || s.ending.Load() || s.ctx.Err() != nil {
+	if s == nil || s.stopping.Load() || s.ctx.Err() != nil {
 		return false
 	}
-	owed := time.Duration(s.owed.Load())
-	return owed == 0 || now.Sub(s.opened)-owed < pause
+	owed := time.Duration(s.awaitingSince.Load())
+	return owed == 0 || now.Sub(s.opened)-owed < answerTimeout
 }
 
-// call makes a request and returns its response, which may have so many bytes.
+// call makes a request and returns its response, which is limited to receive bytes.
 func (s *stream) call(ctx context.Context, r fastwire.Request, receive int) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
-	done, _ := s.dones.Get().(chan struct{})
-	defer s.dones.Put(done)
+	done, _ := s.donePool.Get().(chan struct{})
+	defer s.donePool.Put(done)
 	c := &call{Request: r, receive: receive, done: done}
 	c.deadline, _ = ctx.Deadline()
-	if !s.put(c) {
+	if !s.enqueue(c) {
 		return nil, errUnsent
 	}
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		if s.giveUp(c) {
+		if s.cancelCall(c) {
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
-		<-c.done // at this moment
+		<-c.done // it is being completed
 	}
-	if c.err != nil && fastwire.IsNoRoom(c.err) {
+	if c.err != nil && fastwire.IsOverBudget(c.err) {
 		return nil, errUnsent
 	}
 	return c.answer, c.err
 }
 
-// put queues a request, unless the stream is over.
-func (s *stream) put(c *call) bool {
+// enqueue queues a call. It returns false if the stream is closed.
+func (s *stream) enqueue(c *call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.over {
+	if s.mu.closed {
 		return false
 	}
 	s.mu.last++
 	c.ID = s.mu.last
-	s.mu.under[c.ID] = c
+	s.mu.pending[c.ID] = c
 	s.mu.waiting = append(s.mu.waiting, c)
 	s.signal()
 	return true
@@ -122,11 +124,11 @@ func (s *stream) signal() {
 	}
 }
 
-// giveUp ends the wait for a request, unless it is just being answered.
-func (s *stream) giveUp(c *call) bool {
+// cancelCall ends the wait of a call. It returns false if the call is being completed.
+func (s *stream) cancelCall(c *call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.under[c.ID] != c {
+	if s.mu.pending[c.ID] != c {
 		return false
 	}
 	s.forgetLocked(c)
@@ -137,55 +139,228 @@ func (s *stream) giveUp(c *call) bool {
 	return true
 }
 
-// forgetLocked takes a request out. The last one of a stream that is over ends it.
+// forgetLocked removes a call. Removing the last call of a closed stream ends the stream.
 func (s *stream) forgetLocked(c *call) {
-	delete(s.mu.under, c.ID)
-	if s.mu.over && len(s.mu.under) == 0 {
+	delete(s.mu.pending, c.ID)
+	if s.mu.closed && len(s.mu.pending) == 0 {
 		s.cancel()
 	}
 }
 
-// retire has the stream end when all that it carries is answered.
+// retire ends the stream when its pending calls are answered.
 func (s *stream) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.over = true
-	if len(s.mu.under) == 0 {
+	s.mu.closed = true
+	if len(s.mu.pending) == 0 {
 		s.cancel()
 	}
 }
 
-// leave stops using the stream of a member that stops. The member has taken the requests up to the
-// ID last and answers them yet. The others had no effect, so calls make them.
-func (s *stream) leave(last uint64) {
-	s.ending.Store(true)
+// memberStopping stops using the stream of a stopping member. The member has received the calls
+// up to the ID last and still answers them. The later ones had no effect and are made as gRPC
+// calls.
+func (s *stream) memberStopping(last uint64) {
+	s.stopping.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.over = true
-	for id, c := range s.mu.under { // IDs count up in the order in which requests are sent
+	s.mu.closed = true
+	for id, c := range s.mu.pending { // IDs increase in the order of sending
 		if id > last {
-			delete(s.mu.under, id)
+			delete(s.mu.pending, id)
 			c.err = errUnsent
 			c.done <- struct{}{}
 		}
 	}
-	if len(s.mu.under) == 0 {
+	if len(s.mu.pending) == 0 {
 		s.cancel()
 	}
 }
 
-// end ends all that the stream carries. What was sent may have taken effect, or may yet.
+// end ends the stream and fails its pending calls. Calls that were sent may have taken effect, or
+// may still do so.
 func (s *stream) end(err error) {
 	s.cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.over = true
-	for id, c := range s.mu.under {
-		delete(s.mu.under, id)
+	s.mu.closed = true
+	for id, c := range s.mu.pending {
+		delete(s.mu.pending, id)
 		c.err = errUnsent
 		if c.sent {
 			c.err = status.Errorf(codes.Unavailable, "fastkv: the stream ended before the answer came, so the outcome is unknown: %v", err)
 		}
 		c.done <- struct{}{}
 	}
+}
+
+// send sends all waiting calls, in one message if they fit, until the stream ends.
+func (s *stream) send() {
+	var calls []*call
+	var others yieldPolicy
+	for {
+		select {
+		case <-s.wake:
+		case <-s.ctx.Done():
+			return
+		}
+		if now := time.Now(); others.shouldYield(now) {
+			runtime.Gosched() // other goroutines may have a request, too, and a message costs more than a yield
+			others.yielded(now, time.Now())
+		}
+		calls = s.takeWaiting(calls)
+		for rest := calls; len(rest) > 0; {
+			var message []byte
+			var asks bool
+			message, rest, asks = encode(rest)
+			if len(message) == 0 {
+				continue
+			}
+			if asks { // the answer may arrive before SendMsg returns
+				s.awaitingSince.CompareAndSwap(0, max(int64(time.Since(s.opened)), 1))
+			}
+			if err := s.rpc.SendMsg(fastwire.Raw(message)); err != nil {
+				return // the receiver gets the error
+			}
+		}
+	}
+}
+
+// longYield is the duration of a yield after which the sender stops yielding for a while. A
+// thousand goroutines with a request each need less. A goroutine that computes takes the 10 ms
+// after which Go preempts it. With a shorter limit, messages of busy clients have fewer requests.
+// With a longer one, requests wait for goroutines without requests.
+const longYield = 2 * time.Millisecond
+
+// yieldPause is for how long the sender then does not yield. With a shorter pause, requests of a
+// busy client wait more often. With a longer one, a short freeze of the machine leads to more
+// messages with few requests.
+const yieldPause = 50 * longYield
+
+// yieldPolicy decides whether the sender yields the processor before it sends.
+type yieldPolicy struct{ notBefore time.Time }
+
+func (o *yieldPolicy) shouldYield(now time.Time) bool { return !now.Before(o.notBefore) }
+
+// yielded records a yield, and disables yields for yieldPause if it was long.
+func (o *yieldPolicy) yielded(from, to time.Time) {
+	if to.Sub(from) > longYield {
+		o.notBefore = to.Add(yieldPause)
+	}
+}
+
+// takeWaiting returns all waiting calls, which count as sent from now on. It reuses spare.
+func (s *stream) takeWaiting(spare []*call) []*call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(spare) // drops references to former calls
+	calls := s.mu.waiting
+	s.mu.waiting = spare[:0]
+	kept := calls[:0]
+	for _, c := range calls {
+		if c.Cancel || s.mu.pending[c.ID] == c {
+			c.sent = true
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// requestOverhead is the approximate size of an encoded request without its message and metadata.
+const requestOverhead = 40
+
+// encode returns the next message of calls, and the calls that do not fit in it. It drops calls
+// after their deadline. asks reports whether the message has a request. The server need not
+// answer a cancellation, which may cross the answer.
+func encode(calls []*call) (message []byte, rest []*call, asks bool) {
+	size := 0
+	for _, c := range calls {
+		size += len(c.Message) + requestOverhead
+	}
+	message = make([]byte, 0, min(size, fastwire.MaxMessage))
+	for i, c := range calls {
+		if len(message) > fastwire.MaxMessage-maxRequest {
+			return message, calls[i:], asks
+		}
+		r := c.Request
+		if !c.deadline.IsZero() {
+			if r.Timeout = time.Until(c.deadline); r.Timeout <= 0 {
+				continue
+			}
+		}
+		message = fastwire.AppendRequest(message, r)
+		asks = asks || !r.Cancel
+	}
+	return message, nil, asks
+}
+
+// receive handles answers until the stream ends.
+func (s *stream) receive() {
+	for {
+		var message fastwire.Raw
+		err := s.rpc.RecvMsg(&message)
+		if err == nil {
+			err = s.handleAnswers(message)
+		}
+		if err != nil {
+			s.end(err)
+			return
+		}
+	}
+}
+
+// handleAnswers completes the calls that a message answers. Only the receiver calls it.
+func (s *stream) handleAnswers(message fastwire.Raw) error {
+	s.awaitingSince.Store(0)
+	s.answers = s.answers[:0]
+	state, err := fastwire.Answers(message, func(a fastwire.Answer) { s.answers = append(s.answers, a) })
+	for _, c := range s.match(s.answers) {
+		c.done <- struct{}{} // not under the lock, which the woken goroutine may need
+	}
+	clear(s.answers) // or the last message and its calls would stay in memory
+	clear(s.completed)
+	switch {
+	case state.Member == 0:
+	case state.Leader == state.Member:
+		s.memberState.Store(isLeader)
+	case state.Leader != 0:
+		s.memberState.Store(knowsLeader)
+	default:
+		s.memberState.Store(noLeader)
+	}
+	if state.Stopping {
+		s.memberStopping(state.Last)
+	}
+	return err
+}
+
+// match adds answers to their calls and returns the completed ones.
+func (s *stream) match(answers []fastwire.Answer) []*call {
+	s.completed = s.completed[:0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range answers {
+		if c := s.mu.pending[answers[i].ID]; c != nil && c.addAnswer(&answers[i]) { // otherwise the call was cancelled
+			s.forgetLocked(c)
+			s.completed = append(s.completed, c)
+		}
+	}
+	return s.completed
+}
+
+// addAnswer adds an answer, or a piece of one. It returns true if the call is complete.
+func (c *call) addAnswer(a *fastwire.Answer) bool {
+	switch n := len(c.answer) + len(a.Message); {
+	case n > c.receive: // even if more follows
+		c.answer = nil
+		c.err = status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", n, c.receive) // gRPC's text
+		return true
+	case a.Code != 0:
+		c.err = status.Error(codes.Code(a.Code), string(a.Text))
+	case c.answer == nil:
+		c.answer = slices.Clip(a.Message) // the bytes behind belong to other answers
+	default:
+		c.answer = append(c.answer, a.Message...)
+	}
+	return !a.More
 }

@@ -17,57 +17,57 @@ import (
 )
 
 const (
-	// pause is after how long without an answer a stream is not used, and for how long
-	// requests wait for one that is being opened. Shorter: slow answers cost a stream.
-	// Longer: requests go to a member that hangs for longer.
-	pause = time.Second
-	// again is after how long another stream is tried once each endpoint had its turn,
-	// doubled by each attempt that leads to no leader, but not above longAgain. Shorter: a
-	// server that does not know the service, or one that cannot be reached, is asked in vain
-	// more often. Longer: requests go by calls for longer, or by way of a follower.
-	again     = 50 * time.Millisecond
-	longAgain = 10 * time.Second
-	// greeting is for how long a server may say nothing on a new stream.
-	greeting = 5 * time.Second
+	// answerTimeout is how long a stream may be silent while an answer is due, and how long
+	// requests wait for a stream that is being opened. With a shorter time, slow answers end
+	// streams. With a longer one, requests keep going to a stuck member.
+	answerTimeout = time.Second
+	// minRetry is the time between attempts to open a stream after each endpoint had its turn. It
+	// doubles up to maxRetry with each attempt that does not reach the leader. With shorter times
+	// the client asks servers that do not know the service, or cannot be reached, more often.
+	// With longer ones requests are calls, or go to a follower, for longer.
+	minRetry = 50 * time.Millisecond
+	maxRetry = 10 * time.Second
+	// helloTimeout is how long a server may take for its first message on a new stream.
+	helloTimeout = 5 * time.Second
 )
 
-// streams are the stream of one client, and those before and after it.
-type streams struct {
+// streamManager opens and replaces the stream of one client.
+type streamManager struct {
 	ctx  context.Context // of the client
 	conn grpc.ClientConnInterface
-	// endpoints are the client's. It may be told of others, by which its calls go at once;
-	// gRPC leaves a stream where it is.
+	// endpoints returns the client's endpoints. When they change, calls use the new ones at once,
+	// but gRPC leaves a stream where it is.
 	endpoints func() []string
 
 	now atomic.Pointer[stream]
 	mu  struct {
 		sync.Mutex
-		opening bool
-		opened  chan struct{} // closed when the newest attempt is over
-		began   time.Time     // when it began
-		next    time.Time     // when the next one may
-		pause   time.Duration // before that
-		tries   int           // since one last led to a leader
+		opening  bool
+		opened   chan struct{} // closed when the attempt in progress ends
+		began    time.Time     // when that attempt began
+		next     time.Time     // earliest time of the next attempt
+		retry    time.Duration // the time between the last attempt and next
+		attempts int           // since the last one that reached the leader
 	}
 }
 
-// newStreams opens streams without the metadata that ctx may have: each request has its own,
-// and calls would not have those.
-func newStreams(ctx context.Context, conn grpc.ClientConnInterface, endpoints func() []string) *streams {
-	return &streams{ctx: metadata.NewOutgoingContext(ctx, nil), conn: conn, endpoints: endpoints}
+// newStreamManager drops ctx's metadata: each request carries its own, and calls would not have
+// that of ctx.
+func newStreamManager(ctx context.Context, conn grpc.ClientConnInterface, endpoints func() []string) *streamManager {
+	return &streamManager{ctx: metadata.NewOutgoingContext(ctx, nil), conn: conn, endpoints: endpoints}
 }
 
-// current returns the stream that requests go by, nil if there is none. It waits no longer
-// than pause for one that is being opened. While the member does not lead others are tried.
-func (k *streams) current(ctx context.Context) *stream {
+// current returns the stream for requests, or nil. It waits up to answerTimeout for one that is
+// being opened. While the member is not the leader, it tries to open another one.
+func (k *streamManager) current(ctx context.Context) *stream {
 	now := time.Now()
-	if s := k.here(now); s != nil {
-		if s.member.Load() != leads {
-			k.open(now)
+	if s := k.usableStream(now); s != nil {
+		if s.memberState.Load() != isLeader {
+			k.startOpening(now)
 		}
 		return s
 	}
-	opened, wait := k.open(now)
+	opened, wait := k.startOpening(now)
 	if wait > 0 {
 		late := time.NewTimer(wait)
 		defer late.Stop()
@@ -77,65 +77,66 @@ func (k *streams) current(ctx context.Context) *stream {
 		case <-ctx.Done():
 		}
 	}
-	return k.here(time.Now())
+	return k.usableStream(time.Now())
 }
 
-// here returns the stream if requests may go by it.
-func (k *streams) here(now time.Time) *stream {
+// usableStream returns the stream if it may carry requests.
+func (k *streamManager) usableStream(now time.Time) *stream {
 	if s := k.now.Load(); s.usable(now) && slices.Equal(s.endpoints, k.endpoints()) {
 		return s
 	}
 	return nil
 }
 
-// open opens another stream, unless one is being opened, or was a moment ago. It returns
-// what is closed when that is over, and for how long to wait for it.
-func (k *streams) open(now time.Time) (opened <-chan struct{}, wait time.Duration) {
+// startOpening starts to open another stream, unless an attempt is in progress or was made
+// recently. It returns a channel that is closed when the attempt ends, and how long to wait for
+// it.
+func (k *streamManager) startOpening(now time.Time) (opened <-chan struct{}, wait time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mu.opening {
-		return k.mu.opened, pause - now.Sub(k.mu.began)
+		return k.mu.opened, answerTimeout - now.Sub(k.mu.began)
 	}
 	if now.Before(k.mu.next) || k.ctx.Err() != nil {
 		return nil, 0
 	}
 	k.mu.opening, k.mu.opened, k.mu.began = true, make(chan struct{}), now
 	go func() {
-		s, err := k.connect()
-		s = k.replace(s, err)
+		s, err := k.openStream()
+		s = k.finishOpening(s, err)
 		if s != nil {
 			go s.send()
 			s.receive()
 		}
 	}()
-	return k.mu.opened, pause
+	return k.mu.opened, answerTimeout
 }
 
-// replace ends an attempt. It returns the new stream if that is used from now on, which it
-// is unless the one before is no worse.
-func (k *streams) replace(s *stream, err error) *stream {
+// finishOpening ends an attempt. It returns the new stream if it replaces the current one, which
+// it does unless the current one is at least as good.
+func (k *streamManager) finishOpening(s *stream, err error) *stream {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mu.opening = false
 	defer close(k.mu.opened)
-	k.mu.tries++
+	k.mu.attempts++
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		k.mu.pause = longAgain
-	case err == nil && s.member.Load() == leads:
-		k.mu.pause, k.mu.tries = again, 0
-	case k.mu.tries < len(k.endpoints()):
-		k.mu.pause = 0 // gRPC goes round them, so the leader may be the next
+		k.mu.retry = maxRetry
+	case err == nil && s.memberState.Load() == isLeader:
+		k.mu.retry, k.mu.attempts = minRetry, 0
+	case k.mu.attempts < len(k.endpoints()):
+		k.mu.retry = 0 // gRPC rotates through the endpoints, so the leader may be next
 	default:
-		k.mu.pause = min(2*max(k.mu.pause, again), longAgain)
+		k.mu.retry = min(2*max(k.mu.retry, minRetry), maxRetry)
 	}
 	now := time.Now()
-	k.mu.next = now.Add(k.mu.pause)
+	k.mu.next = now.Add(k.mu.retry)
 	before := k.now.Load()
 	switch {
 	case err != nil:
 		return nil
-	case k.here(now) != nil && s.member.Load() >= max(before.member.Load(), follows):
+	case k.usableStream(now) != nil && s.memberState.Load() >= max(before.memberState.Load(), knowsLeader):
 		s.cancel()
 		return nil
 	case before != nil:
@@ -145,18 +146,18 @@ func (k *streams) replace(s *stream, err error) *stream {
 	return s
 }
 
-// connect opens a stream and waits until the server has shown that it knows the service:
-// until then nothing is sent that would have to be sent again.
-func (k *streams) connect() (_ *stream, err error) {
+// openStream opens a stream and waits until the server has shown that it knows the service.
+// Before, no request is sent that would have to be repeated.
+func (k *streamManager) openStream() (_ *stream, err error) {
 	ctx, cancel := context.WithCancel(k.ctx)
-	late := time.AfterFunc(greeting, cancel)
+	late := time.AfterFunc(helloTimeout, cancel)
 	defer func() {
 		if err != nil || !late.Stop() {
 			cancel()
 		}
 	}()
 	desc := &grpc.StreamDesc{StreamName: fastwire.Stream, ServerStreams: true, ClientStreams: true}
-	endpoints := k.endpoints() // before the stream is opened: it may miss a change
+	endpoints := k.endpoints() // before opening the stream, which may miss a change
 	rpc, err := k.conn.NewStream(ctx, desc, fastwire.Method, grpc.ForceCodecV2(fastwire.NewCodec()), grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	if err != nil {
 		return nil, err
@@ -167,7 +168,7 @@ func (k *streams) connect() (_ *stream, err error) {
 	}
 	s := newStream(ctx, cancel, rpc)
 	s.endpoints = endpoints
-	if err := s.answered(hello); err != nil {
+	if err := s.handleAnswers(hello); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -2,17 +2,20 @@ package fastkv
 
 import (
 	"context"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
@@ -26,7 +29,7 @@ func (r *rig) wantCall(what string) {
 	}
 }
 
-// wantBy fails unless the next read goes by s.
+// wantBy fails unless the next read uses s.
 func (r *rig) wantBy(s *served, what string) {
 	r.t.Helper()
 	end := asked(func() error {
@@ -49,8 +52,8 @@ func (r *rig) wantBy(s *served, what string) {
 	}
 }
 
-// A server that does not know the service gets calls, writes too: nothing had been sent. It
-// is asked again in a while, and not with each request.
+// A server that does not know the service gets calls, also for writes, since nothing was sent.
+// The client tries again after a while, and not with each request.
 func TestAServerThatDoesNotKnowTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -72,7 +75,7 @@ func TestAServerThatDoesNotKnowTheService(t *testing.T) {
 		if n := len(r.streams); n != 0 {
 			t.Errorf("%d streams were tried within 8 s", n)
 		}
-		time.Sleep(longAgain)
+		time.Sleep(maxRetry)
 		end := asked(func() error { return r.mutations()["Put"](t.Context()) })
 		s := r.accept(1)
 		s.answer(s.next().ID, &pb.PutResponse{})
@@ -82,8 +85,8 @@ func TestAServerThatDoesNotKnowTheService(t *testing.T) {
 	})
 }
 
-// A stream that is silent though an answer is due is not used, and another is opened. What
-// it carries it may still answer.
+// A stream that is silent while an answer is due is not used, and another one is opened. Its
+// pending calls may still be answered.
 func TestASilentStreamIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -93,11 +96,11 @@ func TestASilentStreamIsLeft(t *testing.T) {
 		r.wantBy(s, "a moment later")
 		hangs2 := asked(func() error { return r.mutations()["Put"](t.Context()) })
 		put2 := s.next()
-		time.Sleep(pause - time.Millisecond)
+		time.Sleep(answerTimeout - time.Millisecond)
 		r.wantBy(s, "just before its time")
 		third := asked(func() error { return r.mutations()["Put"](t.Context()) })
 		put3 := s.next()
-		time.Sleep(pause)
+		time.Sleep(answerTimeout)
 		r.wantCall("after its time, while no other stream opens")
 		other := r.accept(1)
 		synctest.Wait()
@@ -120,8 +123,8 @@ func TestASilentStreamIsLeft(t *testing.T) {
 	})
 }
 
-// While the member does not lead, others are tried, less and less often, and the stream of
-// the one that leads is used; the one before is not ended until it has answered.
+// While the member does not lead, the client tries others, less and less often, and uses the
+// leader's stream once it has one. The former stream ends after its last answer.
 func TestTheLeaderIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -131,7 +134,7 @@ func TestTheLeaderIsFollowed(t *testing.T) {
 		tried := 0
 		for range 20 {
 			r.wantBy(s, "while it is the best")
-			time.Sleep(pause)
+			time.Sleep(answerTimeout)
 			synctest.Wait()
 			for ; len(r.streams) > 0; tried++ {
 				bad := r.accept(2)
@@ -144,7 +147,7 @@ func TestTheLeaderIsFollowed(t *testing.T) {
 		if tried < 4 || tried > 9 {
 			t.Errorf("%d streams were tried in 20 s, want some, and fewer as time goes by", tried)
 		}
-		time.Sleep(longAgain)
+		time.Sleep(maxRetry)
 		r.wantBy(s, "once more")
 		good := r.accept(1)
 		synctest.Wait()
@@ -163,8 +166,8 @@ func TestTheLeaderIsFollowed(t *testing.T) {
 	})
 }
 
-// gRPC goes round the endpoints. So each has its turn at once: a client that has just begun
-// would else ask a follower for half a second.
+// gRPC rotates through the endpoints, so each is tried at once. Otherwise a new client would use
+// a follower for half a second.
 func TestEachEndpointHasItsTurnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -186,7 +189,7 @@ func TestEachEndpointHasItsTurnAtOnce(t *testing.T) {
 	})
 }
 
-// What a call alone can do is done by a call.
+// Requests that only a call can make are calls.
 func TestWhatNeedsACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -210,7 +213,7 @@ func TestWhatNeedsACall(t *testing.T) {
 	})
 }
 
-// An answer above the limit fails as that of a call, and no more of it is kept than may be.
+// An answer above the limit fails like that of a call, and only the allowed part is kept.
 func TestAnAnswerAboveTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -231,27 +234,174 @@ func TestAnAnswerAboveTheLimit(t *testing.T) {
 	})
 }
 
-// A server that accepts a stream and says nothing holds up no request for long.
+// A server that accepts a stream and sends nothing delays no request for long.
 func TestAServerThatDoesNotGreet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		begun := time.Now()
 		r.wantCall("without a greeting")
-		if took := time.Since(begun); took != pause {
-			t.Errorf("a read waits %v for a stream, want %v", took, pause)
+		if took := time.Since(begun); took != answerTimeout {
+			t.Errorf("a read waits %v for a stream, want %v", took, answerTimeout)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 		defer cancel()
 		_, _ = r.get(ctx)
 		r.wantCall("later")
-		if took := time.Since(begun); took > pause+time.Millisecond {
+		if took := time.Since(begun); took > answerTimeout+time.Millisecond {
 			t.Errorf("later reads wait, too: %v", took)
 		}
 		s := <-r.streams
-		time.Sleep(greeting)
+		time.Sleep(helloTimeout)
 		synctest.Wait()
 		if s.ctx.Err() == nil {
 			t.Error("the stream is waited for after its time")
 		}
 	})
+}
+
+// The client leaves a member that has lost its leader but still runs, because its writes would
+// fail.
+func TestAMemberWithoutALeaderIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		end := asked(func() error { _, err := r.get(t.Context()); return err })
+		s := r.accept(1)
+		s.answer(s.next().ID, &pb.RangeResponse{})
+		if err := <-end; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(answerTimeout)
+		s.answers <- []byte{0x10, 1} // member 1 answers, and knows no leader
+		synctest.Wait()
+		r.wantBy(s, "while there is no other")
+		synctest.Wait()
+		if len(r.streams) != 1 {
+			t.Fatalf("%d streams are opened once the member has no leader, want 1", len(r.streams))
+		}
+		better := r.accept(2)
+		synctest.Wait()
+		r.wantBy(better, "by a follower's")
+		time.Sleep(answerTimeout)
+		r.wantBy(better, "by a follower's, again")
+		good := r.accept(1)
+		synctest.Wait()
+		r.wantBy(good, "by the leader's")
+	})
+}
+
+// Requests do not carry the metadata of the client's own context, as calls do not.
+func TestAStreamHasNoMetadata(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.client.streams.ctx = metadata.AppendToOutgoingContext(r.client.streams.ctx, "x-lease-read", "serializable")
+		r.client.streams = newStreamManager(r.client.streams.ctx, r, func() []string { return nil })
+		end := asked(func() error { _, err := r.get(t.Context()); return err })
+		s := r.accept(1)
+		if md, _ := metadata.FromOutgoingContext(s.ctx); len(md) != 0 {
+			t.Errorf("the stream is opened with %v, want no metadata", md)
+		}
+		s.answer(s.next().ID, &pb.RangeResponse{})
+		if err := <-end; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A request with too much metadata is a call: the server would end the stream of all requests.
+func TestMuchMetadata(t *testing.T) {
+	for name, md := range map[string]metadata.MD{
+		"long": {"a": {string(make([]byte, maxRequest))}}, "many": {"a": make([]string, maxRequest/32)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			end := asked(func() error {
+				count, err := r.get(metadata.NewOutgoingContext(t.Context(), md))
+				if count != -1 {
+					t.Errorf("%s: answered by the stream", name)
+				}
+				return err
+			})
+			r.accept(1)
+			if err := <-end; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// counts answers calls with a count.
+type counts struct {
+	pb.UnimplementedKVServer
+	n int64
+}
+
+func (c counts) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{Count: c.n}, nil
+}
+
+// counting starts a server that answers every request with count, by calls and by streams, and
+// returns its address.
+func counting(t *testing.T, count int64) string {
+	t.Helper()
+	serve := func(_ any, s grpc.ServerStream) error {
+		if err := s.SendMsg(fastwire.Raw(fastwire.AppendMember(nil, 1, 1))); err != nil {
+			return err
+		}
+		data, _ := proto.Marshal(&pb.RangeResponse{Count: count})
+		for {
+			var m, out fastwire.Raw
+			if err := s.RecvMsg(&m); err != nil {
+				return err
+			}
+			err := fastwire.Requests(m, func(b []byte) error {
+				var r fastwire.Request
+				err := r.Decode(b)
+				out = fastwire.AppendAnswer(out, fastwire.Answer{ID: r.ID, Message: data})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if err := s.SendMsg(out); err != nil {
+				return err
+			}
+		}
+	}
+	g := grpc.NewServer(grpc.ForceServerCodecV2(fastwire.NewCodec()))
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: fastwire.Service, HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{StreamName: fastwire.Stream, Handler: serve, ServerStreams: true, ClientStreams: true}},
+	}, nil)
+	pb.RegisterKVServer(g, counts{n: count})
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() { _ = g.Serve(l); close(served) }()
+	t.Cleanup(func() { g.Stop(); <-served })
+	return l.Addr().String()
+}
+
+// After SetEndpoints, no request goes to the former endpoints, as with calls: they may belong to
+// another cluster.
+func TestOtherEndpoints(t *testing.T) {
+	first, second := counting(t, 1), counting(t, 2)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{first}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := Use(c); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{1, 2} {
+		if i == 1 {
+			c.SetEndpoints(second)
+		}
+		resp, err := c.Get(t.Context(), "k")
+		if err != nil || resp.Count != want {
+			t.Errorf("a read by way of endpoint %d = %v, %v, want count %d", i+1, resp, err, want)
+		}
+	}
 }

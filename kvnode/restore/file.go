@@ -3,6 +3,7 @@ package restore
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/etcdfile"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
 // A snapshot file is a database, padded to a multiple of snapshotAlign, and then its SHA-256
@@ -139,7 +141,7 @@ func AdviseBareStore(path string) string {
 	if err != nil || !info.Mode().IsRegular() || info.Size()%snapshotAlign != 0 {
 		return ""
 	}
-	if etcds, _ := etcdfile.Is(path); etcds { // an error here comes back when the file is read
+	if etcdfile.Is(path) {
 		return "if it is the member/snap/db of an etcd member, it lacks what stands only in the wal next to it: " + FromEtcd
 	}
 	dir := filepath.Dir(path)
@@ -175,4 +177,119 @@ func explainForeign(err error) error {
 	default:
 		return err
 	}
+}
+
+// The layout of the two meta pages at the start of a bbolt database.
+const (
+	boltMagic    = 0xED0CDAED
+	boltMetaAt   = 16 // behind the page's header
+	boltMetaSize = 64
+)
+
+// databaseSize returns the size that a database's meta pages give, and 0 if the file does not
+// begin with one. Either page may be the newer one, so the larger size counts.
+func databaseSize(f io.ReaderAt) (size int64) {
+	at := int64(boltMetaAt)
+	for range 2 {
+		meta := make([]byte, boltMetaSize)
+		if _, err := f.ReadAt(meta, at); err != nil || binary.NativeEndian.Uint32(meta) != boltMagic {
+			return size
+		}
+		page, pages := binary.NativeEndian.Uint32(meta[8:]), binary.NativeEndian.Uint64(meta[40:])
+		if pages < 1<<40 { // else the page is damaged, which a later check reports
+			size = max(size, int64(pages)*int64(page))
+		}
+		at = int64(page) + boltMetaAt
+	}
+	return size
+}
+
+// lacking returns how many bytes are missing at the end of a snapshot file of that size. A
+// complete database without a checksum lacks nothing.
+func lacking(f io.ReaderAt, size int64) int64 {
+	whole := databaseSize(f)
+	if whole == 0 || size == whole || size >= whole+sha256.Size {
+		return 0
+	}
+	return whole + sha256.Size - size
+}
+
+// ErrRefused means that a snapshot of etcd has something that kvnode cannot keep, such as users,
+// or does not know.
+var ErrRefused = etcdfile.ErrRefused
+
+// Imported describes a snapshot of etcd.
+type Imported = etcdfile.Summary
+
+// openEtcd opens a snapshot of etcd, and returns nil if path is not one.
+func openEtcd(path string) (*etcdfile.File, error) {
+	f, err := etcdfile.Open(path)
+	switch {
+	case errors.Is(err, store.ErrForeign):
+		return nil, nil
+	case errors.Is(err, store.ErrDamaged):
+		return nil, explainForeign(err)
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	default:
+		return f, nil
+	}
+}
+
+// etcdFile is the source of an import: a snapshot of etcd that was checked, with the checksum
+// that it had then.
+type etcdFile struct {
+	path  string
+	sum   []byte
+	file  *etcdfile.File
+	quota int64 // 0: none
+}
+
+func newEtcdFile(f *etcdfile.File, path string, sum []byte, quota int64) (*etcdFile, error) {
+	if err := f.Check(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &etcdFile{path, sum, f, quota}, nil
+}
+
+func (e *etcdFile) Close() error { return e.file.Close() }
+
+// copyTo keeps what clients have seen: keys, revisions and TTL leases. Each lease starts with
+// its full time. Revisions that etcd has compacted are compacted here. The members, and all
+// other data about the old cluster, are dropped.
+func (e *etcdFile) copyTo(path string) (origin, error) {
+	if err := e.importInto(path); err != nil {
+		return origin{}, explainForeign(err)
+	}
+	s, err := e.file.Summary()
+	if err != nil {
+		return origin{}, explainForeign(err)
+	}
+	// The file may have changed since the check, or during the import.
+	sum, err := checkSnapshotFile(e.path, true)
+	if err == nil && !bytes.Equal(sum, e.sum) {
+		err = fmt.Errorf("%w: %s has changed while it was read", ErrDamaged, e.path)
+	}
+	return origin{sum: e.sum, imported: &s}, err
+}
+
+func (e *etcdFile) importInto(path string) (err error) {
+	granted, err := e.file.TTLLeases()
+	if err != nil {
+		return err
+	}
+	b, err := boltdb.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	err = store.Import(b, &store.Foreign{
+		Index: e.file.Index, Term: e.file.Term, Revision: e.file.Revision, Compacted: e.file.Compacted,
+		TTLLeases: granted, Versions: e.file.Versions,
+	})
+	if size, _ := b.Size(); err == nil && e.quota > 0 && size >= e.quota {
+		err = fmt.Errorf("%s makes a store of %d bytes, which must be below the quota, %d: raise the quota, also of the members, "+
+			"or compact and defragment etcd and save another snapshot", e.path, size, e.quota)
+	}
+	return err
 }

@@ -2,8 +2,13 @@ package restore
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/store"
@@ -17,7 +22,7 @@ type Info struct {
 	Size int64
 	// Replayed describes the replay of a data directory's log. It is nil for a file.
 	Replayed *Replayed
-	// Imported describes a snapshot of etcd, whose Hash is etcd's. It is nil for all other sources.
+	// Imported describes a snapshot of etcd; Hash is then etcd's hash. It is nil for all other sources.
 	Imported *Imported
 }
 
@@ -73,4 +78,52 @@ func inspectDir(path string) (_ Info, err error) {
 	}
 	s, err := boltdb.Inspect(to)
 	return Info{Summary: s, Size: info.Size(), Replayed: from.replayed}, explainForeign(err)
+}
+
+// Command says in a few words what a log entry does, for a dump. Values are not shown: a dump
+// is sent to others more easily than a database.
+func Command(e *raftpb.Entry) string {
+	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
+		return ""
+	}
+	c, err := store.DecodeCommand(e.GetData())
+	switch {
+	case err != nil:
+		return "unreadable: " + err.Error()
+	case c.Register != nil:
+		return fmt.Sprintf("register %x %q", c.Register.ID, c.Register.Name)
+	case c.Request != nil:
+		return request(c.Request)
+	default:
+		return "none"
+	}
+}
+
+func request(r *pb.InternalRaftRequest) string {
+	switch {
+	case r.GetPut() != nil:
+		return fmt.Sprintf("put %q", r.GetPut().GetKey())
+	case r.GetDeleteRange() != nil:
+		return fmt.Sprintf("delete %q", r.GetDeleteRange().GetKey())
+	case r.GetTxn() != nil:
+		return fmt.Sprintf("txn of %d compares, %d and %d operations",
+			len(r.GetTxn().GetCompare()), len(r.GetTxn().GetSuccess()), len(r.GetTxn().GetFailure()))
+	case r.GetCompaction() != nil:
+		return fmt.Sprintf("compact %d", r.GetCompaction().GetRevision())
+	default:
+		return other(r)
+	}
+}
+
+// other names the field that is set.
+func other(r *pb.InternalRaftRequest) string {
+	m := r.ProtoReflect()
+	fields := m.Descriptor().Fields()
+	var names []string
+	for i := range fields.Len() {
+		if f := fields.Get(i); f.Message() != nil && m.Has(f) && f.Name() != "header" {
+			names = append(names, string(f.Name()))
+		}
+	}
+	return strings.Join(names, ", ")
 }

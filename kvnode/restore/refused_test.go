@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // The error names what is wrong with the file, the directory or the options, and the restore leaves
@@ -158,5 +160,35 @@ func TestASnapshotFileThatChangesIsNotRestored(t *testing.T) {
 	src := &snapshotFile{path, make([]byte, sha256.Size)}
 	if _, err := src.copyTo(filepath.Join(t.TempDir(), "store.db")); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "has changed") {
 		t.Errorf("copyTo() with another checksum = %v, want ErrDamaged", err)
+	}
+}
+
+// No term is above the largest signed 64-bit number, as which most clients keep terms.
+func TestRaisedTermsHaveALimit(t *testing.T) {
+	file, _ := savedSnapshot(t)
+	for bump, want := range map[uint64]bool{math.MaxInt64 - 2: true, math.MaxInt64 - 1: false, math.MaxUint64: false} {
+		cfg := restoreOf(t, file)
+		cfg.BumpTerm = bump
+		got, err := Snapshot(cfg)
+		if (err == nil) != want {
+			t.Errorf("Snapshot() of term 2 with bump %d = %+v, %v, want success %v", bump, got, err, want)
+		}
+		if err != nil && !strings.Contains(err.Error(), fmt.Sprint(bump)) {
+			t.Errorf("Snapshot() with bump %d = %v, want the number", bump, err)
+		}
+	}
+}
+
+// A snapshot without the term of its newest entry is damaged: the new cluster's first term would
+// be unknown.
+func TestASnapshotWithoutATermIsRefused(t *testing.T) {
+	if got, err := firstTerm(store.Checkpoint{Index: 5}, 0, 7); !errors.Is(err, ErrDamaged) {
+		t.Errorf("firstTerm() of no term = %d, %v, want ErrDamaged", got, err)
+	}
+	if got, err := firstTerm(store.Checkpoint{Index: 5, Term: 1}, 0, 7); got != 8 || err != nil {
+		t.Errorf("firstTerm() of term 1 by 7 = %d, %v, want 8", got, err)
+	}
+	if got, err := firstTerm(store.Checkpoint{Index: 5, Term: 1}, 3, 7); got != 10 || err != nil {
+		t.Errorf("firstTerm() of term 1 by 7, after a vote in term 3, = %d, %v, want 10", got, err)
 	}
 }

@@ -1,3 +1,14 @@
+// Package restore makes the data directory of a member of a new cluster from a snapshot of
+// kvnode or etcd, or from the data directory of a member that has stopped. It also checks and
+// describes these sources. The commands kvnode snapshot and kvnode import call it.
+//
+// Invariants:
+//   - No node runs. A source is only read. A data directory is locked while it is read or made.
+//   - member.json is written last, so a restore that was interrupted leaves a directory that no
+//     member starts with.
+//   - Equal sources and options make equal cluster IDs, and other ones make other IDs. So all
+//     members restored from one source form one cluster, which rejects all other members.
+//   - The new cluster's terms are above all terms that the source knows.
 package restore
 
 import (
@@ -27,7 +38,7 @@ type Config struct {
 	// directory of a member that has stopped. Snapshot replays the log of a data directory, so
 	// the new cluster has all that the member had.
 	File string
-	// SkipHashCheck accepts a file whose checksum is missing or wrong. Damaged records are
+	// SkipHashCheck accepts a file with a missing or wrong checksum. Damaged records are
 	// rejected all the same.
 	SkipHashCheck bool
 
@@ -82,7 +93,7 @@ type Result struct {
 //
 // Restore all members from the same file, or from copies of one directory, with the same
 // options. The cluster's ID is derived from both. So the new cluster rejects members of the old
-// one, and members restored from another source, whose logs do not match.
+// one, and members restored from another source. Their logs do not match.
 //
 // The log begins at the source's index, in a term that no leader of the old cluster has reached
 // (see Config.BumpTerm), so tokens of the leader lease are above all earlier ones. Tokens of

@@ -23,7 +23,7 @@ import (
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
-// build makes everything that serves, on a node that runs.
+// build creates the API and everything that serves it, on a running node.
 func (s *Server) build() (err error) {
 	requests := callmetrics.New(s.cfg.ExtensiveMetrics)
 	api := s.cfg.API
@@ -33,16 +33,16 @@ func (s *Server) build() (err error) {
 	}
 	s.api = etcdapi.New(s.node, api)
 	s.leases = s.newLeases()
-	// The gateway has one connection for all its clients, of whom those that wait
-	// for a lock must not keep out the one that gives it back.
+	// The gateway's clients share one connection. Without this option, clients that wait
+	// for a lock could keep out the one that unlocks it.
 	s.inside = grpc.NewServer(slices.Concat(s.clients.GatewayOptions(), s.grpcOptions(),
 		[]grpc.ServerOption{grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0)})...)
-	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.clients.Options(s.api.RoomForStream)...)...)
+	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.clients.Options(s.api.AdmitStream)...)...)
 	if s.locks, err = concurrency.New(s.streams, s.node, api); err != nil {
 		return err
 	}
 	for _, to := range []*grpc.Server{s.inside, s.grpc} {
-		// Before the API, which makes the metrics of all methods there are.
+		// Register these before the API, which creates the metrics of all methods.
 		status.Register(to, s)
 		s.locks.Register(to)
 	}
@@ -56,10 +56,10 @@ func (s *Server) build() (err error) {
 	return err
 }
 
-// grpcOptions are the API's, then what the configuration says otherwise.
+// grpcOptions returns the API's options, and those that the configuration changes.
 func (s *Server) grpcOptions() []grpc.ServerOption {
 	k := s.cfg.Keepalive
-	options := append([]grpc.ServerOption{grpc.ChainStreamInterceptor(s.endingStream)}, s.api.ServerOptions()...)
+	options := append([]grpc.ServerOption{grpc.ChainStreamInterceptor(s.endWithServer)}, s.api.ServerOptions()...)
 	if s.gate.isClosed() {
 		options = append(options, s.gate.options(s.streams, cmp.Or(s.cfg.API.MaxInFlight, etcdapi.DefaultMaxInFlight))...)
 	}
@@ -71,12 +71,11 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 	return append(options, grpc.KeepaliveParams(keepalive.ServerParameters{Time: k.Interval, Timeout: k.Timeout}))
 }
 
-// endingStream gives a stream a context that ends with the server, so that a
-// watch does not hold up its stop. The cause says that it is the server: clients
-// watch on at another member then.
+// endWithServer ends a stream's context when the server stops, so that a watch does not delay the
+// stop. The cause is ErrGRPCStopped, after which clients continue at another member.
 //
-// A stream of service Fast is ended by EndStreams instead, and has its client's own context.
-func (s *Server) endingStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+// EndStreams ends the streams of service Fast instead, which keep the client's context.
+func (s *Server) endWithServer(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	if info.FullMethod == fastwire.Method {
 		return handle(srv, stream)
 	}
@@ -94,13 +93,12 @@ type streamUntil struct {
 // Context implements grpc.ServerStream.
 func (s *streamUntil) Context() context.Context { return s.ctx }
 
-// insideBytes are buffered each way between the gateway and gRPC.
+// insideBytes is the size of the buffers between the gateway and gRPC.
 const insideBytes = 256 << 10
 
-// newGateway returns the JSON gateway: a client of this very member, so that
-// JSON and gRPC cannot differ in limits, errors or metrics. It connects inside
-// the process: the listener that a JSON client came by has checked it already,
-// and the member needs no certificate to be its own client.
+// newGateway returns the JSON gateway. It is a gRPC client of this member, so that JSON and gRPC
+// have the same limits, errors and metrics. It connects inside the process: the listener has
+// already authenticated the JSON client, and the member needs no client certificate for itself.
 func (s *Server) newGateway(inside *bufconn.Listener) (http.Handler, error) {
 	conn, err := grpc.NewClient("passthrough:///gateway",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return inside.DialContext(ctx) }),

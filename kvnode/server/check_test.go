@@ -21,7 +21,7 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// tree is all there is below dir, with what they hold.
+// tree returns all files below dir with their contents.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -49,8 +49,7 @@ func fresh(t *testing.T) Config {
 	}
 }
 
-// What Start would refuse Check reports, and Start reports the same; neither
-// writes anything on the way.
+// Check and Start report the same errors, and neither writes anything.
 func TestCheck(t *testing.T) {
 	pki := tlstest.New(t, "authority")
 	other := tlstest.New(t, "other")
@@ -79,7 +78,7 @@ func TestCheck(t *testing.T) {
 		{"an HTTP port that is taken", func(c *Config) { c.ListenClientHTTPURLs = []string{held(t)} }, "ListenClientHTTPURLs http://127.0.0.1:"},
 		{"a port for metrics that is taken", func(c *Config) { c.ListenMetricsURLs = []string{held(t)} }, "ListenMetricsURLs http://127.0.0.1:"},
 		{"one port twice", func(c *Config) { c.ListenMetricsURLs = c.ListenPeerURLs }, "the port is taken"},
-		{"somebody else's directory", func(c *Config) { write(t, c.Node.DataDir, "notes.txt", "") }, `holds "notes.txt"`},
+		{"another program's directory", func(c *Config) { write(t, c.Node.DataDir, "notes.txt", "") }, `holds "notes.txt"`},
 		{"a damaged identity", func(c *Config) { write(t, c.Node.DataDir, "member.json", "{") }, "member.json is damaged"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -112,7 +111,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// held returns the URL of a port that is taken until the test ends.
+// held returns the URL of a port that is in use until the test ends.
 func held(t *testing.T) string {
 	t.Helper()
 	l := ephemeral(t)
@@ -127,7 +126,7 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// The directory of a member is its own, and nobody else's while it runs.
+// Check rejects the data directory of a running member, and of another member.
 func TestCheckTheDirectoryOfAMember(t *testing.T) {
 	c := fresh(t)
 	s, err := Start(c)
@@ -166,7 +165,7 @@ func TestCheckTheDirectoryOfAMember(t *testing.T) {
 	}
 }
 
-// The node refuses no lease and no limit that Validate accepts.
+// The node accepts every lease and limit that Validate accepts.
 func TestWhatIsValidStarts(t *testing.T) {
 	listener := func() net.Listener { return ephemeral(t) }
 	dir := t.TempDir

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -17,8 +18,8 @@ import (
 	"github.com/leaderlease/go/kvnode/fastkv"
 )
 
-// ephemeral returns a listener on a port that nobody is likely to have when the test wants
-// it again.
+// ephemeral returns a listener on a port that other processes are unlikely to take before the
+// test binds it again.
 func ephemeral(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := testcluster.Listen(t.Context())
@@ -28,17 +29,17 @@ func ephemeral(t *testing.T) net.Listener {
 	return l
 }
 
-// calmElection is the members' election timeout. What a test asks once fails where a leader is
-// replaced meanwhile, as one is by default when a busy machine or disk holds it up for a second.
-// The first election does not wait for it.
+// calmElection is the members' election timeout. With the default, a busy machine that pauses for
+// a second would replace the leader, and a single request of a test would fail. The first
+// election does not wait for it.
 const calmElection = 5 * time.Second
 
-// elects gives members that election timeout.
+// elects sets the members' election timeout.
 func elects(after time.Duration) func(*Config) {
 	return func(c *Config) { c.Node.ElectionTimeout = after }
 }
 
-// trio starts three members and stops those that are left.
+// trio starts three members and stops them after the test.
 func trio(t *testing.T, change ...func(*Config)) []*Server {
 	t.Helper()
 	configs := make([]Config, 3)
@@ -129,7 +130,7 @@ func clientWith(t *testing.T, opts []grpc.DialOption, servers ...*Server) *clien
 	return c
 }
 
-// streamed has clients send to the KV service by a stream.
+// streamed makes clients use fastkv.
 var streamed bool
 
 func dial(t *testing.T, s *Server) *grpc.ClientConn {
@@ -142,7 +143,7 @@ func dial(t *testing.T, s *Server) *grpc.ClientConn {
 	return conn
 }
 
-// leader waits until a member leads, and returns it and the others.
+// leader waits for a leader, and returns it and the others.
 func leader(t *testing.T, all []*Server) (lead *Server, others []*Server) {
 	t.Helper()
 	until(t, "one of the members leads", func() bool {
@@ -155,12 +156,45 @@ func leader(t *testing.T, all []*Server) (lead *Server, others []*Server) {
 	return lead, others
 }
 
-// until waits for what no channel tells.
+// until waits for a condition without a channel.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%v have passed, want that %s", patience, what)
 		}
+	}
+}
+
+// patience is the timeout for events that must happen, so long that only a real failure exceeds
+// it.
+const patience = time.Minute
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patientStop gives requests in progress more time during a stop, for tests in which none may be
+// cut off: a busy machine may need longer than drainTime. Call it before the members start.
+func patientStop(t *testing.T) {
+	t.Helper()
+	before := drainTime
+	drainTime = patience / 2
+	t.Cleanup(func() { drainTime = before })
+}
+
+// skipShort skips a test that waits for seconds of real time. make verify runs it.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("waits for seconds of real time")
+	}
+}
+
+// Members of one process may share options: each adds its own certificate to a copy.
+func TestOptionsOfTheCallerStayItsOwn(t *testing.T) {
+	dial := make([]grpc.DialOption, 1)
+	dial[0] = grpc.EmptyDialOption{}
+	trio(t, newFiles(t).mutual, func(c *Config) { c.API.LeaderDial = dial[:0] })
+	if _, ok := dial[0].(grpc.EmptyDialOption); !ok {
+		t.Errorf("behind the caller's options stands %T, want what was there", dial[0])
 	}
 }

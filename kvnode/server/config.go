@@ -12,88 +12,83 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
-// Config configures a Server. The zero value, with defaults, is a cluster of one on
-// etcd's ports.
+// Config configures a Server. The zero value, with defaults, is a cluster of one on etcd's ports.
 type Config struct {
-	// Node is the member's part. Defaults besides its own: Name is default, DataDir the
-	// name and ".kvnode", Cluster this member alone, Listener one on ListenPeerURLs,
-	// ClientURLs where the server listens. The Server makes its PeerTLS.
+	// Node configures the member. In addition to its own defaults, Name is "default", DataDir is
+	// the name and ".kvnode", Cluster is this member alone, Listener listens on ListenPeerURLs,
+	// and ClientURLs are the URLs that the server listens on. The Server sets its PeerTLS.
 	Node kvnode.Config
-	// API is the part of the etcd API. The Server fills in NodeVersion, WaitingMethods and
-	// Metrics, and adds to LeaderDial.
+	// API configures the etcd API. The Server sets NodeVersion, WaitingMethods and Metrics, and
+	// adds to LeaderDial.
 	API etcdapi.Config
 
-	// URLs are http://host:port, or https://host:port with TLS, those for clients
-	// unix:///path or unixs:///path, too. Those to listen on
-	// default to etcd's ports on localhost, metrics to none; AdvertisePeerURLs to
-	// ListenPeerURLs. Client URLs serve HTTP besides gRPC, unless
-	// ListenClientHTTPURLs are given, which serve it instead.
+	// URLs are http://host:port, or https://host:port with TLS. Client URLs may also be
+	// unix:///path or unixs:///path. The URLs to listen on default to etcd's ports on localhost,
+	// metrics to none, and AdvertisePeerURLs to ListenPeerURLs. Client URLs serve gRPC and HTTP.
+	// If ListenClientHTTPURLs are set, only those serve HTTP.
 	ListenPeerURLs       []string
 	ListenClientURLs     []string
 	ListenClientHTTPURLs []string
 	ListenMetricsURLs    []string
 	AdvertisePeerURLs    []string
 
-	// ClientListener and HTTPListener, and Node.Listener, take the place of the URLs
-	// to listen on, so that tests need not guess free ports. The Server closes
-	// them, also when Start fails.
+	// ClientListener, HTTPListener and Node.Listener replace the URLs to listen on, so that tests
+	// need not guess free ports. The Server closes them, also when Start fails.
 	ClientListener, HTTPListener net.Listener
 
-	// ClientTLS is for URLs with https to listen on for clients, HTTP and metrics
-	// included, PeerTLS for peers. Their zero values mean plain text.
+	// ClientTLS is for the https URLs to listen on for clients, HTTP and metrics, PeerTLS for
+	// those for peers. Zero values mean plain text.
 	ClientTLS, PeerTLS tlsconf.Config
-	// TLSMinVersion and TLSMaxVersion, TLSCipherSuites and SelfSignedYears are for
-	// both: see tlsconf.Config. Defaults: TLS1.2, none, Go's and 1.
+	// TLSMinVersion, TLSMaxVersion, TLSCipherSuites and SelfSignedYears apply to both: see
+	// tlsconf.Config. Defaults: TLS1.2, none, Go's and 1.
 	TLSMinVersion, TLSMaxVersion string
 	TLSCipherSuites              []string
 	SelfSignedYears              int
-	// AllowPlaintext permits plain text on other addresses than those of loopback.
+	// AllowPlaintext permits plain text on addresses other than loopback.
 	AllowPlaintext bool
-	// HostWhitelist are names besides localhost and the hosts of its URLs that
-	// requests over HTTP without TLS may be for; * is all. Default: none. All: web
-	// pages can read and write what the browser that shows them can reach.
+	// HostWhitelist are further host names that HTTP requests without TLS may name, in addition
+	// to localhost and the hosts of the URLs; * permits all. With *, a web page can read and
+	// write everything that its browser can reach. Default: none.
 	HostWhitelist []string
 
-	// MaxOpenStreams bounds the requests under way on all connections of clients that speak gRPC, and
-	// those for the API over HTTP. A connection may have as many as all leave free, and is refused more. Default:
-	// 65,536. More: up to 40 KB of memory for each. Fewer: clients that wait or watch
-	// a lot are refused.
+	// MaxOpenStreams limits the requests in progress on all gRPC connections of clients, and
+	// those of the JSON gateway. A connection may have as many as all leave free; further
+	// requests are rejected. Each takes up to 40 KB of memory. A low limit rejects clients that
+	// wait or watch a lot. Default: 65,536.
 	MaxOpenStreams int
-	// AutoCompactionMode is periodic, the default, or revision, and
-	// AutoCompactionRetention what compaction leaves: see autocompact.Parse.
-	// Default: 0, which means no compaction.
+	// AutoCompactionMode is periodic, the default, or revision. AutoCompactionRetention is what a
+	// compaction keeps: see autocompact.Parse. Default: 0, no compaction.
 	AutoCompactionMode, AutoCompactionRetention string
-	// InitialCorruptCheck compares the keys of a member that has run before with
-	// those of the others, by hashes, before it serves clients. If they differ, and
-	// most members do not agree with this one, the server fails with ErrCorrupt.
+	// InitialCorruptCheck makes a member that has run before compare the hash of its keys with
+	// the other members', before it serves clients. If they differ, and no majority agrees with
+	// this member, the server fails with ErrCorrupt.
 	InitialCorruptCheck bool
-	// CorruptCheckTime is how often the leader compares all members, and raises the
-	// alarm CORRUPT for those that differ, from 1 s. Each member hashes all of its
-	// keys for that. Default: never. With CompactHashCheck it does so each
-	// CompactHashCheckTime, too. Default of that: 1 min.
+	// CorruptCheckTime is the interval at which the leader compares all members, and raises the
+	// alarm CORRUPT for those that differ, from 1 s. Each member hashes all its keys for it.
+	// Default: never. With CompactHashCheck the leader also compares them every
+	// CompactHashCheckTime, by default every minute.
 	CorruptCheckTime     time.Duration
 	CompactHashCheck     bool
 	CompactHashCheckTime time.Duration
-	// Keepalive is what is asked of clients' connections.
+	// Keepalive configures pings on clients' connections.
 	Keepalive Keepalive
 
-	// ExtensiveMetrics adds latency histograms of gRPC requests, at the cost of
-	// some CPU time on each.
+	// ExtensiveMetrics adds latency histograms of gRPC requests, at some CPU time per request.
 	ExtensiveMetrics bool
 	// EnablePprof serves /debug/pprof/ where JSON is served.
 	EnablePprof bool
-	// DisableLeasePage leaves /lease out, the page that shows the cluster's leases, and
-	// what members tell each other for it.
+	// DisableLeasePage turns off the page /lease, which shows the cluster's leases, and the
+	// traffic between members for it.
 	DisableLeasePage bool
-	// DisableGateway leaves etcd's JSON gateway out.
+	// DisableGateway turns off the JSON gateway.
 	DisableGateway bool
 
-	// Spell puts what errors say of fields of Config into the words of whoever has filled it
-	// in, such as flags: see status.Report.Reword. Default: they stay as they are.
+	// Spell rewrites the names of Config's fields in errors, for example as flags: see
+	// status.Report.Reword. Default: no change.
 	Spell func(text string) string
-	// Logger receives what an operator should know, nothing per request. It is that of
-	// Node and API, too. It must not block: the raft loop logs, and a member stops serving
-	// while it waits for its log. Default: none.
+	// Logger receives what an operator should know, and no lines per request. Node and API use
+	// it, too. It must not block: the raft loop logs, and a member does not serve while it waits
+	// for its log. Default: none.
 	Logger *slog.Logger
 	// DroppedLogLines returns the number of lines that Logger has dropped, for
 	// kvnode_log_lines_dropped_total. Default: always 0.
@@ -103,24 +98,23 @@ type Config struct {
 // Keepalive configures pings on clients' connections, with etcd's names and
 // defaults.
 type Keepalive struct {
-	// MinTime is how often a client may ping. Default: 5 s.
+	// MinTime is the minimum time between two pings of a client. Default: 5 s.
 	MinTime time.Duration
-	// Interval is after how much silence the server pings. Default: 2 h.
-	// Negative: never.
+	// Interval is the silence after which the server pings. Negative: never. Default: 2 h.
 	Interval time.Duration
-	// Timeout is how long it waits for the answer before it closes the
-	// connection. Default: 20 s.
+	// Timeout is how long the server waits for the answer before it closes the connection.
+	// Default: 20 s.
 	Timeout time.Duration
 }
 
-// named is the logger whose lines say which member has written them. The packages
-// that it is handed to add their component.
+// named returns the logger with the member's name. The packages that receive it add their
+// component.
 func (c *Config) named() *slog.Logger { return c.Logger.With("member", c.Node.Name) }
 
-// log is the logger of this package.
+// log returns the logger of this package.
 func (c *Config) log() *slog.Logger { return c.named().With("component", "server") }
 
-// Default is the configuration that WithDefaults makes of the zero value.
+// Default returns the zero value with defaults.
 func Default() Config { return Config{}.WithDefaults() }
 
 const (
@@ -133,7 +127,7 @@ const (
 	defaultPingInterval = 2 * time.Hour
 	defaultPingTimeout  = 20 * time.Second
 
-	// never is what gRPC understands as no pings.
+	// never makes gRPC send no pings.
 	never = time.Duration(math.MaxInt64)
 )
 
@@ -176,7 +170,7 @@ func setURLs(field *[]string, urls ...string) {
 	}
 }
 
-// listenerURL returns the URL of a listener, or other if there is none.
+// listenerURL returns the URL of a listener, or other if l is nil.
 func listenerURL(l net.Listener, other string) string {
 	if l == nil {
 		return other
@@ -184,7 +178,7 @@ func listenerURL(l net.Listener, other string) string {
 	return "http://" + l.Addr().String()
 }
 
-// node returns the node's part, with what the server has for it if that has begun.
+// node returns the node's configuration with peers as its listener.
 func (c *Config) node(peers net.Listener) kvnode.Config {
 	node := c.Node
 	node.Listener, node.KeepTrace = peers, !c.DisableLeasePage

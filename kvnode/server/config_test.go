@@ -71,7 +71,7 @@ func TestValidate(t *testing.T) {
 		{"revisions", func(c *Config) { c.AutoCompactionMode, c.AutoCompactionRetention = "revision", "1000" }, ""},
 		{"hours", func(c *Config) { c.AutoCompactionRetention = "8" }, ""},
 		{"shortest watch progress", func(c *Config) { c.API.WatchProgressInterval = 100 * time.Millisecond }, ""},
-		{"watch progress too often", func(c *Config) { c.API.WatchProgressInterval = 100*time.Millisecond - 1 }, "WatchProgressInterval 99.999999ms must be 100ms at least"},
+		{"watch progress too often", func(c *Config) { c.API.WatchProgressInterval = 100*time.Millisecond - 1 }, "WatchProgressInterval 99.999999ms must be at least 100ms"},
 		{"negative watch progress", func(c *Config) { c.API.WatchProgressInterval = -1 }, "WatchProgressInterval -1ns"},
 		{"negative checkpoints of TTL leases", func(c *Config) { c.Node.TTLCheckpoint = -1 }, "TTLCheckpoint -1ns must not be negative"},
 		{"negative warning", func(c *Config) { c.API.WarnRequest = -1 }, "WarnRequest -1ns must not be negative"},
@@ -85,7 +85,7 @@ func TestValidate(t *testing.T) {
 			c.ListenClientURLs, c.ClientTLS = []string{"http://localhost:1"}, certified
 		}, "no URL to listen on for clients is https"},
 		{"half a certificate", func(c *Config) { c.ClientTLS.CertFile = "a" }, "go together"},
-		{"plain text for all", func(c *Config) { c.ListenClientURLs = []string{"http://0.0.0.0:1"} }, "make it https, or give AllowPlaintext"},
+		{"plain text for all", func(c *Config) { c.ListenClientURLs = []string{"http://0.0.0.0:1"} }, "make it https, or set AllowPlaintext"},
 		{"plain text for peers", func(c *Config) { c.ListenPeerURLs = []string{"http://10.0.0.1:1"} }, "ListenPeerURLs http://10.0.0.1:1 is plain text"},
 		{"plain metrics for all", func(c *Config) { c.ListenMetricsURLs = []string{"http://:1"} }, "ListenMetricsURLs http://:1 is plain text"},
 		{"plain text on a name", func(c *Config) { c.ListenClientHTTPURLs = []string{"http://localhost.example.org:1"} }, "is plain text"},
@@ -95,11 +95,11 @@ func TestValidate(t *testing.T) {
 		{"a way round the certificate", func(c *Config) {
 			c.ListenClientURLs, c.ClientTLS = []string{"https://a:1", "http://10.0.0.1:1"}, certified
 			c.ClientTLS.TrustedCAFile, c.AllowPlaintext = "a", true
-		}, "ListenClientURLs http://10.0.0.1:1 would let clients in without the certificate"},
+		}, "ListenClientURLs http://10.0.0.1:1 would accept clients without the certificate"},
 		{"a way round it by HTTP", func(c *Config) {
 			c.ListenClientURLs, c.ListenClientHTTPURLs, c.ClientTLS = []string{"https://a:1"}, []string{"http://0.0.0.0:1"}, certified
 			c.ClientTLS.TrustedCAFile, c.AllowPlaintext = "a", true
-		}, "ListenClientHTTPURLs http://0.0.0.0:1 would let clients in without the certificate"},
+		}, "ListenClientHTTPURLs http://0.0.0.0:1 would accept clients without the certificate"},
 		{"a way round it on this machine", func(c *Config) {
 			c.ListenClientURLs, c.ListenClientHTTPURLs, c.ClientTLS = []string{"https://a:1", "unix:///a"}, []string{"http://localhost:1"}, certified
 			c.ClientTLS.TrustedCAFile = "a"
@@ -181,7 +181,7 @@ func TestDataDir(t *testing.T) {
 		{"a file", file, "is a file"},
 		{"below a file", filepath.Join(file, "a"), "not a directory"},
 		{"etcd's", etcd, "etcd member, which kvnode cannot read; run etcd with it"},
-		{"nobody's to write", "/proc/1/kvnode", "Node.DataDir"},
+		{"not writable", "/proc/1/kvnode", "Node.DataDir"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := CheckDataDir(test.dir)
@@ -195,8 +195,8 @@ func TestDataDir(t *testing.T) {
 	}
 }
 
-// A bad configuration, and a bad directory, are refused before anything is
-// bound, and the listeners that were passed in are closed.
+// Start rejects a wrong configuration or directory before it binds a port, and closes the
+// listeners that were passed.
 func TestStartRefuses(t *testing.T) {
 	for name, c := range map[string]Config{
 		"configuration": {API: etcdapi.Config{MaxTxnOps: -1}},

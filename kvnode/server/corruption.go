@@ -14,42 +14,42 @@ import (
 )
 
 const (
-	// hashTime bounds the comparison of two members. Shorter: large stores are never
-	// compared. Longer: a member that does not answer keeps the alarm for another one.
+	// hashTime limits the comparison of two members. With a shorter time, large stores are never
+	// compared. With a longer one, a member that does not answer delays the alarm for another.
 	hashTime = 30 * time.Second
-	// askTime is how long a member that starts waits for the rest once most agree with
-	// it, for clients wait meanwhile, and what its last try has at least.
-	askTime = 2 * time.Second
-	// askPause is between two tries at start.
-	askPause = 200 * time.Millisecond
+	// restTime is how long a starting member waits for the remaining members once a majority
+	// agrees with it, because clients wait meanwhile. It is also the minimum time of a try.
+	restTime = 2 * time.Second
+	// tryInterval is the time between two tries at start.
+	tryInterval = 200 * time.Millisecond
 )
 
-// ErrCorrupt means that a member's data is not what the others have made of the
-// same log, so that it serves nobody.
+// ErrCorrupt means that a member's data differs from what the other members have applied from the
+// same log. The member then serves no requests.
 var ErrCorrupt = errors.New("kvnode: this member's data differs from that of other members")
 
-// checkedMember is what the checks for corruption need of a member. The server is
-// one.
+// checkedMember is a member's part in the corruption checks. The server creates it.
 type checkedMember struct {
 	log *slog.Logger
 	dir string
-	// all are the members, this one first.
+	// all returns the members, this one first.
 	all func() []*hashcheck.Member
-	// caughtUp reports whether what was committed at the start is applied.
+	// caughtUp reports whether this member has applied everything that was committed at its
+	// start.
 	caughtUp func() bool
 	leads    func() bool
 	raised   func(id uint64) bool
 	raise    func(ctx context.Context, id uint64) error
 }
 
-// openGate opens the serving gate once this member's data has been compared, if that
-// was asked for. It returns false if the data differs.
+// openGate opens the serving gate after this member's data was compared, if the gate is closed.
+// It returns false if the data differs.
 func (s *Server) openGate() bool {
 	if !s.gate.isClosed() {
 		return true
 	}
-	// As long as etcd waits for each member.
-	if err := s.checked().atStart(s.streams, 5*time.Second+2*s.cfg.Node.ElectionTimeout); err != nil {
+	// etcd waits as long for each member.
+	if err := s.checked().checkAtStart(s.streams, 5*time.Second+2*s.cfg.Node.ElectionTimeout); err != nil {
 		s.fail(err)
 		return false
 	}
@@ -57,7 +57,7 @@ func (s *Server) openGate() bool {
 	return true
 }
 
-// watchCorruption compares all members every so often, if that is asked for.
+// watchCorruption compares all members at intervals, if configured.
 func (s *Server) watchCorruption() {
 	every := s.cfg.CorruptCheckTime
 	if d := s.cfg.CompactHashCheckTime; s.cfg.CompactHashCheck && (every == 0 || d < every) {
@@ -87,60 +87,59 @@ func (s *Server) checked() *checkedMember {
 	}
 }
 
-// atStart compares this member with the others until it has been with all that
-// answer, or patience ends. It fails if the data differs from that of any, unless
-// most members agree with this one. A member that cannot be reached holds nobody up: a
-// cluster that starts all at once does start.
-func (m *checkedMember) atStart(ctx context.Context, patience time.Duration) error {
-	m.log.Info("comparing this member's data with the others' before it serves", "at_most", patience)
-	for deadline := time.Now().Add(patience); ; {
-		limit := max(askTime, time.Until(deadline))
+// checkAtStart compares this member with the others until all members that answer were compared,
+// or timeout ends. It fails if another member's data differs, unless a majority agrees with this
+// member. An unreachable member does not prevent the start, so a cluster can start all its
+// members at once.
+func (m *checkedMember) checkAtStart(ctx context.Context, timeout time.Duration) error {
+	m.log.Info("comparing this member's data with the others' before it serves", "at_most", timeout)
+	for deadline := time.Now().Add(timeout); ; {
+		limit := max(restTime, time.Until(deadline))
 		tryCtx, cancel := context.WithTimeout(ctx, limit)
-		report := hashcheck.Judge(tryCtx, m.all(), hashcheck.Limits{Each: limit, Rest: askTime})
+		report := hashcheck.Compare(tryCtx, m.all(), hashcheck.Limits{Each: limit, Rest: restTime})
 		cancel()
-		decided := report.Right() != nil || len(report.Camps) == 1 && !report.Pending()
+		decided := report.Majority() != nil || len(report.Groups) == 1 && !report.Pending()
 		if decided && m.caughtUp() || !time.Now().Before(deadline) {
-			return m.verdict(report)
+			return m.startResult(report)
 		}
 		select {
 		case <-ctx.Done():
-			return nil // the server ends
-		case <-time.After(askPause):
+			return nil // the server stops
+		case <-time.After(tryInterval):
 		}
 	}
 }
 
-// verdict says what the last comparison at start means for this member, which is
-// the first of those that were compared.
-func (m *checkedMember) verdict(r *hashcheck.Report) error {
+// startResult turns the last comparison at start into an error, or nil if this member may serve.
+func (m *checkedMember) startResult(r *hashcheck.Report) error {
 	for _, u := range r.Unknown {
 		m.log.Warn("a member could not be compared with this one", "peer", u.Member.String(), "error", u.Err)
 	}
-	if len(r.Camps) == 1 {
-		m.log.Info("this member's data is that of the others that could be compared", "agree", len(r.Camps[0]), "of", r.Members)
+	if len(r.Groups) == 1 {
+		m.log.Info("this member's data is that of the others that could be compared", "agree", len(r.Groups[0]), "of", r.Members)
 		return nil
 	}
 	for _, d := range r.Differences {
 		m.log.Error("members hold different data", "what", d.String())
 	}
 	self := m.all()[0].ID
-	if slices.ContainsFunc(r.Right(), func(x *hashcheck.Member) bool { return x.ID == self }) {
-		m.log.Error("most members agree with this one, which goes on", "corrupt", names(r.Corrupt()), "remedy", remedy)
+	if slices.ContainsFunc(r.Majority(), func(x *hashcheck.Member) bool { return x.ID == self }) {
+		m.log.Error("a majority agrees with this member, which continues", "corrupt", names(r.Corrupt()), "remedy", replaceAdvice)
 		return nil
 	}
-	advice := fmt.Sprintf("%s; its data directory is %s", remedy, m.dir)
-	if r.Right() == nil {
-		advice = "nobody knows whose data is right, since no more than half of all members agree: compare them (etcdctl endpoint hashkv --cluster), " +
-			"then " + advice + "; or, if it is the other one, start this one without the check (InitialCorruptCheck)"
+	advice := fmt.Sprintf("%s; its data directory is %s", replaceAdvice, m.dir)
+	if r.Majority() == nil {
+		advice = "no majority of the members agrees, so it is unknown which data is right: compare the members (etcdctl endpoint hashkv --cluster), " +
+			"then " + advice + "; or, if another member is wrong, start this one without the check (InitialCorruptCheck)"
 	}
 	return fmt.Errorf("%w: %s; %s", ErrCorrupt, r.Differences[0], advice)
 }
 
-// remedy is what helps a member that differs.
-const remedy = "remove the one that is wrong (etcdctl member remove), and add it anew with an empty data directory"
+// replaceAdvice tells how to repair a member that differs.
+const replaceAdvice = "remove the wrong member (etcdctl member remove), and add it again with an empty data directory"
 
-// watch compares all members every so often while this one leads, and raises the
-// alarm for those that are corrupt.
+// watch compares all members at intervals while this member leads, and raises the alarm for
+// corrupt ones.
 func (m *checkedMember) watch(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -156,32 +155,32 @@ func (m *checkedMember) watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// check compares all members once. One that is removed meanwhile, as the remedy says, counts no
-// more: its alarm would stop writes anew, after it was disarmed.
+// check compares all members once. If a member is removed meanwhile, as replaceAdvice says, the
+// comparison is repeated: raising its alarm again would stop writes after the alarm was disarmed.
 func (m *checkedMember) check(ctx context.Context) {
 	all := m.all()
-	report := hashcheck.Judge(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
+	report := hashcheck.Compare(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
 	for m.removed(all) {
 		all = m.all()
-		report = hashcheck.Judge(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
+		report = hashcheck.Compare(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
 	}
-	m.sayAndRaise(ctx, report)
+	m.reportAndRaise(ctx, report)
 }
 
-// removed reports whether one of those is no member any more.
-func (m *checkedMember) removed(those []*hashcheck.Member) bool {
+// removed reports whether any of members was removed from the cluster.
+func (m *checkedMember) removed(members []*hashcheck.Member) bool {
 	now := m.all()
-	return slices.ContainsFunc(those, func(x *hashcheck.Member) bool {
+	return slices.ContainsFunc(members, func(x *hashcheck.Member) bool {
 		return !slices.ContainsFunc(now, func(y *hashcheck.Member) bool { return y.ID == x.ID })
 	})
 }
 
-// sayAndRaise logs what the leader's comparison has found, and raises the alarms that do not stand.
-func (m *checkedMember) sayAndRaise(ctx context.Context, report *hashcheck.Report) {
+// reportAndRaise logs the leader's comparison, and raises the alarms that are not raised yet.
+func (m *checkedMember) reportAndRaise(ctx context.Context, report *hashcheck.Report) {
 	for _, u := range report.Unknown {
 		m.log.Info("a member could not be compared with the others", "peer", u.Member.String(), "error", u.Err)
 	}
-	if len(report.Camps) < 2 {
+	if len(report.Groups) < 2 {
 		return
 	}
 	for _, d := range report.Differences {
@@ -189,16 +188,17 @@ func (m *checkedMember) sayAndRaise(ctx context.Context, report *hashcheck.Repor
 	}
 	corrupt := report.Corrupt()
 	if corrupt == nil {
-		// As in etcd: an alarm of nobody stops writes, and leaves open who is wrong.
+		// As in etcd, an alarm without a member stops writes if it is unknown which member
+		// is wrong.
 		corrupt = []*hashcheck.Member{{Name: "unknown"}}
 	}
 	for _, x := range corrupt {
 		if m.raised(x.ID) {
 			continue
 		}
-		m.log.Error("raising the alarm CORRUPT, which stops writes", "peer", x.String(), "remedy", remedy+", then etcdctl alarm disarm")
+		m.log.Error("raising the alarm CORRUPT, which stops writes", "peer", x.String(), "remedy", replaceAdvice+", then etcdctl alarm disarm")
 		if err := m.raise(ctx, x.ID); err != nil {
-			m.log.Error("the alarm could not be raised", "peer", x.String(), "error", err)
+			m.log.Error("cannot raise the alarm", "peer", x.String(), "error", err)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// corrupt changes a key of a store behind raft's back, in the place of the entry that comes next. What
-// was committed may just be applied there.
+// corrupt changes a key of a store without raft, at the index of the next entry. Committed
+// entries may be applied at the same time.
 func corrupt(t *testing.T, s *Server) {
 	t.Helper()
 	data, err := (&store.Command{Request: &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("key"), Value: []byte("bad")}}}).Encode()
@@ -36,8 +36,8 @@ func corrupt(t *testing.T, s *Server) {
 	}
 }
 
-// The leader finds the member whose data differs, and the alarm that it raises
-// stops writes until somebody has looked.
+// The leader finds the member with different data, and its alarm stops writes until an operator
+// disarms it.
 func TestCorruptCheck(t *testing.T) {
 	all := trio(t)
 	lead, others := leader(t, all)
@@ -70,7 +70,7 @@ func TestCorruptCheck(t *testing.T) {
 	}
 }
 
-// again starts a member anew on its addresses, without a checkpoint of what it has.
+// again restarts a member at its addresses, without a new checkpoint.
 func again(t *testing.T, s *Server, change func(*Config)) (*Server, error) {
 	t.Helper()
 	cfg := s.cfg
@@ -83,8 +83,8 @@ func again(t *testing.T, s *Server, change func(*Config)) (*Server, error) {
 	return next, err
 }
 
-// A member whose checkpoint holds other data than the others serves nobody, and
-// ends with what to do; one that is sound serves, whoever else is not.
+// A member with a checkpoint that differs from the others serves no requests, and ends with
+// advice. A sound member serves, even if another one is corrupt.
 func TestInitialCorruptCheck(t *testing.T) {
 	all := trio(t, onePort)
 	lead, others := leader(t, all)
@@ -134,7 +134,7 @@ func TestInitialCorruptCheck(t *testing.T) {
 	await(t, "a sound member beside a corrupt one is ready", last.Ready())
 }
 
-// A cluster that starts all at once with the check does start.
+// A cluster can start all its members at once with the check.
 func TestAllStartAtOnceWithTheCheck(t *testing.T) {
 	all := trio(t, onePort, elects(time.Second))
 	for _, s := range all {
@@ -154,7 +154,8 @@ func TestAllStartAtOnceWithTheCheck(t *testing.T) {
 	keepAlivesPass(t, next)
 }
 
-// restartWithTheCheck starts a member again with the check, which is over, and closes its serving gate again.
+// restartWithTheCheck restarts a member with the check, waits for its end, and closes the gate
+// again.
 func restartWithTheCheck(t *testing.T) *Server {
 	t.Helper()
 	s := solo(t, onePort)
@@ -168,7 +169,7 @@ func restartWithTheCheck(t *testing.T) *Server {
 	return next
 }
 
-// beginRequests sends requests that wait for a check, and returns what becomes of them.
+// beginRequests sends requests that wait for the gate, and returns channels for their errors.
 func beginRequests(t *testing.T, s *Server) map[string]chan error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -200,8 +201,8 @@ func beginRequests(t *testing.T, s *Server) map[string]chan error {
 	return ended
 }
 
-// While a member compares its data it answers what the others need for theirs. Other requests wait,
-// so that no write fails: clients do not repeat one.
+// While a member compares its data, it answers the requests that other members need for theirs.
+// Other requests wait, so that no write fails: clients do not repeat one.
 func TestRequestsWaitForTheCheck(t *testing.T) {
 	s := restartWithTheCheck(t)
 	ended := beginRequests(t, s)
@@ -230,23 +231,22 @@ func TestRequestsWaitForTheCheck(t *testing.T) {
 	}
 }
 
-// Requests that wait for the check do not hold up a stop, and hear that nothing was done.
+// Requests that wait for the check do not delay a stop. They fail without effect.
 func TestAStopEndsTheWaitForTheCheck(t *testing.T) {
 	s := restartWithTheCheck(t)
 	ended := beginRequests(t, s)
 	stop(t, s)
-	if s.cut.Load() {
+	if s.drainTimedOut.Load() {
 		t.Error("requests were cut, want them to end by themselves")
 	}
 	for name, end := range ended {
-		if err := <-end; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), checking) {
-			t.Errorf("%s = %v, want Unavailable: %s", name, err, checking)
+		if err := <-end; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), gateClosedText) {
+			t.Errorf("%s = %v, want Unavailable: %s", name, err, gateClosedText)
 		}
 	}
 }
 
-// keepAlivesPass checks that TTL leases live on while members compare, whoever leads
-// meanwhile: it counts the time of them all.
+// keepAlivesPass checks that TTL leases stay alive while members compare their data.
 func keepAlivesPass(t *testing.T, all []*Server) {
 	t.Helper()
 	var lease *clientv3.LeaseGrantResponse
@@ -277,8 +277,8 @@ func keepAlivesPass(t *testing.T, all []*Server) {
 	}
 }
 
-// Members that compare their data need each other's HashKV: requests that wait for the check take
-// half of those that may be under way, and a bounded number of bytes. The others are refused.
+// Members that compare their data need each other's HashKV. So requests that wait for the check
+// take at most half of MaxInFlight and a limited number of bytes. Others are rejected.
 func TestRequestsThatWaitForTheCheckAreBounded(t *testing.T) {
 	s := solo(t, onePort)
 	stop(t, s)

@@ -19,10 +19,10 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// answer is that of a member that is asked for its hash.
+// answer is the answer of a member to a request for its hash.
 type answer func(context.Context) (store.Hash, error)
 
-// clockwork is a checkedMember in virtual time. Its hashes are 1, but for others.
+// clockwork returns a checkedMember in virtual time. All members have the hash 1 by default.
 func clockwork(n int) (m *checkedMember, answers []answer) {
 	answers = make([]answer, n)
 	var members []*hashcheck.Member
@@ -51,13 +51,13 @@ func gone(context.Context) (store.Hash, error) { return store.Hash{}, errors.New
 
 func behind(context.Context) (store.Hash, error) { return store.Hash{}, rpctypes.ErrGRPCCompacted }
 
-// mute swallows what it is asked, as a machine does that has lost its power.
+// mute does not answer, like a machine that has lost power.
 func mute(ctx context.Context) (store.Hash, error) {
 	<-ctx.Done()
 	return store.Hash{}, grpcstatus.FromContextError(ctx.Err()).Err()
 }
 
-// slow takes so long to hash.
+// slow answers after d.
 func slow(d time.Duration, then answer) answer {
 	return func(ctx context.Context) (store.Hash, error) {
 		select {
@@ -69,7 +69,7 @@ func slow(d time.Duration, then answer) answer {
 	}
 }
 
-// How long a member compares before it serves, and how that ends.
+// The duration of the initial check, and its result.
 func TestHowLongTheInitialCheckTakes(t *testing.T) {
 	const patience = 7 * time.Second
 	for _, test := range []struct {
@@ -79,11 +79,11 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 		fails string // part of the error
 	}{
 		{"all agree", func(*checkedMember, []answer) {}, 0, ""},
-		{"nobody else answers", func(_ *checkedMember, a []answer) { a[1], a[2] = gone, gone }, 0, ""},
+		{"no other member answers", func(_ *checkedMember, a []answer) { a[1], a[2] = gone, gone }, 0, ""},
 		{"most agree, one is behind", func(_ *checkedMember, a []answer) { a[2] = behind }, 0, ""},
 		{"it is behind for good", func(_ *checkedMember, a []answer) { a[1], a[2] = behind, behind }, patience, ""},
 		{"most do not agree", func(_ *checkedMember, a []answer) { a[1], a[2] = differs, differs }, 0, "InitialCorruptCheck|member remove"},
-		{"one of two that answer differs", func(_ *checkedMember, a []answer) { a[1], a[2] = differs, gone }, patience, "nobody knows whose data is right"},
+		{"one of two that answer differs", func(_ *checkedMember, a []answer) { a[1], a[2] = differs, gone }, patience, "no majority of the members agrees"},
 		{"the one that settles it comes late", func(_ *checkedMember, a []answer) {
 			begun := time.Now()
 			a[1], a[2] = differs, func(ctx context.Context) (store.Hash, error) {
@@ -98,9 +98,9 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 		}, 2500 * time.Millisecond, ""},
 		{"the others hash slowly, and differ", func(_ *checkedMember, a []answer) {
 			a[1], a[2] = slow(2500*time.Millisecond, differs), slow(2500*time.Millisecond, differs)
-		}, patience, "nobody knows|member remove"},
-		{"one is silent", func(_ *checkedMember, a []answer) { a[1] = mute }, askTime, ""},
-		{"one is silent, the other one differs", func(_ *checkedMember, a []answer) { a[1], a[2] = mute, differs }, patience, "nobody knows"},
+		}, patience, "no majority|member remove"},
+		{"one is silent", func(_ *checkedMember, a []answer) { a[1] = mute }, restTime, ""},
+		{"one is silent, the other one differs", func(_ *checkedMember, a []answer) { a[1], a[2] = mute, differs }, patience, "no majority"},
 		{"one runs out of time by itself", func(_ *checkedMember, a []answer) {
 			begun := time.Now()
 			a[2] = gone
@@ -110,7 +110,7 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 				}
 				return differs(ctx)
 			}
-		}, patience, "nobody knows"},
+		}, patience, "no majority"},
 		{"its own log is long", func(m *checkedMember, _ []answer) {
 			begun := time.Now()
 			m.caughtUp = func() bool { return time.Since(begun) >= 2*time.Second }
@@ -121,13 +121,13 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 				m, answer := clockwork(3)
 				test.set(m, answer)
 				begun := time.Now()
-				err := m.atStart(t.Context(), patience)
+				err := m.checkAtStart(t.Context(), patience)
 				took := time.Since(begun)
 				said := false
 				for want := range strings.SplitSeq(test.fails, "|") {
 					said = said || err != nil && strings.Contains(err.Error(), want)
 				}
-				if took < test.takes || took >= test.takes+2*askPause || (err != nil) != (test.fails != "") || err != nil && !said {
+				if took < test.takes || took >= test.takes+2*tryInterval || (err != nil) != (test.fails != "") || err != nil && !said {
 					t.Errorf("atStart() = %v after %v, want %q after %v", err, took, test.fails, test.takes)
 				}
 			})
@@ -135,8 +135,8 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 	}
 }
 
-// The leader alone compares, so often, and raises each alarm once.
-func TestWhoComparesAndWhen(t *testing.T) {
+// Only the leader compares, once per interval, and raises each alarm once.
+func TestLeaderComparesAtIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, answer := clockwork(3)
 		var leads atomic.Bool
@@ -177,7 +177,7 @@ func TestWhoComparesAndWhen(t *testing.T) {
 		if len(raised) != 1 || raised[3] != 1 {
 			t.Errorf("alarms raised = %v, want one of member 3", raised)
 		}
-		mode.Store(2) // nobody knows any more who is right
+		mode.Store(2) // no majority agrees any more
 		at(2)
 		if len(raised) != 2 || raised[0] != 1 {
 			t.Errorf("alarms raised = %v, want one of member 0 besides", raised)
@@ -187,9 +187,8 @@ func TestWhoComparesAndWhen(t *testing.T) {
 	})
 }
 
-// A member that never answers hides nobody from the leader, and leaves time to raise
-// the alarm.
-func TestASilentMemberHidesNoneThatDiffers(t *testing.T) {
+// A member that never answers does not hide a corrupt one, and leaves time to raise the alarm.
+func TestSilentMemberDoesNotHideCorruptOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, a := clockwork(5)
 		a[1], a[2], a[3], a[4] = mute, differs, slow(time.Second, agrees), slow(time.Second, agrees)
@@ -200,7 +199,7 @@ func TestASilentMemberHidesNoneThatDiffers(t *testing.T) {
 		if !slices.Equal(raised, []uint64{3}) {
 			t.Errorf("alarms raised = %v, want one of member 3", raised)
 		}
-		// One of those that differ from this one is right, and asked by way of another.
+		// This member is the wrong one.
 		a[0], a[2], a[3], a[4] = differs, agrees, agrees, agrees
 		raised = nil
 		m.raise = func(ctx context.Context, id uint64) error { raised = append(raised, id); return ctx.Err() }
@@ -211,8 +210,8 @@ func TestASilentMemberHidesNoneThatDiffers(t *testing.T) {
 	})
 }
 
-// A member that differs is removed, and its alarm disarmed, while another one still hashes: the alarm
-// is not raised again. If it was the only one that could be compared, nobody is wrong any more.
+// A member that differs is removed and its alarm disarmed while another member still hashes. The
+// alarm is not raised again.
 func TestAMemberRemovedMeanwhileRaisesNoAlarm(t *testing.T) {
 	for name, others := range map[string]answer{"the others agree": slow(time.Second, agrees), "another one is gone": slow(time.Second, gone)} {
 		synctest.Test(t, func(t *testing.T) {

@@ -9,11 +9,11 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// What means the same as in etcd is exported under etcd's name, too, so that dashboards
-// and alerts find it. What does not has a name of kvnode alone: a checkpoint, for one, is
-// no commit of etcd's backend, for no write waits for it.
+// Metrics with the same meaning as in etcd also have etcd's name, so that dashboards and
+// alerts work. Others have kvnode's name only. For example, a checkpoint differs from a
+// commit of etcd's backend, because no write waits for it.
 
-// etcdGauge and etcdCounter have etcd's types: some of what only grows is a gauge there.
+// etcdGauge and etcdCounter have etcd's types. Some increasing values are gauges in etcd.
 func etcdGauge(name, help string, value func(*reading) float64) family {
 	return family{prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, value}
 }
@@ -22,14 +22,14 @@ func etcdCounter(name, help string, value func(*reading) float64) family {
 	return family{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, value}
 }
 
-// etcdFamilies are those without labels.
+// etcdFamilies are etcd's metrics without labels.
 var etcdFamilies = []family{
 	etcdGauge("etcd_server_has_leader", "Whether or not a leader exists. 1 is existence, 0 is not.",
-		func(r *reading) float64 { return truth(r.Leader != 0) }),
+		func(r *reading) float64 { return boolValue(r.Leader != 0) }),
 	etcdGauge("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise.",
-		func(r *reading) float64 { return truth(r.Leader != 0 && r.Leader == r.ID) }),
+		func(r *reading) float64 { return boolValue(r.Leader != 0 && r.Leader == r.ID) }),
 	etcdGauge("etcd_server_is_learner", "Whether or not this member is a learner. 1 if is, 0 otherwise.",
-		func(r *reading) float64 { return truth(r.Learner) }),
+		func(r *reading) float64 { return boolValue(r.Learner) }),
 	etcdCounter("etcd_server_leader_changes_seen_total", "The number of leader changes seen.",
 		func(r *reading) float64 { return float64(r.changes) }),
 	etcdGauge("etcd_server_proposals_committed_total", "The total number of consensus proposals committed.",
@@ -52,9 +52,9 @@ var etcdFamilies = []family{
 		func(r *reading) float64 { return float64(r.ops.Deletes) }),
 	etcdCounter("etcd_mvcc_txn_total", "Total number of txns seen by this member.",
 		func(r *reading) float64 { return float64(r.ops.Txns + r.requests.Txns) }),
-	etcdGauge("etcd_mvcc_db_total_size_in_bytes", "Size of the store as the quota counts it, as kvnode_db_size_bytes.",
+	etcdGauge("etcd_mvcc_db_total_size_in_bytes", "Size of the store that counts towards the quota, as kvnode_db_size_bytes.",
 		func(r *reading) float64 { return float64(r.dbSize) }),
-	etcdGauge("etcd_mvcc_db_total_size_in_use_in_bytes", "How much of it is in use, as kvnode_db_in_use_bytes.",
+	etcdGauge("etcd_mvcc_db_total_size_in_use_in_bytes", "Part of the store that is in use, as kvnode_db_in_use_bytes.",
 		func(r *reading) float64 { return float64(r.dbInUse) }),
 	etcdGauge("etcd_debugging_mvcc_current_revision", "The current revision of store.",
 		func(r *reading) float64 { return float64(r.revision) }),
@@ -82,7 +82,7 @@ var etcdFamilies = []family{
 
 var (
 	etcdID       = prometheus.NewDesc("etcd_server_id", "Server or member ID in hexadecimal format. 1 for 'server_id' label with current ID.", []string{"server_id"}, nil)
-	etcdApplies  = prometheus.NewDesc("etcd_server_apply_duration_seconds", "How long entries of the log took to be applied.", []string{"version", "op", "success"}, nil)
+	etcdApplies  = prometheus.NewDesc("etcd_server_apply_duration_seconds", "Time to apply an entry of the log.", []string{"version", "op", "success"}, nil)
 	etcdRequests = prometheus.NewDesc("etcd_server_request_duration_seconds", "Response latency distribution in seconds for each type.", []string{"type", "success"}, nil)
 	etcdFsyncs   = prometheus.NewDesc("etcd_disk_wal_fsync_duration_seconds", "The latency distributions of fsync called by WAL.", nil, nil)
 )

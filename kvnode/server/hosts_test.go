@@ -13,13 +13,13 @@ import (
 	"github.com/leaderlease/go/kvnode"
 )
 
-// asked is how a request asks: of which address, for which host, from what origin.
+// asked is an HTTP request: its address, host and origin.
 type asked struct {
 	method, base, path, host, origin, site string
 	tls                                    *tls.Config
 }
 
-// send sends a request as it is asked, over a connection of its own.
+// send sends the request on a new connection.
 func (a asked) send(t *testing.T) (code int, body string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -56,9 +56,8 @@ func portOf(t *testing.T, addr string) string {
 	return port
 }
 
-// A web page whose name leads to this machine reads and writes nothing, on no
-// listener without TLS; nor does one that sends a browser here from elsewhere. It
-// is told why.
+// A web page that has rebound its host name to this machine cannot read or write on any listener
+// without TLS. Neither can a page of another site. The error has the reason.
 func TestAWebPageGetsNothing(t *testing.T) {
 	t.Run("HTTP on its own", func(t *testing.T) { checkWebPages(t, func(*Config) {}) })
 	t.Run("one port", func(t *testing.T) { checkWebPages(t, onePort) })
@@ -98,14 +97,16 @@ func checkWebPages(t *testing.T, change func(*Config)) {
 	if code, body := monitor.send(t); code != http.StatusOK {
 		t.Errorf("GET /metrics by a name of its own = %d %s, want 200", code, body)
 	}
-	// The same is answered to who is no web page.
-	if code, body := (asked{method: http.MethodPost, base: "http://" + s.HTTPAddrs()[0], path: "/v3/kv/put"}).send(t); code != http.StatusOK {
-		t.Errorf("POST /v3/kv/put = %d %s, want 200", code, body)
+	// The same request without an origin, or with the member's own, is answered.
+	for _, origin := range []string{"", "http://" + addr} {
+		if code, body := (asked{method: http.MethodPost, base: "http://" + addr, path: "/v3/kv/put", origin: origin}).send(t); code != http.StatusOK {
+			t.Errorf("POST /v3/kv/put from origin %q = %d %s, want 200", origin, code, body)
+		}
 	}
 }
 
-// What the member is called by those who set it up is answered: its URLs' hosts,
-// addresses, as probes use them, and what HostWhitelist adds.
+// Requests may name the hosts of the member's URLs, any address, as probes do, and the names in
+// HostWhitelist.
 func TestHostsThatAreAnswered(t *testing.T) {
 	for _, test := range []struct {
 		name, host string
@@ -148,8 +149,8 @@ func TestHostsThatAreAnswered(t *testing.T) {
 	}
 }
 
-// Over TLS the certificate says who the member is, also to clients that negotiate
-// nothing; and a star opens what is plain.
+// Over TLS every host is accepted, because the certificate identifies the member, also for
+// clients without ALPN. HostWhitelist * accepts every host in plain text.
 func TestAnyHostIsAnswered(t *testing.T) {
 	f := newFiles(t)
 	secure := solo(t, onePort, f.encrypted)
@@ -168,7 +169,7 @@ func TestAnyHostIsAnswered(t *testing.T) {
 	}
 }
 
-// What can match no request is refused, by its name.
+// Entries that cannot match a host are rejected by name.
 func TestHostWhitelistIsChecked(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"*": true, "a.example": true, "10.0.0.1": true, "fd00::1": true,

@@ -13,7 +13,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasepage"
 )
 
-// watchLeases opens the stream of pictures of a member.
+// watchLeases opens a member's stream of lease pictures.
 func watchLeases(t *testing.T, s *Server) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.HTTPAddrs()[0]+"/lease/events", http.NoBody)
@@ -46,8 +46,7 @@ func next(t *testing.T, lines *bufio.Reader) (p leasepage.Picture) {
 	}
 }
 
-// Any member shows the leases of all, each heard by itself: the leader's lease, and what
-// the others have promised to it.
+// Every member shows the leases of all: the leader's lease, and the others' promises to it.
 func TestLeasePageShowsAllMembers(t *testing.T) {
 	all := trio(t)
 	lead, others := leader(t, all)
@@ -72,9 +71,9 @@ func TestLeasePageShowsAllMembers(t *testing.T) {
 	}
 }
 
-// A member that stops says so to the others' pages, and is not taken for one that was
-// killed. What it has served before is shown.
-func TestLeasePageTellsWhoStopsAndReads(t *testing.T) {
+// The pages of other members show a member's stop as a stop, not as a crash, and the reads that
+// it served before.
+func TestLeasePageShowsStopsAndReads(t *testing.T) {
 	all := trio(t)
 	_, others := leader(t, all)
 	r := watchLeases(t, others[0])
@@ -94,8 +93,8 @@ func TestLeasePageTellsWhoStopsAndReads(t *testing.T) {
 	})
 }
 
-// The page's policy lets no other script run. A request needs the member's name as its host, and
-// pages of other sites cannot follow the pictures.
+// The page's policy permits no other scripts. A request must name the member as its host, and
+// pages of other sites cannot read the pictures.
 func TestLeasePageIsServedSafely(t *testing.T) {
 	s := solo(t)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.HTTPAddrs()[0]+"/", http.NoBody)
@@ -126,7 +125,7 @@ func TestLeasePageIsServedSafely(t *testing.T) {
 	}
 }
 
-// Few pages at a time are drawn for, and one that goes leaves its place.
+// The number of open pages is limited, and a closed one makes place.
 func TestLeasePageHasFewWatchers(t *testing.T) {
 	s := solo(t)
 	var open []*http.Response

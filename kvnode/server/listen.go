@@ -5,11 +5,11 @@ import (
 	"errors"
 	"net"
 
-	"github.com/leaderlease/go/kvnode/server/listener"
+	"github.com/leaderlease/go/kvnode/internal/listener"
 )
 
-// listeners are all listeners of a server. Start binds them first, so that a port that
-// is in use costs nothing.
+// listeners are all listeners of a server. Start binds them first, so that a port in use is
+// reported early.
 type listeners struct {
 	peer    net.Listener
 	client  []net.Listener
@@ -17,8 +17,8 @@ type listeners struct {
 	metrics []net.Listener
 }
 
-// bind binds all listeners of c, or none. Listeners for HTTP speak TLS themselves if
-// their URL says so. listener.Clients and the node do TLS for the others.
+// bind binds all listeners of c, or none. Listeners for HTTP speak TLS themselves if their URL is
+// https. listener.Clients and the node do the TLS of the others.
 func bind(ctx context.Context, c *Config, clients, pages listener.Wrapper) (*listeners, error) {
 	l := &listeners{}
 	var errs []error
@@ -43,7 +43,7 @@ func bind(ctx context.Context, c *Config, clients, pages listener.Wrapper) (*lis
 	return l, nil
 }
 
-// close closes the listeners that the server owns. The node closes peer once it runs.
+// close closes the listeners. Once the node runs, it closes peer itself.
 func (l *listeners) close() {
 	if l.peer != nil {
 		_ = l.peer.Close()
@@ -51,4 +51,14 @@ func (l *listeners) close() {
 	listener.CloseAll(l.client)
 	listener.CloseAll(l.http)
 	listener.CloseAll(l.metrics)
+}
+
+// maxPendingClients overrides the default of package listener in tests.
+var maxPendingClients int
+
+func newClients(c *Config, certs certificates) *listener.Clients {
+	return listener.NewClients(listener.Config{
+		TLS: certs.client, MaxOpenStreams: c.MaxOpenStreams, OnlyGRPC: len(c.ListenClientHTTPURLs) > 0,
+		MaxPending: maxPendingClients, Logger: c.named(),
+	})
 }

@@ -2,14 +2,18 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -34,8 +38,8 @@ func postJSON(ctx context.Context, s *Server, path, body string) (int, string, e
 	return response.StatusCode, string(data), err
 }
 
-// However many wait by JSON for a lock, JSON gives it back.
-func TestWaitingJSONClientsKeepNobodyOut(t *testing.T) {
+// However many JSON clients wait for a lock, another one can unlock it.
+func TestWaitingJSONClientsLeaveCapacity(t *testing.T) {
 	s := solo(t, func(c *Config) { c.API.MaxConcurrentStreams = 4 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -63,8 +67,8 @@ func TestWaitingJSONClientsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Who waits for a lock or an election, by gRPC or JSON, is told at once that the
-// member stops, and does not stand in line afterwards.
+// When a member stops, waits for locks and elections fail at once, by gRPC and JSON, and leave no
+// key.
 func TestStopEndsWaits(t *testing.T) {
 	patientStop(t)
 	all := trio(t)
@@ -87,7 +91,7 @@ func TestStopEndsWaits(t *testing.T) {
 		}
 	}
 	stop(t, stopped)
-	if stopped.cut.Load() {
+	if stopped.drainTimedOut.Load() {
 		t.Error("Stop() has cut requests after their time, want them ended before")
 	}
 	const text = "etcdserver: server stopped"
@@ -104,8 +108,8 @@ func TestStopEndsWaits(t *testing.T) {
 	}
 }
 
-// waits has a server's clients wait for the lock l, for a leader of e, and for the lock
-// l by HTTP, and returns how each of them ends.
+// waits waits for the lock l, for a leader of e, and for the lock l by HTTP, and returns channels
+// for the results.
 func waits(t *testing.T, s *Server, conn *grpc.ClientConn) (lock, observe <-chan error, page <-chan string) {
 	t.Helper()
 	locked, observed, answered := make(chan error, 1), make(chan error, 1), make(chan string, 1)
@@ -130,7 +134,7 @@ func waits(t *testing.T, s *Server, conn *grpc.ClientConn) (lock, observe <-chan
 	return locked, observed, answered
 }
 
-// A lock is one request in the metrics, whatever the member asks itself for it.
+// A lock counts as one request in the metrics, whatever the member requests from itself.
 func TestALockIsOneRequest(t *testing.T) {
 	s := solo(t)
 	before := started(t, s)
@@ -139,5 +143,188 @@ func TestALockIsOneRequest(t *testing.T) {
 	}
 	if n := started(t, s) - before; n != 1 {
 		t.Errorf("Lock() counts as %v requests, want 1", n)
+	}
+}
+
+// Locks of the unmodified client on three members exclude each other, and their tokens increase
+// in the order of holding.
+func TestMutexExcludes(t *testing.T) {
+	var h holding
+	var wg sync.WaitGroup
+	for _, s := range trio(t) {
+		for range 2 {
+			c := client(t, s)
+			wg.Go(func() { h.repeatedly(t, c, 3) })
+		}
+	}
+	wg.Wait()
+	for i := 1; i < len(h.tokens); i++ {
+		if h.tokens[i] <= h.tokens[i-1] {
+			t.Errorf("token %d after %d, want a higher one", h.tokens[i], h.tokens[i-1])
+		}
+	}
+	if len(h.tokens) != 18 {
+		t.Errorf("the lock was held %d times, want 18", len(h.tokens))
+	}
+}
+
+// holding records the holders of one lock.
+type holding struct {
+	sync.Mutex
+
+	holders int
+	tokens  []int64
+}
+
+// repeatedly takes the lock several times in one session.
+func (h *holding) repeatedly(t *testing.T, c *clientv3.Client, times int) {
+	session, err := concurrency.NewSession(c, concurrency.WithTTL(10))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	m := concurrency.NewMutex(session, "/lock")
+	for range times {
+		if err := m.Lock(t.Context()); err != nil {
+			t.Error(err)
+			return
+		}
+		h.note(t, c, m.Key())
+		if err := m.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := session.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// note records the token of the current holder, which must be the only one.
+func (h *holding) note(t *testing.T, c *clientv3.Client, key string) {
+	h.Lock()
+	defer h.Unlock()
+	if h.holders++; h.holders != 1 {
+		t.Errorf("%d hold the lock, want 1", h.holders)
+	}
+	resp, err := c.Get(t.Context(), key)
+	if err != nil || len(resp.Kvs) != 1 {
+		t.Errorf("Get(%s) = %v, %v, want the lock's key", key, resp, err)
+	} else {
+		h.tokens = append(h.tokens, resp.Kvs[0].GetCreateRevision())
+	}
+	h.holders--
+}
+
+// A session and its election survive the loss of the leader.
+func TestASessionOutlivesTheLeader(t *testing.T) {
+	skipShort(t)
+	var e *concurrency.Election
+	// A machine that is busy for a whole TTL may send all its keep-alives late.
+	for ttl := 3; e == nil; ttl *= 4 {
+		if e = outlives(t, ttl); e == nil && ttl > 40 {
+			t.Fatal("each session ended with the leader")
+		}
+	}
+	if resp, err := e.Leader(t.Context()); err != nil || string(resp.Kvs[0].GetValue()) != "me" {
+		t.Errorf("Leader() = %v, %v, want me", resp, err)
+	}
+	if err := e.Resign(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Leader(t.Context()); !errors.Is(err, concurrency.ErrElectionNoLeader) {
+		t.Errorf("Leader() after Resign = %v, want %v", err, concurrency.ErrElectionNoLeader)
+	}
+}
+
+// outlives returns the election that a session with this TTL, in seconds, wins and keeps without
+// the leader, or nil if the session ended.
+func outlives(t *testing.T, ttl int) *concurrency.Election {
+	t.Helper()
+	all := trio(t, elects(time.Second)) // or no TTL lease would end for long
+	old, others := leader(t, all)
+	session, err := concurrency.NewSession(client(t, others...), concurrency.WithTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := concurrency.NewElection(session, "/elect")
+	if err := e.Campaign(t.Context(), "me"); err != nil {
+		return nil
+	}
+	stop(t, old)
+	// Wait for longer than the TTL: only keep-alives through the new leader keep the session.
+	select {
+	case <-session.Done():
+		t.Logf("a session with a TTL of %d s ended with the leader", ttl)
+		return nil
+	case <-time.After(time.Duration(ttl+2) * time.Second):
+		return e
+	}
+}
+
+// The lock of a dead holder goes to the next caller after its TTL, and writes with the old token
+// fail.
+func TestADeadHoldersLockIsTaken(t *testing.T) {
+	skipShort(t)
+	s := solo(t)
+	dead, alive := client(t, s), client(t, s)
+	grant, err := dead.Grant(t.Context(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// No client keeps it alive.
+	ctx, cancel := context.WithCancel(t.Context())
+	first, err := concurrency.NewSession(dead, concurrency.WithLease(grant.ID), concurrency.WithContext(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := concurrency.NewMutex(first, "/lock")
+	if err := m.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	first.Orphan()
+	second, err := concurrency.NewSession(alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inTime, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	next := concurrency.NewMutex(second, "/lock")
+	if err := next.Lock(inTime); err != nil {
+		t.Fatal(err)
+	}
+	stale, err := dead.Txn(t.Context()).If(m.IsOwner()).Then(clientv3.OpPut("guarded", "stale")).Commit()
+	if err != nil || stale.Succeeded {
+		t.Errorf("a write with the lost lock = %+v, %v, want it refused", stale, err)
+	}
+	if fresh, err := alive.Txn(t.Context()).If(next.IsOwner()).Then(clientv3.OpPut("guarded", "fresh")).Commit(); err != nil || !fresh.Succeeded {
+		t.Errorf("a write with the lock = %+v, %v, want it done", fresh, err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSTMAddsUp(t *testing.T) {
+	all := trio(t)
+	var wg sync.WaitGroup
+	for _, s := range all {
+		c := client(t, s)
+		wg.Go(func() {
+			for range 20 {
+				_, err := concurrency.NewSTM(c, func(stm concurrency.STM) error {
+					n, _ := strconv.Atoi(stm.Get("sum"))
+					stm.Put("sum", fmt.Sprint(n+1))
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if resp, err := client(t, all...).Get(t.Context(), "sum"); err != nil || string(resp.Kvs[0].GetValue()) != "60" {
+		t.Errorf("sum = %v, %v, want 60", resp, err)
 	}
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
-// A full store is brought back as etcd's users are told to do it: delete, compact,
-// defragment, disarm.
+// A full store is repaired as etcd documents it: delete, compact, defragment, disarm.
 func TestAFullStoreIsBroughtBack(t *testing.T) {
 	s := solo(t, func(c *Config) { c.API.QuotaBytes = 2 << 20 })
 	c := client(t, s)
@@ -37,7 +36,7 @@ func TestAFullStoreIsBroughtBack(t *testing.T) {
 	if got, err := c.Get(ctx, "a"); err != nil || len(got.Kvs) != 1 {
 		t.Errorf("Get of a full store = %v, %v, want it served", got, err)
 	}
-	// Disarming alone helps nobody.
+	// Disarming alone does not help.
 	disarm(t, c)
 	if err := full("again"); !errors.Is(err, rpctypes.ErrNoSpace) {
 		t.Errorf("Put after no more than a disarm = %v, want ErrNoSpace", err)
@@ -64,8 +63,8 @@ func TestAFullStoreIsBroughtBack(t *testing.T) {
 	}
 }
 
-// signsOfAFullStore expects a quota of 2 MiB, and the alarm. Nothing is saved yet, and
-// still the sizes say why nothing is taken.
+// signsOfAFullStore expects a quota of 2 MiB and the alarm. No checkpoint was made yet, and still
+// the sizes show the reason.
 func signsOfAFullStore(t *testing.T, s *Server, c *clientv3.Client) {
 	t.Helper()
 	alarms, err := c.AlarmList(t.Context())
@@ -85,8 +84,8 @@ func disarm(t *testing.T, c *clientv3.Client) {
 	}
 }
 
-// What clientv3 saves begins a new cluster, with other members, which an old
-// client reads from.
+// A snapshot saved by clientv3 starts a new cluster with other members, from which a client
+// reads.
 func TestSaveAndRestore(t *testing.T) {
 	skipShort(t)
 	old := trio(t)
@@ -129,8 +128,7 @@ func TestSaveAndRestore(t *testing.T) {
 	}
 }
 
-// checkApart expects a restored cluster to have another ID than the old one, and three
-// members elsewhere.
+// checkApart expects a restored cluster to have another ID and other members than the old one.
 func checkApart(t *testing.T, c *clientv3.Client, old []*Server, id uint64) {
 	t.Helper()
 	members, err := c.MemberList(t.Context())
@@ -182,7 +180,7 @@ func saveFile(t *testing.T, c *clientv3.Client) string {
 	return path
 }
 
-// History goes by itself, and newest values stay.
+// History is compacted automatically, and the newest values stay.
 func TestAutoCompaction(t *testing.T) {
 	s := solo(t, func(c *Config) { c.AutoCompactionRetention = "100ms" })
 	c := client(t, s)
@@ -210,7 +208,7 @@ func TestAutoCompaction(t *testing.T) {
 	}
 }
 
-// What operators look for after trouble is there before.
+// Metrics about failures exist before the first failure.
 func TestMetricsOfTrouble(t *testing.T) {
 	all := trio(t)
 	if err := all[0].Node().Checkpoint(t.Context()); err != nil {
@@ -236,7 +234,7 @@ func TestMetricsOfTrouble(t *testing.T) {
 	}
 }
 
-// Whoever looks for a figure of a peer finds it once.
+// Each metric of peers exists once.
 func TestNoMetricOfPeersTwice(t *testing.T) {
 	families, err := trio(t)[0].registry.Gather()
 	if err != nil {
@@ -251,7 +249,7 @@ func TestNoMetricOfPeersTwice(t *testing.T) {
 		if !ofPeers {
 			continue
 		}
-		// The first word says whose it is, the second which part tells.
+		// The first word is the program, the second the part.
 		figure := strings.SplitN(f.GetName(), "_", 3)[2]
 		if other, ok := seen[figure]; ok {
 			t.Errorf("%s and %s are one figure", other, f.GetName())
@@ -263,7 +261,7 @@ func TestNoMetricOfPeersTwice(t *testing.T) {
 	}
 }
 
-// --strict-reconfig-check=false lets a cluster grow although members are down.
+// --strict-reconfig-check=false allows a cluster to grow while members are down.
 func TestLaxReconfiguration(t *testing.T) {
 	skipShort(t)
 	for _, lax := range []bool{false, true} {
@@ -301,4 +299,36 @@ func (s *Server) connected(id uint64) bool {
 		}
 	}
 	return false
+}
+
+// WatchProgressInterval reaches the watchers.
+func TestWatchProgressInterval(t *testing.T) {
+	s := solo(t, func(c *Config) { c.API.WatchProgressInterval = 100 * time.Millisecond })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for r := range client(t, s).Watch(ctx, "key", clientv3.WithProgressNotify()) {
+		if r.IsProgressNotify() {
+			return
+		}
+	}
+	t.Error("a watcher heard nothing in a minute, want how far it is every 100ms")
+}
+
+// With TTLCheckpoint the remaining time of TTL leases is replicated.
+func TestTTLCheckpoints(t *testing.T) {
+	s := solo(t, func(c *Config) { c.Node.TTLCheckpoint = time.Second })
+	if _, err := client(t, s).Grant(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		_, body := page(t, s, "/metrics")
+		if strings.Contains(body, "\nkvnode_ttl_checkpoints_total ") && !strings.Contains(body, "\nkvnode_ttl_checkpoints_total 0\n") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("kvnode_ttl_checkpoints_total is 0 after a minute, want a checkpoint each second")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }

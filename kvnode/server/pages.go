@@ -2,33 +2,38 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"expvar"
+	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/leaderlease/go/kvnode/server/listener"
+	"github.com/leaderlease/go/kvnode/internal/listener"
 )
 
 const (
+	// The time limits of a connection: for a request's header, and between requests.
 	headerTime = 5 * time.Second
 	idleTime   = 2 * time.Minute
 	// maxGatewayReply is gRPC's own limit of a message.
 	maxGatewayReply = math.MaxInt32
 )
 
-// newPages returns what serves handler. There is no time limit on a whole
-// request: profiles and watches through the gateway last. Headers and bodies have
-// one each.
+// newPages returns a server for handler. It limits the time for headers and for bodies, but not
+// for a whole request: profiles and watches through the gateway are long-lived.
 func newPages(handler http.Handler, log *slog.Logger) *http.Server {
 	return listener.TrackHTTP(&http.Server{
-		Handler: timely(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
+		Handler: limitBodyTime(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // mostly failed handshakes
 	})
 }
 
@@ -38,13 +43,12 @@ func (s *Server) servePages(l net.Listener, handler http.Handler) {
 	s.wg.Go(func() { s.served(l, p.Serve(l)) })
 }
 
-// metricsPages is what listen-metrics-urls serves: nothing that shows or
-// changes data.
+// metricsPages returns the pages of ListenMetricsURLs. They neither show nor change data.
 func (s *Server) metricsPages() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
 	mux.HandleFunc("GET /status", s.statusPage)
-	// The API's own: /version, /health, /livez, /readyz and what is below them.
+	// The API serves /version, /health, /livez, /readyz and the paths below them.
 	probes := s.api.Handler()
 	mux.Handle("/", probes)
 	for _, path := range []string{"/health", "/readyz", "/readyz/"} {
@@ -53,13 +57,13 @@ func (s *Server) metricsPages() *http.ServeMux {
 	return mux
 }
 
-// clientPages adds what clients of HTTP get besides.
+// clientPages returns metricsPages and the pages for HTTP clients.
 func (s *Server) clientPages(gateway http.Handler) *http.ServeMux {
 	mux := s.metricsPages()
 	if gateway != nil {
-		// Browsers send what any page tells them to, also to ports that only they
-		// can reach; other clients do not notice this. A page that asks under the
-		// name that it came from itself is up to HostCheck.
+		// A page of another site could make a browser send requests to a port that only
+		// the browser can reach. This does not affect other clients. HostCheck handles
+		// pages that have rebound their own host name.
 		mux.Handle("/v3/", http.NewCrossOriginProtection().Handler(gateway))
 		mux.Handle("/v3beta/", http.NewCrossOriginProtection().Handler(v3beta(gateway)))
 	}
@@ -75,8 +79,8 @@ func (s *Server) clientPages(gateway http.Handler) *http.ServeMux {
 	return mux
 }
 
-// unlessStopping turns readiness off as soon as the server stops, while it still
-// serves what is under way.
+// unlessStopping turns readiness off when the server begins to stop, while requests in progress
+// are still served.
 func (s *Server) unlessStopping(probes http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -84,7 +88,7 @@ func (s *Server) unlessStopping(probes http.Handler) http.Handler {
 			http.Error(w, "[-]stopping failed: the server is stopping", http.StatusServiceUnavailable)
 			return
 		case s.gate.isClosed():
-			http.Error(w, "[-]data_corruption failed: "+checking, http.StatusServiceUnavailable)
+			http.Error(w, "[-]data_corruption failed: "+gateClosedText, http.StatusServiceUnavailable)
 			return
 		}
 		probes.ServeHTTP(w, r)
@@ -100,6 +104,60 @@ func writeJSON(w http.ResponseWriter, value any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	// A client that has gone does not read its answer.
+	// Write fails only if the client has disconnected.
 	_, _ = w.Write(append(data, '\n'))
+}
+
+// currentPath maps the gateway's paths of etcd 3.3 to the current ones.
+func currentPath(path string) string {
+	if rest, ok := strings.CutPrefix(path, "/v3beta/"); ok {
+		return "/v3/" + rest
+	}
+	return path
+}
+
+// v3beta serves the gateway under etcd 3.3's paths, which etcd still serves for old clients.
+func v3beta(gateway http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		now := r.Clone(r.Context())
+		now.URL.Path, now.URL.RawPath = currentPath(r.URL.Path), ""
+		gateway.ServeHTTP(w, now)
+	})
+}
+
+// bodyTime limits the arrival of a request's body. With a longer time, a client that sends a byte
+// now and then holds a goroutine and a connection. With a shorter one, the largest request, of 12
+// MB, fails on slow links.
+const bodyTime = time.Minute
+
+// streamingPaths are the gateway's paths with streams of requests. Their bodies have no time
+// limit; they cost as much as a watch. currentPath maps the old names.
+var streamingPaths = map[string]bool{"/v3/watch": true, "/v3/lease/keepalive": true}
+
+// limitBodyTime limits the arrival of bodies. Answers have no limit, since profiles, locks and
+// watches are long-lived.
+func limitBodyTime(pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != http.NoBody && !streamingPaths[currentPath(r.URL.Path)] {
+			// Package http removes the deadline when the body is complete. An error means
+			// that the connection is closed, which the next read reports.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+			timed := *r
+			timed.Body = &timedBody{r.Body}
+			r = &timed
+		}
+		pages.ServeHTTP(w, r)
+	})
+}
+
+// timedBody is a body that must arrive before its connection's read deadline.
+type timedBody struct{ io.ReadCloser }
+
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("kvnode: the body of the request has not arrived within the limit of %v", bodyTime)
+	}
+	return n, err
 }

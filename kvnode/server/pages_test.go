@@ -1,14 +1,23 @@
 package server
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
+	"github.com/leaderlease/go/kvnode/internal/listener"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
@@ -103,7 +112,7 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// Readiness goes off before anything else, so that nobody sends more.
+// Readiness is turned off first, so that clients send no new requests.
 func TestReadinessGoesOffFirst(t *testing.T) {
 	s := solo(t)
 	s.stopping.Store(true) // as Stop does first
@@ -121,11 +130,179 @@ func TestMetricNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		if !strings.HasPrefix(p.Metric, "etcd_") { // whose names and types are what they are
+		if !strings.HasPrefix(p.Metric, "etcd_") { // etcd's names and types
 			t.Errorf("metric %s: %s", p.Metric, p.Text)
 		}
 	}
 	if _, body := page(t, s, "/metrics"); !strings.Contains(body, "grpc_server_handling_seconds_bucket") {
 		t.Error("GET /metrics with --metrics extensive has no grpc_server_handling_seconds_bucket")
+	}
+}
+
+// etcd's old paths are served: the gateway of 3.3, with the same protection against web pages,
+// and expvar, which a port for metrics does not show.
+func TestOldPaths(t *testing.T) {
+	metrics := free(t)
+	s := solo(t, func(c *Config) { c.ListenMetricsURLs = []string{"http://" + metrics} })
+	for _, test := range []struct {
+		method, url, origin, want string
+		code                      int
+	}{
+		{http.MethodPost, s.HTTPAddrs()[0] + "/v3beta/kv/put", "", `"revision":"2"`, http.StatusOK},
+		{http.MethodPost, s.HTTPAddrs()[0] + "/v3/kv/range", "", `"count":"1"`, http.StatusOK},
+		{http.MethodPost, s.HTTPAddrs()[0] + "/v3beta/kv/put", "cross-site", "", http.StatusForbidden},
+		{http.MethodGet, s.HTTPAddrs()[0] + "/debug/vars", "", `"memstats"`, http.StatusOK},
+		{http.MethodGet, metrics + "/debug/vars", "", "", http.StatusNotFound},
+		{http.MethodPost, metrics + "/v3beta/kv/put", "", "", http.StatusNotFound},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), test.method, "http://"+test.url, strings.NewReader(`{"key":"Zm9v","value":"YmFy"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.origin != "" {
+			request.Header.Set("Sec-Fetch-Site", test.origin)
+		}
+		request.Close = true
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != test.code || !strings.Contains(string(data), test.want) {
+			t.Errorf("%s %s from %q = %d %.200s, %v, want %d and %q", test.method, test.url, test.origin, response.StatusCode, data, err, test.code, test.want)
+		}
+	}
+}
+
+// inPages runs f with a client's connection to the pages, in virtual time.
+func inPages(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, c net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		pages, l := newPages(handler, slog.New(slog.DiscardHandler)), listener.NewQueue()
+		done := make(chan error, 1)
+		go func() { done <- pages.Serve(l) }()
+		client, server := net.Pipe()
+		if err := l.Push(server); err != nil {
+			t.Fatal(err)
+		}
+		f(t, client)
+		_, _ = client.Close(), pages.Close()
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("Serve() = %v, want ErrServerClosed", err)
+		}
+	})
+}
+
+// drip sends a request with a body of one byte per second. It returns how long the connection
+// lasts, and the answer.
+func drip(t *testing.T, c net.Conn, method, path string) (took time.Duration, answer string) {
+	t.Helper()
+	began, done := time.Now(), make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err := fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n", method, path)
+		for err == nil {
+			time.Sleep(time.Second)
+			_, err = c.Write([]byte("x"))
+		}
+	}()
+	said, _ := io.ReadAll(c) // how it ends is all there is to know
+	took = time.Since(began)
+	_ = c.Close()
+	<-done
+	return took, string(said)
+}
+
+// A request with a slow body ends, whether or not the page reads the body. If the page reads it,
+// the client gets the reason.
+func TestABodyThatTakesForEver(t *testing.T) {
+	reads := func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+	}
+	inPages(t, reads, func(t *testing.T, c net.Conn) {
+		took, answer := drip(t, c, http.MethodPost, "/v3/kv/put")
+		if took > bodyTime+5*time.Second || !strings.Contains(answer, "not arrived within the limit of 1m0s") {
+			t.Errorf("a body of a byte a second lasts %v and gets %q, want %v and the reason", took, answer, bodyTime)
+		}
+	})
+	inPages(t, func(http.ResponseWriter, *http.Request) {}, func(t *testing.T, c net.Conn) {
+		if took, _ := drip(t, c, http.MethodGet, "/metrics"); took > bodyTime+5*time.Second {
+			t.Errorf("a body that no page reads lasts %v, want %v", took, bodyTime)
+		}
+	})
+}
+
+// The time limit is for bodies only: streams may be slow, answers may take long, and a connection
+// may send several requests.
+func TestWhatMayLast(t *testing.T) {
+	long := func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if r.URL.Path == "/v3/lock/lock" {
+			select {
+			case <-time.After(10 * bodyTime):
+			case <-r.Context().Done():
+				err = r.Context().Err()
+			}
+		}
+		_, _ = fmt.Fprintf(w, "%d bytes, %v", len(body), err) // the other end says what is missing
+	}
+	inPages(t, long, func(t *testing.T, c net.Conn) {
+		answers := bufio.NewReader(c)
+		say := func(format string, args ...any) {
+			t.Helper()
+			if _, err := fmt.Fprintf(c, format, args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wait := func(what string) {
+			t.Helper()
+			response, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			body, err := io.ReadAll(response.Body)
+			if err != nil || string(body) != "200 bytes, <nil>" {
+				t.Errorf("%s gets %q, %v, want all of it read and served", what, body, err)
+			}
+		}
+		for range 2 {
+			say("POST /v3/lock/lock HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200\r\n\r\n%0200d", 1)
+			wait("an answer that lasts ten times as long as a body may take")
+			time.Sleep(idleTime - time.Second)
+		}
+		for _, path := range []string{"/v3/watch", "/v3beta/watch", "/v3beta/lease/keepalive"} {
+			say("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200\r\n\r\n", path)
+			for range 200 {
+				time.Sleep(time.Second)
+				say("1")
+			}
+			wait("a stream of a byte a second to " + path)
+		}
+	})
+}
+
+// All methods with streams of requests are in streamingPaths.
+func TestStreamingPathsAreKnown(t *testing.T) {
+	s := solo(t)
+	paths := map[string]string{"etcdserverpb.Watch/Watch": "/v3/watch", "etcdserverpb.Lease/LeaseKeepAlive": "/v3/lease/keepalive"}
+	found := 0
+	for service, info := range s.grpc.GetServiceInfo() {
+		if service == fastwire.Service {
+			continue // no path of the gateway leads there
+		}
+		for _, m := range info.Methods {
+			if m.IsClientStream {
+				found++
+				if path := paths[service+"/"+m.Name]; !streamingPaths[path] {
+					t.Errorf("requests of %s/%s are streams, and its path %q is cut after %v", service, m.Name, path, bodyTime)
+				}
+			}
+		}
+	}
+	if found != len(streamingPaths) {
+		t.Errorf("%d methods have streams of requests, and %d paths are for them", found, len(streamingPaths))
 	}
 }

@@ -7,35 +7,38 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/autocompact"
 	"github.com/leaderlease/go/kvnode/internal/etcdapi"
 	"github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency"
-	"github.com/leaderlease/go/kvnode/server/listener"
+	"github.com/leaderlease/go/kvnode/internal/listener"
 	"github.com/leaderlease/go/kvnode/server/status"
 	"github.com/leaderlease/go/leaderlease/leasepage"
 )
 
 // Server is a running member.
 type Server struct {
-	cfg   Config // immutable, as all of this block
+	cfg   Config // immutable, as this block
 	log   *slog.Logger
 	node  *kvnode.Node
 	api   *etcdapi.API
-	locks *concurrency.Services // nil if it could not be made
-	// leases is nil if the page of leases is turned off.
+	locks *concurrency.Services // nil if New has failed
+	// leases is nil if the lease page is turned off.
 	leases *leasepage.Live
 	grpc   *grpc.Server
-	// inside is the same for the JSON gateway.
+	// inside serves the JSON gateway.
 	inside *grpc.Server
 	pages  []*http.Server
-	// gatewayConn is nil if there is no gateway.
+	// gatewayConn is nil without a gateway.
 	gatewayConn *grpc.ClientConn
 	certs       certificates
 	clients     *listener.Clients
@@ -43,21 +46,21 @@ type Server struct {
 	gate        servingGate
 	addrs       addrs
 	registry    *prometheus.Registry
-	// streams ends the requests that would never end by themselves.
+	// streams ends the requests that would not end by themselves.
 	streams    context.Context
 	endStreams context.CancelFunc
 
-	ready    chan struct{}
-	stopping atomic.Bool
-	cut      atomic.Bool // requests were still under way at the end of drainTime
-	// changes counts leaders.
+	ready         chan struct{}
+	stopping      atomic.Bool
+	drainTimedOut atomic.Bool // requests were in progress after drainTime
+	// changes counts the leaders seen.
 	changes atomic.Uint64
 
 	wg      sync.WaitGroup
-	ending  context.Context // done once the server's own goroutines should end
+	ending  context.Context // ends the server's own goroutines
 	end     context.CancelFunc
 	stop    sync.Once
-	stopErr error // what the first Stop returned
+	stopErr error // the result of the first Stop
 
 	done chan struct{}
 	mu   struct {
@@ -67,11 +70,11 @@ type Server struct {
 	}
 }
 
-// addrs is where a server listens.
+// addrs are the addresses that a server listens on.
 type addrs struct{ client, http, metrics []string }
 
-// Start binds all listeners, starts the node and serves. It returns before there
-// is a leader: see Ready.
+// Start binds all listeners, starts the node and serves. It returns before a leader is known: see
+// Ready.
 func Start(cfg Config) (*Server, error) {
 	cfg = cfg.WithDefaults()
 	err := cfg.Validate()
@@ -120,11 +123,11 @@ func Start(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// closeListeners closes those that the caller has given.
+// closeListeners closes the listeners that the caller has passed.
 func (c *Config) closeListeners() {
 	for _, l := range []net.Listener{c.Node.Listener, c.ClientListener, c.HTTPListener} {
 		if l != nil {
-			_ = l.Close() // nothing was accepted
+			_ = l.Close() // no connection was accepted
 		}
 	}
 }
@@ -139,7 +142,7 @@ func newServer(cfg *Config, node *kvnode.Node) *Server {
 	return s
 }
 
-// serve starts every goroutine of the server.
+// serve starts the server's goroutines.
 func (s *Server) serve(l *listeners) error {
 	s.addrs = addrs{client: addresses(l.client), http: addresses(l.http), metrics: addresses(l.metrics)}
 	var gateway http.Handler
@@ -166,7 +169,7 @@ func (s *Server) serve(l *listeners) error {
 	}
 	s.wg.Go(s.watchNode)
 	s.wg.Go(s.watchLeader)
-	s.wg.Go(s.announce)
+	s.wg.Go(s.awaitReady)
 	s.wg.Go(s.compact)
 	s.wg.Go(s.watchCorruption)
 	s.log.Info("serving", "id", status.ID(s.node.ID()), "cluster", status.ID(s.node.ClusterID()),
@@ -181,8 +184,8 @@ func addresses(all []net.Listener) (addrs []string) {
 	return addrs
 }
 
-// served is called when a listener's server has returned: by Stop, or because
-// the listener has failed.
+// served is called when a server on l has returned. Unless the Server stops, the listener has
+// failed.
 func (s *Server) served(l net.Listener, err error) {
 	if !s.stopping.Load() {
 		s.fail(fmt.Errorf("kvnode: serve %s: %w", l.Addr(), err))
@@ -197,14 +200,14 @@ func (s *Server) watchNode() {
 		}
 		err := s.node.Err()
 		if err == nil {
-			err = kvnode.ErrStopped // by somebody else than this server
+			err = kvnode.ErrStopped // not stopped by this server
 		}
 		s.fail(err)
 	case <-s.ending.Done():
 	}
 }
 
-// fail records the first failure.
+// fail records the first failure and closes done.
 func (s *Server) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,11 +224,11 @@ func (s *Server) Node() *kvnode.Node { return s.node }
 // Ready is closed when the member has served a linearizable read.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Done is closed when the server has failed or was stopped. Stop is still to be
-// called after a failure.
+// Done is closed when the server has failed or was stopped. After a failure, Stop must still be
+// called.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err says why the server failed, nil if it did not.
+// Err returns why the server failed, or nil.
 func (s *Server) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,14 +238,14 @@ func (s *Server) Err() error {
 // ClientAddrs returns the addresses that serve gRPC.
 func (s *Server) ClientAddrs() []string { return s.addrs.client }
 
-// HTTPAddrs returns the addresses that serve JSON and the pages: those of
-// listen-client-http-urls, or of listen-client-urls if there are none.
+// HTTPAddrs returns the addresses that serve JSON and the pages: those of ListenClientHTTPURLs,
+// or of ListenClientURLs if there are none.
 func (s *Server) HTTPAddrs() []string { return s.addrs.http }
 
-// MetricsAddrs returns the addresses of listen-metrics-urls.
+// MetricsAddrs returns the addresses of ListenMetricsURLs.
 func (s *Server) MetricsAddrs() []string { return s.addrs.metrics }
 
-// Report describes the member as of now.
+// Report returns the member's current status.
 func (s *Server) Report() status.Report {
 	st := s.node.Status()
 	r := status.Of(&st)
@@ -263,3 +266,120 @@ func (s *Server) isReady() bool {
 		return false
 	}
 }
+
+// drainTime limits the wait for requests in progress. With a longer time, a client that does not
+// read delays a restart. Tests set it.
+var drainTime = 2 * time.Second
+
+// pagesTime is the same limit for HTTP.
+const pagesTime = 500 * time.Millisecond
+
+// Stop stops the server with the least effect on clients: it turns readiness off, tells
+// connections to go away, lets requests in progress finish, transfers leadership and stops the
+// node. It cuts off what is not finished when ctx ends. Further calls return the result of the
+// first one.
+func (s *Server) Stop(ctx context.Context) error {
+	s.stop.Do(func() { s.stopErr = s.shutdown(ctx) })
+	return s.stopErr
+}
+
+func (s *Server) shutdown(ctx context.Context) error {
+	s.stopping.Store(true)
+	s.log.Info("stopping")
+
+	s.drain(ctx)
+	var err error
+	if s.locks != nil {
+		err = s.locks.Close()
+	}
+	err = errors.Join(err, s.node.Stop(ctx))
+	// The pages stop last: /readyz and /metrics answer until the end.
+	err = errors.Join(err, s.closePages(ctx))
+	if s.gatewayConn != nil {
+		err = errors.Join(err, s.gatewayConn.Close())
+	}
+	s.api.Close()
+	s.end()
+	s.wg.Wait()
+	s.fail(nil)
+	s.log.Info("stopped")
+	return err
+}
+
+// drain lets requests in progress finish, and cuts off the rest after drainTime. It first ends
+// streams, which would not end by themselves.
+func (s *Server) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	s.endStreams()
+	s.api.EndStreams()
+	s.clients.End()
+	drained := make(chan struct{})
+	s.wg.Go(func() {
+		s.inside.GracefulStop()
+		s.grpc.GracefulStop()
+		close(drained)
+	})
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		s.drainTimedOut.Store(true)
+		s.log.Warn("requests in progress are cut off", "after", drainTime)
+		s.inside.Stop()
+		s.grpc.Stop()
+	}
+}
+
+func (s *Server) closePages(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pagesTime)
+	defer cancel()
+	var errs []error
+	for _, p := range s.pages {
+		if p.Shutdown(ctx) != nil {
+			errs = append(errs, p.Close()) // a profile runs, or a client does not read
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Values of Config.AutoCompactionMode.
+const (
+	CompactPeriodic = autocompact.Periodic
+	CompactRevision = autocompact.Revision
+)
+
+// compaction returns the configured policy.
+func (c *Config) compaction() (autocompact.Policy, error) {
+	return autocompact.Parse(c.AutoCompactionMode, c.AutoCompactionRetention)
+}
+
+// compact compacts the store by the configured policy until the server ends.
+func (s *Server) compact() {
+	policy, err := s.cfg.compaction()
+	if err != nil || !policy.Enabled() {
+		return // Validate has rejected the error
+	}
+	autocompact.Run(s.ending, autocompact.Config{Policy: policy, Member: s.node, Revisions: s.node.Store(), Logger: s.cfg.named()})
+}
+
+// module is the path that records kvnode's version in programs that embed it.
+const module = "github.com/leaderlease/go"
+
+// EtcdVersion is the etcd version that the API implements. Clients parse it.
+const EtcdVersion = etcdapi.Version
+
+// DefaultQuotaBytes is the size limit of the store if Config.API.QuotaBytes is 0.
+const DefaultQuotaBytes = etcdapi.DefaultQuotaBytes
+
+// Version returns the version of kvnode that this program was built with, which has commit and date
+// in a checkout. It is "unknown" if the build had no information of version control.
+var Version = sync.OnceValue(func() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range append(info.Deps, &info.Main) {
+			if m.Path == module && m.Version != "(devel)" {
+				return m.Version
+			}
+		}
+	}
+	return "unknown"
+})

@@ -19,7 +19,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// A client of etcd writes to one member and reads from another.
+// etcd's client writes to one member and reads from another.
 func TestThreeServersAreACluster(t *testing.T) {
 	all := trio(t)
 	for i, s := range all {
@@ -35,8 +35,7 @@ func TestThreeServersAreACluster(t *testing.T) {
 	}
 }
 
-// Whoever can reach the client port can ask for the status, and it says the
-// same as the page.
+// The status is available to every client at the client port, and agrees with the page.
 func TestStatusOverGRPC(t *testing.T) {
 	all := trio(t)
 	first, _ := leader(t, all)
@@ -71,7 +70,7 @@ func TestStatusOverGRPC(t *testing.T) {
 	}
 }
 
-// What the status says of a peer is in the words of who has configured the server.
+// Errors in the status use the names that Config.Spell returns.
 func TestStatusIsSpelledOut(t *testing.T) {
 	all := trio(t, func(c *Config) { c.Spell = strings.ToUpper })
 	_, others := leader(t, all)
@@ -90,7 +89,7 @@ func TestStatusIsSpelledOut(t *testing.T) {
 	}
 }
 
-// leaderReports checks what a leader says of its lease, and of a read.
+// leaderReports checks a leader's report of its lease and reads.
 func leaderReports(t *testing.T, r *status.Report) {
 	t.Helper()
 	if r.Lease.State == "valid" && r.Lease.EndMS-r.Lease.RemainingMS > r.Lease.MarginMS+1 {
@@ -101,11 +100,11 @@ func leaderReports(t *testing.T, r *status.Report) {
 	}
 }
 
-// A stop transfers leadership first: another leads at once, not after an
-// election timeout, and the promise to the old leader does not stand in its way.
+// A stop transfers leadership first. The next leader is elected at once, not after an election
+// timeout, and does not wait for the promise to the old one.
 func TestStopHandsLeadershipOver(t *testing.T) {
-	// Who is asked to take over has 0.3 s, which may be too little for a busy machine or disk, but
-	// hardly each time: then another one is asked, and both campaign.
+	// The transferee has 0.3 s, which may be too little on a busy machine, but hardly each
+	// time. After that another member is asked, and both campaign.
 	for try := 1; !stopHandsOver(t); try++ {
 		if try == 5 {
 			t.Fatalf("none of %d leaders that stopped has handed over at once", try)
@@ -113,7 +112,8 @@ func TestStopHandsLeadershipOver(t *testing.T) {
 	}
 }
 
-// stopHandsOver tells whether one transfer has made the next leader when that of a new cluster stops.
+// stopHandsOver reports whether a single transfer has made the next leader when the leader of a
+// new cluster stops.
 func stopHandsOver(t *testing.T) bool {
 	t.Helper()
 	all := trio(t)
@@ -135,7 +135,7 @@ func stopHandsOver(t *testing.T) bool {
 	}
 	for _, s := range others {
 		// Of the two only the one that leads needs to know by now.
-		until(t, "each knows who leads next, and how that came", func() bool {
+		until(t, "each member knows the next leader and the cause", func() bool {
 			l := s.Node().Leader()
 			return l != 0 && l != old.Node().ID() && s.Node().Suspicions().Last != detector.FailOver{}
 		})
@@ -150,7 +150,7 @@ func stopHandsOver(t *testing.T) bool {
 	return true
 }
 
-// A stream that would never end does not hold up a stop.
+// A stream that would never end does not delay a stop.
 func TestStopEndsStreams(t *testing.T) {
 	patientStop(t)
 	s := solo(t)
@@ -163,7 +163,7 @@ func TestStopEndsStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop(t, s)
-	if s.cut.Load() {
+	if s.drainTimedOut.Load() {
 		t.Error("Stop() has cut a stream after its time, want it ended before")
 	}
 	if last, err := watch.Recv(); err != nil || last.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
@@ -183,8 +183,7 @@ func TestStopTwiceIsOneStop(t *testing.T) {
 	stop(t, s)
 }
 
-// A taken port is an error that says which flag to change, and leaves no other
-// port taken.
+// A port in use is an error that names the field, and leaves no other port bound.
 func TestATakenPort(t *testing.T) {
 	taken := ephemeral(t)
 	defer taken.Close()
@@ -228,11 +227,30 @@ func free(t *testing.T) string {
 	return addr
 }
 
-// Two flags that name one port are found out too.
-func TestOnePortTwice(t *testing.T) {
-	addr := "http://" + free(t)
-	_, err := Start(Config{Node: kvnode.Config{DataDir: t.TempDir()}, ListenClientURLs: []string{addr}, ListenPeerURLs: []string{addr}})
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("Start() with one port for two things = %v, want EADDRINUSE", err)
+// A server without its listener has failed.
+func TestAListenerThatFails(t *testing.T) {
+	l := ephemeral(t)
+	s := solo(t, func(c *Config) { c.ClientListener = l })
+	_ = l.Close()
+	await(t, "Done is closed", s.Done())
+	if err := s.Err(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Err() = %v, want net.ErrClosed", err)
+	}
+}
+
+// A server has failed if its node has ended. Stop still cleans up.
+func TestANodeThatEnds(t *testing.T) {
+	s := solo(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := s.Node().Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "Done is closed", s.Done())
+	if err := s.Err(); !errors.Is(err, kvnode.ErrStopped) {
+		t.Errorf("Err() = %v, want kvnode.ErrStopped", err)
+	}
+	if code, body := page(t, s, "/metrics"); code != 200 {
+		t.Errorf("GET /metrics of a failed member = %d %s, want it to answer until Stop", code, body)
 	}
 }

@@ -2,23 +2,33 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
+	"github.com/leaderlease/go/kvnode/server/status"
 )
 
-// However many wait on a connection, watch, or stand in line for a lock: who holds
-// that lock keeps its TTL lease alive and gives the lock back by the same one.
-func TestWhoWaitsKeepsNobodyOut(t *testing.T) {
+// However many calls wait or watch on a connection, the holder of a lock can keep its TTL lease
+// alive and unlock on the same connection.
+func TestWaitingStreamsLeaveCapacity(t *testing.T) {
 	s := solo(t)
 	conn := dial(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -56,12 +66,12 @@ func TestWhoWaitsKeepsNobodyOut(t *testing.T) {
 		t.Errorf("Unlock() = %v beside 302 streams, want it served", err)
 	}
 	if err := <-next; err != nil {
-		t.Errorf("Lock() = %v, want the lock of whoever has given it back", err)
+		t.Errorf("Lock() = %v, want the unlocked lock", err)
 	}
 }
 
-// Who asks for more than there is room for is told so, with the limit, and what it
-// has goes on; so does another client.
+// A client above the limit gets an error with the limit. Its other streams and other clients are
+// not affected.
 func TestTooManyStreams(t *testing.T) {
 	s := solo(t, func(c *Config) { c.MaxOpenStreams = 30 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -84,7 +94,7 @@ func TestTooManyStreams(t *testing.T) {
 		}
 	}
 	err := watch()
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "10 are under way on this connection, and 10 on all, of 30 at most;") {
+	if grpcstatus.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "10 are under way on this connection, and 10 on all, of 30 at most;") {
 		t.Errorf("the 11th watch: %v, want ResourceExhausted with how many there are, and the limit", err)
 	}
 	if strings.Contains(err.Error(), "MaxOpenStreams") {
@@ -102,7 +112,7 @@ func TestTooManyStreams(t *testing.T) {
 	})
 }
 
-// Watches over HTTP count as open streams, too, until their clients leave.
+// Watches over HTTP count as open streams until their clients leave.
 func TestTooManyWatchesOverHTTP(t *testing.T) {
 	s := solo(t, func(c *Config) { c.MaxOpenStreams = 30 })
 	watch := func(ctx context.Context) (int, string) {
@@ -142,4 +152,95 @@ func TestTooManyWatchesOverHTTP(t *testing.T) {
 func (s *Server) openStreams() int64 {
 	open, _ := s.clients.Streams()
 	return open
+}
+
+// A client that reads a large reply in small pieces sends two window updates for each, like Go's
+// HTTP client and proxies built on it. It gets the whole reply.
+func TestRepliesReadInSmallPieces(t *testing.T) {
+	s := solo(t)
+	c := client(t, s)
+	const values, each = 20, 1 << 20
+	value := string(make([]byte, each))
+	for i := range values {
+		if _, err := c.Put(t.Context(), "k"+strconv.Itoa(i), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body, err := proto.Marshal(&pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))), body...)
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	for range 2 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.ClientAddrs()[0]+pb.KV_Range_FullMethodName, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/grpc")
+		req.Header.Set("Te", "trailers")
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{resp.Body}, make([]byte, 4<<10))
+		_ = resp.Body.Close()
+		if err != nil || n < values*each || resp.Trailer.Get("Grpc-Status") != "0" {
+			t.Fatalf("a reply of %d bytes, read 4 KiB at a time, ends after %d with %v and status %q", values*each, n, err, resp.Trailer.Get("Grpc-Status"))
+		}
+	}
+}
+
+// ending is an interceptor that closes its client's connection.
+type ending struct{ done chan bool }
+
+func (e ending) end(ctx context.Context) {
+	ended := false
+	if p, ok := peer.FromContext(ctx); ok {
+		if c, ok := p.Addr.(interface {
+			End()
+			Ended() bool
+		}); ok {
+			before := c.Ended()
+			c.End()
+			ended = !before && c.Ended()
+		}
+	}
+	e.done <- ended
+}
+
+// A handler can close its client's connection by the address, in plain text and with TLS.
+func TestConnectionsOfClientsCanBeEnded(t *testing.T) {
+	f := newFiles(t)
+	for name, change := range map[string]func(*Config){"plain text": func(*Config) {}, "TLS": f.encrypted} {
+		t.Run(name, func(t *testing.T) {
+			s := solo(t, onePort, change)
+			e := ending{make(chan bool, 1)}
+			g := grpc.NewServer(slices.Concat(s.grpcOptions(), s.clients.Options(s.api.AdmitStream), []grpc.ServerOption{grpc.ChainUnaryInterceptor(
+				func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+					e.end(ctx)
+					return handle(ctx, req)
+				})})...)
+			status.Register(g, s)
+			secure := name == "TLS"
+			l := s.clients.ForGRPC(ephemeral(t), secure)
+			s.wg.Go(func() { _ = g.Serve(l) })
+			defer g.Stop()
+			creds := insecure.NewCredentials()
+			if secure {
+				creds = credentials.NewTLS(f.trusting())
+			}
+			conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), grpc.WithTransportCredentials(creds))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_, err = status.Fetch(t.Context(), conn)
+			if ended := <-e.done; !ended || grpcstatus.Code(err) != codes.Unavailable {
+				t.Errorf("a call on a closed connection = %v, closed: %v; want Unavailable", err, ended)
+			}
+		})
+	}
 }

@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,20 +18,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/leaderlease/go/internal/tlstest"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
-// Whoever has no certificate, or a bad one, gets no answer from any method of any
-// service, nor from any page.
+// A client without a valid certificate gets no answer from any method or page.
 func TestNothingIsServedWithoutACertificate(t *testing.T) {
-	t.Run("HTTP on its own", func(t *testing.T) { checkStrangers(t, func(*Config) {}) })
-	t.Run("one port", func(t *testing.T) { checkStrangers(t, onePort) })
+	t.Run("HTTP on its own", func(t *testing.T) { checkUnauthenticated(t, func(*Config) {}) })
+	t.Run("one port", func(t *testing.T) { checkUnauthenticated(t, onePort) })
 }
 
-func checkStrangers(t *testing.T, change func(*Config)) {
+func checkUnauthenticated(t *testing.T, change func(*Config)) {
 	t.Helper()
 	f := newFiles(t)
 	other := tlstest.New(t, "other")
@@ -40,7 +43,7 @@ func checkStrangers(t *testing.T, change func(*Config)) {
 		"expired":             f.trusting(f.ca.Issue(nil, tlstest.Expired)),
 		"not for clients":     f.trusting(f.ca.Issue(nil, tlstest.Only(x509.ExtKeyUsageServerAuth))),
 	} {
-		strangerGetsNothing(t, s, name, cfg)
+		unauthenticatedGetsNothing(t, s, name, cfg)
 	}
 	if n := started(t, s); n != 0 {
 		t.Errorf("%v requests have reached the server, want none", n)
@@ -50,11 +53,11 @@ func checkStrangers(t *testing.T, change func(*Config)) {
 			t.Errorf("GET http://…/health = %s, want no answer to plain text", body)
 		}
 	}
-	checkGuest(t, s, f.trusting(f.ca.Issue(nil)))
+	checkAuthenticated(t, s, f.trusting(f.ca.Issue(nil)))
 }
 
-// strangerGetsNothing calls all methods and pages with a certificate that is none of ours.
-func strangerGetsNothing(t *testing.T, s *Server, name string, cfg *tls.Config) {
+// unauthenticatedGetsNothing calls all methods and pages with an invalid certificate.
+func unauthenticatedGetsNothing(t *testing.T, s *Server, name string, cfg *tls.Config) {
 	t.Helper()
 	conn := secureConn(t, s, cfg)
 	methods := 0
@@ -79,9 +82,8 @@ func strangerGetsNothing(t *testing.T, s *Server, name string, cfg *tls.Config) 
 	}
 }
 
-// checkGuest sees the same calls reach the server with a certificate, so that it is what
-// strangers lack.
-func checkGuest(t *testing.T, s *Server, good *tls.Config) {
+// checkAuthenticated checks that the same calls reach the server with a valid certificate.
+func checkAuthenticated(t *testing.T, s *Server, good *tls.Config) {
 	t.Helper()
 	conn := secureConn(t, s, good)
 	for service, info := range s.grpc.GetServiceInfo() {
@@ -103,8 +105,7 @@ func checkGuest(t *testing.T, s *Server, good *tls.Config) {
 	}
 }
 
-// Three members with certificates are a cluster, also for what only the leader
-// can answer.
+// Three members with certificates form a cluster and forward requests to the leader.
 func TestAClusterWithMutualTLS(t *testing.T) {
 	f := newFiles(t)
 	all := trio(t, f.mutual)
@@ -127,8 +128,8 @@ func TestAClusterWithMutualTLS(t *testing.T) {
 	}
 }
 
-// Certificates, and then the authority, change under writers, who notice nothing;
-// a bad file changes nothing, and is counted.
+// Changes of the certificates, and then of the authority, do not affect writers. An invalid file
+// changes nothing and is counted.
 func TestCertificatesChangeUnderLoad(t *testing.T) {
 	f := newFiles(t)
 	all := trio(t, f.mutual)
@@ -170,11 +171,11 @@ func TestCertificatesChangeUnderLoad(t *testing.T) {
 		t.Errorf("a new connection sees a certificate of %q, want of next", got)
 	}
 	if got := all[0].Node().Term(); got != terms {
-		t.Errorf("Term() = %d after the changes, want %d: nobody is to notice", got, terms)
+		t.Errorf("Term() = %d after the changes, want %d: no election", got, terms)
 	}
 }
 
-// putUntil writes, without an error, until what is done.
+// putUntil writes until done, and fails on an error.
 func putUntil(t *testing.T, c *clientv3.Client, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -190,9 +191,8 @@ func putUntil(t *testing.T, c *clientv3.Client, what string, done func() bool) {
 	}
 }
 
-// tlsCounts reports whether both sides of all servers have counted so many of kvnode_tls_NAME.
-// A file that is half written, or a certificate without its key yet, counts as a failure,
-// too, if it is looked at just then.
+// tlsCounts reports whether both sides of all servers have counted kvnode_tls_NAME at least this
+// often. A half-written file, or a certificate without its key, may count as a failure.
 func tlsCounts(t *testing.T, all []*Server, name string, atLeast float64) bool {
 	t.Helper()
 	for _, s := range all {
@@ -218,8 +218,7 @@ func tlsCounts(t *testing.T, all []*Server, name string, atLeast float64) bool {
 	return true
 }
 
-// A certificate of the server's own making hides what is said, and lies where
-// etcd keeps it.
+// A self-signed certificate encrypts the connections, and its files are where etcd keeps them.
 func TestAutoTLS(t *testing.T) {
 	all := trio(t, func(c *Config) { c.ClientTLS.Auto, c.PeerTLS.Auto = true, true }, securePeers)
 	c, err := clientv3.New(clientv3.Config{Endpoints: all[0].ClientAddrs(), TLS: &tls.Config{InsecureSkipVerify: true}, DialTimeout: 5 * time.Second})
@@ -267,7 +266,7 @@ func TestBothKindsOfURL(t *testing.T) {
 	}
 }
 
-// What is refused is not said to be allowed as well.
+// Warnings do not repeat what Validate rejects.
 func TestWarningsAreOfWhatIsAllowed(t *testing.T) {
 	c := Config{
 		ListenClientURLs: []string{"https://a:1", "http://0.0.0.0:2", "http://127.0.0.1:3", "unix:///a"},
@@ -278,8 +277,8 @@ func TestWarningsAreOfWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// Where one URL demands certificates, one for this machine that does not is as in
-// etcd: allowed, with a warning.
+// As in etcd, a URL without certificates on this machine is allowed beside one that requires
+// them, with a warning.
 func TestPlainTextBesideCertificates(t *testing.T) {
 	f := newFiles(t)
 	secure, plain := free(t), free(t)
@@ -303,7 +302,131 @@ func TestPlainTextBesideCertificates(t *testing.T) {
 		t.Errorf("Range without a certificate = %v, want no connection", err)
 	}
 	stop(t, s)
-	if n := strings.Count(log.String(), "lets whoever is on this machine in"); n != 1 || !strings.Contains(log.String(), "ListenClientURLs http://"+plain) {
+	if n := strings.Count(log.String(), "accepts every client on this machine"); n != 1 || !strings.Contains(log.String(), "ListenClientURLs http://"+plain) {
 		t.Errorf("the log warns %d times, want once, of http://%s:\n%s", n, plain, log.String())
 	}
+}
+
+// files are certificate files that all members of a test share.
+type files struct {
+	t             *testing.T
+	ca            *tlstest.Authority
+	dir           string
+	cert, key, in string // in has the authorities
+}
+
+var loopbackHosts = []string{"127.0.0.1", "localhost"}
+
+func newFiles(t *testing.T) *files {
+	t.Helper()
+	f := &files{t: t, ca: tlstest.New(t, "ca"), dir: t.TempDir()}
+	f.cert, f.key = f.ca.Issue(loopbackHosts).Write(f.dir, "member")
+	f.in = tlstest.Write(t, f.dir, "ca.crt", f.ca.PEM)
+	return f
+}
+
+// mutual is TLS with certificates on both sides.
+func (f *files) mutual(c *Config) {
+	side := tlsconf.Config{CertFile: f.cert, KeyFile: f.key, TrustedCAFile: f.in, ClientCertAuth: true}
+	c.ClientTLS, c.PeerTLS = side, side
+	securePeers(c)
+}
+
+// securePeers makes the peer URLs of a cluster https.
+func securePeers(c *Config) {
+	c.Node.Cluster = slices.Clone(c.Node.Cluster)
+	for i := range c.Node.Cluster {
+		m := &c.Node.Cluster[i]
+		m.PeerURLs = []string{strings.Replace(m.PeerURLs[0], "http:", "https:", 1)}
+	}
+}
+
+// started returns how many requests have reached the server.
+func started(t *testing.T, s *Server) (n float64) {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "grpc_server_started_total" {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+// untilStarted waits until at least n requests have reached the server.
+func untilStarted(t *testing.T, s *Server, n float64) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); started(t, s) < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%v requests have reached the server in %v, want %v", started(t, s), patience, n)
+		}
+	}
+}
+
+// trusting returns a client's TLS configuration, with a certificate if one is passed.
+func (f *files) trusting(shown ...tlstest.Pair) *tls.Config {
+	f.t.Helper()
+	cfg := &tls.Config{RootCAs: x509.NewCertPool()}
+	cfg.RootCAs.AppendCertsFromPEM(f.ca.PEM)
+	if len(shown) > 0 {
+		pair, err := tls.X509KeyPair(shown[0].Cert, shown[0].Key)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		// Send it even if the server names other authorities.
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	return cfg
+}
+
+func secureConn(t *testing.T, s *Server, cfg *tls.Config) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+s.ClientAddrs()[0], grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// securePage fetches a path of a listener with TLS.
+func securePage(t *testing.T, method, url string, cfg *tls.Config) (code int, body string, err error) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(`{"key":"Zm9v","value":"YmFy"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(data), err
+}
+
+// call calls any method with a request that may be invalid, and returns the error: for a stream,
+// that of the first answer.
+func call(ctx context.Context, conn *grpc.ClientConn, method string, m grpc.MethodInfo) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if !m.IsClientStream && !m.IsServerStream {
+		return conn.Invoke(ctx, method, new(emptypb.Empty), new(emptypb.Empty))
+	}
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	if err == nil {
+		err = stream.SendMsg(new(emptypb.Empty))
+	}
+	if err == nil || err == io.EOF { //nolint:errorlint // grpc's own convention: the reason is in RecvMsg
+		err = stream.RecvMsg(new(emptypb.Empty))
+	}
+	return err
 }

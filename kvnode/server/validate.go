@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -12,43 +13,42 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/listener"
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// The limits of etcd, so that a configuration either works with both or with
-// neither.
+// The limits are etcd's, so that a configuration is valid for both or for neither.
 const (
 	maxElection       = 50 * time.Second
 	minElectionRounds = 5
-	// minHashEvery keeps the comparison of members from being all that they do.
+	// minHashEvery keeps members from spending all their time on comparisons.
 	minHashEvery = time.Second
-	// minOpenStreams is what few clients need who do nothing but ask.
+	// minOpenStreams is enough for a few clients that only send requests.
 	minOpenStreams = 16
 )
 
-// ConfigError means that a server was not started because of its configuration, or
-// because of what that asks of this machine: Validate, Check, files and ports.
+// ConfigError means that Start has rejected the configuration, or what it requires of this
+// machine: the errors of Validate and Check, files and ports.
 type ConfigError struct{ Err error }
 
 // Error implements error.
 func (e *ConfigError) Error() string { return "the configuration is wrong:\n" + e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the reasons.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Validate reports everything that is wrong with c, after WithDefaults. It
-// looks at nothing but c.
+// Validate reports everything that is wrong with c, after WithDefaults. It checks only c itself.
 func (c Config) Validate() error {
 	errs := slices.Concat(c.checkNames(), c.checkAddresses(), c.checkHosts(), c.checkTLS(), c.checkTimes(), c.checkLimits())
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	// What is left is the node's to refuse.
-	return c.node(nobody{}).WithDefaults().Validate()
+	// The node checks the rest.
+	return c.node(noListener{}).WithDefaults().Validate()
 }
 
-// nobody stands for a listener where nothing is to be listened on.
-type nobody struct{ net.Listener }
+// noListener is the listener of a configuration that is only checked.
+type noListener struct{ net.Listener }
 
 func (c *Config) checkNames() (bad problems) {
 	bad.If(strings.ContainsAny(c.Node.Name, "=,"),
@@ -56,8 +56,8 @@ func (c *Config) checkNames() (bad problems) {
 	return append(bad, c.checkCluster()...)
 }
 
-// checkCluster checks that all members can be told apart and that this one is
-// among them, with the URLs that it advertises.
+// checkCluster checks that all members are distinct, and that this one is among them with the
+// URLs that it advertises.
 func (c *Config) checkCluster() (errs []error) {
 	owner := make(map[string]string)
 	self := -1
@@ -65,7 +65,7 @@ func (c *Config) checkCluster() (errs []error) {
 		if m.Name == c.Node.Name {
 			self = i
 		}
-		if m.Name != c.Node.Name { // of this one AdvertisePeerURLs is checked
+		if m.Name != c.Node.Name { // AdvertisePeerURLs has this member's
 			errs = append(errs, checkDialled("Node.Cluster", m.PeerURLs, nil)...)
 		}
 		for _, u := range m.PeerURLs {
@@ -94,8 +94,8 @@ func (c *Config) checkAddresses() []error {
 		checkClientURLs("ListenClientHTTPURLs", c.ListenClientHTTPURLs, nil),
 		checkClientURLs("ListenMetricsURLs", c.ListenMetricsURLs, nil),
 		checkDialled("AdvertisePeerURLs", c.AdvertisePeerURLs, c.ListenPeerURLs),
-		// Clients may know better where this member is, so that an unspecified
-		// address harms nobody; scripts made for etcd advertise it.
+		// An unspecified address is allowed, because scripts for etcd advertise it and
+		// clients may know the member's address.
 		checkClientURLs("Node.ClientURLs", c.Node.ClientURLs, c.ListenClientURLs),
 		c.checkAdvertised(),
 	)
@@ -107,7 +107,7 @@ func (c *Config) checkTimes() (errs []error) {
 	case tick <= 0:
 		errs = append(errs, fmt.Errorf("Node.TickInterval %v must be 1ms at least", tick))
 	case election < minElectionRounds*tick:
-		errs = append(errs, fmt.Errorf("Node.ElectionTimeout %v must be %d times Node.TickInterval %v at least, or a late heartbeat costs the leader its office",
+		errs = append(errs, fmt.Errorf("Node.ElectionTimeout %v must be %d times Node.TickInterval %v at least, or one late heartbeat triggers an election",
 			election, minElectionRounds, tick))
 	case election > maxElection:
 		errs = append(errs, fmt.Errorf("Node.ElectionTimeout %v must be %v at most", election, maxElection))
@@ -118,7 +118,7 @@ func (c *Config) checkTimes() (errs []error) {
 	return errs
 }
 
-// checkLease expects a heartbeat interval and an election timeout that are right.
+// checkLease expects a valid heartbeat interval and election timeout.
 func (c *Config) checkLease() (bad problems) {
 	bad.If(c.Node.LeaseDuration < 0, "Node.LeaseDuration %v must not be negative", c.Node.LeaseDuration)
 	bad.If(c.Node.LeaseDuration > c.longestLease(),
@@ -136,7 +136,7 @@ func (c *Config) checkLease() (bad problems) {
 	return bad
 }
 
-// checkTogether asks the library whether the lease's parameters go together.
+// checkTogether lets the library check that the lease's parameters fit together.
 func (c *Config) checkTogether() []error {
 	duration, margin := c.Node.Lease()
 	lease := leaderlease.Config{
@@ -154,7 +154,8 @@ func (c *Config) checkTogether() []error {
 		lease.MaxClockSkew, lease.Duration, lease.MaxDriftPPM, err)}
 }
 
-// longestLease delays no fail-over. The node counts in heartbeat intervals.
+// longestLease is the longest lease that does not delay a fail-over. The node counts in heartbeat
+// intervals.
 func (c *Config) longestLease() time.Duration {
 	tick := c.Node.TickInterval
 	return c.Node.ElectionTimeout.Truncate(tick) - tick
@@ -180,12 +181,87 @@ func (c *Config) checkLimits() (bad problems) {
 	return bad
 }
 
-// problems collects what is wrong with a configuration, so that one error reports all of it.
+// problems collects the errors of a configuration, so that Validate reports all of them.
 type problems []error
 
-// If adds an error if wrong. The format gives the value and its limit.
+// If adds an error if wrong is true. The format has the value and its limit.
 func (p *problems) If(wrong bool, format string, args ...any) {
 	if wrong {
 		*p = append(*p, fmt.Errorf(format, args...))
 	}
+}
+
+// maxSocketPath is the longest path of a unix socket on Linux.
+const maxSocketPath = 107
+
+// checkClientURLs checks the form of client URLs, which may be unix sockets.
+func checkClientURLs(field string, urls, known []string) (errs []error) {
+	rest := slices.DeleteFunc(slices.Clone(urls), func(s string) bool {
+		path, ok := listener.SocketPath(s)
+		switch {
+		case !ok || slices.Contains(known, s):
+		case path == "":
+			errs = append(errs, fmt.Errorf("%s %q must be unix:///path, or unixs:///path with TLS", field, s))
+		case len(path) > maxSocketPath:
+			errs = append(errs, fmt.Errorf("%s %q has a path of %d bytes, and the system takes %d", field, s, len(path), maxSocketPath))
+		}
+		return ok
+	})
+	return append(errs, checkURLs(field, rest, known)...)
+}
+
+// checkAdvertised requires a member of a larger cluster to advertise an address, because the
+// other members forward requests to it.
+func (c *Config) checkAdvertised() (errs []error) {
+	onlySockets := !slices.ContainsFunc(c.Node.ClientURLs, func(s string) bool { _, ok := listener.SocketPath(s); return !ok })
+	if onlySockets && len(c.Node.Cluster) > 1 {
+		errs = append(errs, fmt.Errorf("Node.ClientURLs %s: other members cannot pass requests on to a unix socket; add one that is http or https",
+			strings.Join(c.Node.ClientURLs, ",")))
+	}
+	return errs
+}
+
+// checkURLs checks the form of URLs. It skips URLs in known, which were checked before: defaults
+// repeat other fields.
+func checkURLs(field string, urls, known []string) (errs []error) {
+	for _, s := range urls {
+		if _, _, err := listener.ParseURL(s); err != nil && !slices.Contains(known, s) {
+			errs = append(errs, fmt.Errorf("%s %w", field, err))
+		}
+	}
+	return errs
+}
+
+// checkDialled checks peer URLs, which other members connect to. It skips wrong URLs in known,
+// which were reported before.
+func checkDialled(field string, urls, known []string) (errs []error) {
+	for _, s := range urls {
+		host, port, err := listener.ParseURL(s)
+		switch {
+		case err != nil && !slices.Contains(known, s):
+			errs = append(errs, fmt.Errorf("%s %w", field, err))
+		case err != nil:
+		case listener.Wildcard(host):
+			errs = append(errs, fmt.Errorf("%s %q: other members cannot connect to an unspecified address; give the one of this machine", field, s))
+		case port == "0":
+			errs = append(errs, fmt.Errorf("%s %q: other members cannot connect to port 0; give the one that is listened on", field, s))
+		}
+	}
+	return errs
+}
+
+// newHosts returns a check for this member's host names and HostWhitelist.
+func newHosts(c *Config) *listener.HostCheck {
+	urls := slices.Concat(c.Node.ClientURLs, c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.AdvertisePeerURLs)
+	return listener.NewHostCheck(urls, c.HostWhitelist, c.log())
+}
+
+// checkHosts rejects entries of HostWhitelist that cannot match a host.
+func (c *Config) checkHosts() (errs []error) {
+	for _, name := range c.HostWhitelist {
+		if _, err := netip.ParseAddr(name); err != nil && name != listener.AnyHost && strings.ContainsAny(name, "*/:[] ") {
+			errs = append(errs, fmt.Errorf("HostWhitelist %q must be a host name without scheme, port and wildcard, or just * for all", name))
+		}
+	}
+	return errs
 }

@@ -2,6 +2,8 @@ package clock
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +18,7 @@ import (
 // differs between clocks, so readings of two clocks must not be compared.
 //
 // Now is safe for concurrent use and does not panic. A valid reading is
-// positive; zero means that the clock could not be read, and whoever gets it
+// positive. Zero means that the clock could not be read: a node that gets it
 // has no lease and makes no promise.
 type Clock interface {
 	Now() core.Instant
@@ -95,4 +97,75 @@ type platform interface {
 	Clock
 	Described
 	warn(string)
+}
+
+// SlowFactor is the cost of a reading, in multiples of time.Now, above which
+// Info.Slow is set. A reading through the vDSO costs about as much as time.Now
+// or less, a system call four to six times as much; in between there is
+// nothing to confuse.
+const SlowFactor = 3
+
+// The median of many short batches is not moved by a preemption that hits a
+// few of them.
+const (
+	batches   = 33
+	batchSize = 32
+)
+
+// measure returns the median cost of a reading of c and whether it is slow.
+func measure(c Clock) (time.Duration, bool) {
+	cost, reference := costOf(c), costOf(wallClock{})
+	return cost, cost > SlowFactor*reference
+}
+
+func costOf(c Clock) time.Duration {
+	costs := make([]time.Duration, batches)
+	for i := range costs {
+		start := time.Now()
+		for range batchSize {
+			c.Now()
+		}
+		costs[i] = time.Since(start) / batchSize
+	}
+	slices.Sort(costs)
+	return costs[batches/2]
+}
+
+// wallClock is what costs are compared with. It is not a lease clock.
+type wallClock struct{}
+
+func (wallClock) Now() core.Instant { return core.Instant(time.Now().UnixNano()) }
+
+// runtimeClock reads the monotonic clock of the Go runtime.
+type runtimeClock struct {
+	described
+	base time.Time // immutable; carries a monotonic reading
+}
+
+// Runtime returns a clock on the monotonic time of the Go runtime, counted from
+// the call. It is cheap everywhere, but it is not known to count time in which
+// the machine was suspended: on Linux and macOS it does not. Use it where that
+// cannot happen, and in tests: made inside a testing/synctest bubble, it
+// follows the bubble's time.
+func Runtime() Clock { return newRuntimeClock() }
+
+func newRuntimeClock() *runtimeClock {
+	c := &runtimeClock{base: time.Now()}
+	c.info = Info{Name: "runtime", Warning: runtimeWarning()}
+	c.info.Cost, c.info.Slow = measure(c)
+	return c
+}
+
+// Now implements Clock.
+func (c *runtimeClock) Now() core.Instant {
+	return firstReading + core.Instant(time.Since(c.base))
+}
+
+func runtimeWarning() string {
+	if runtime.GOOS == "windows" {
+		// The runtime reads InterruptTime of the shared user page. It is documented to include sleep, but
+		// this is not verified, and it advances only with the system tick.
+		return "the runtime's clock on Windows is up to one system tick (0.5 to 15.6 ms) late, which MaxClockSkew must cover, and is not verified to count suspended time (assumption A2)"
+	}
+	return "the runtime's clock does not count time in which the machine is suspended (assumption A2)"
 }

@@ -2,8 +2,10 @@ package clock
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,7 +81,7 @@ type stranger struct{}
 
 func (stranger) Now() core.Instant { return 1 }
 
-func TestDescribeMeasuresAStranger(t *testing.T) {
+func TestDescribeMeasuresAForeignClock(t *testing.T) {
 	info := Describe(stranger{})
 	if !strings.HasSuffix(info.Name, "stranger") || info.CountsSuspend || info.Warning == "" {
 		t.Errorf("Describe(stranger) = %+v, want its type, no promise and a warning", info)
@@ -141,4 +143,43 @@ func TestNoVMClock(t *testing.T) {
 	if c := newSystem(base, path); c != Clock(base) || base.info.Warning != before {
 		t.Errorf("newSystem(missing) = %T with warning %q, want the clock itself, still %q", c, base.info.Warning, before)
 	}
+}
+
+// BenchmarkNow compares every clock with time.Now, called the way users call a
+// clock: through the interface.
+func BenchmarkNow(b *testing.B) {
+	arms := []struct {
+		name  string
+		clock Clock
+	}{
+		{"vdso", System()},
+		{"syscall", Boottime()},
+		{"runtime", Runtime()},
+		{"time.Now", wallClock{}},
+	}
+	for _, arm := range arms {
+		if arm.name == "vdso" && !isVDSO(arm.clock) {
+			continue
+		}
+		b.Run("clock="+arm.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				arm.clock.Now()
+			}
+		})
+		b.Run(fmt.Sprintf("clock=%s/procs=2", arm.name), func(b *testing.B) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					arm.clock.Now()
+				}
+			})
+		})
+	}
+}
+
+func isVDSO(c Clock) bool {
+	name := Describe(c).Name
+	return len(name) >= 4 && name[:4] == "vdso"
 }

@@ -49,8 +49,8 @@
 // The vDSO is trusted after checks at start: its readings must lie between
 // system calls, and it must not use much of the stack given to it. If a check
 // fails, System returns the system call and says why in Info.Warning. On
-// linux/arm64 a program without cgo can use the vDSO only with Go versions
-// whose signal handling this package knows; others get the system call.
+// linux/arm64 a program without cgo can use the vDSO only with the Go versions
+// for which this package knows the signal handling; others get the system call.
 //
 // The clocks for Windows and macOS are compiled, but no one has suspended such
 // a machine to verify them.

@@ -192,7 +192,7 @@ func (s *stress) spawn() {
 	wg.Wait()
 }
 
-// descend reads on the way down and up, with a frame whose content must not
+// descend reads on the way down and up, with a frame that must not
 // change and a heap pointer that the collector must keep finding.
 //
 //go:noinline

@@ -19,7 +19,7 @@ const (
 // slept or hibernated, as of the call and not of the last system tick.
 var interruptTime = windows.NewLazySystemDLL("kernelbase.dll").NewProc("QueryInterruptTimePrecise")
 
-// maxInterruptTime is the last count whose nanoseconds fit, after 292 years.
+// maxInterruptTime is the last count that fits in nanoseconds, after 292 years.
 const maxInterruptTime = (1<<63 - 1) / 100
 
 func platformClock() platform { return newBoottimeClock() }

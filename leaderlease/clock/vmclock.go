@@ -48,7 +48,7 @@ func newSystem(c platform, path string) Clock {
 	return d
 }
 
-// disruptableClock is a clock whose machine's hypervisor reports disruptions.
+// disruptableClock is a clock of a machine with a vmclock device.
 type disruptableClock struct {
 	described
 	clock Clock    // immutable

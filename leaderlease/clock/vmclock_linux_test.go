@@ -100,7 +100,7 @@ func TestVMClockRefuses(t *testing.T) {
 	}
 }
 
-// The page must stay while somebody can read it, and go when nobody can.
+// The page must stay while it can be read, and go when it cannot.
 func TestVMClockIsUnmapped(t *testing.T) {
 	path := writeFile(t, vmclockPage(nil))
 	mapped := func() bool {

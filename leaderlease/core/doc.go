@@ -1,32 +1,29 @@
-// Package core is the arithmetic of the leader lease: no clock, goroutine,
-// lock, logger or IO. Time comes in as an argument, decisions go out as return
-// values. The rule numbers (V1–V7, L1–L8) are those of docs/design.md.
+// Package core is the arithmetic of the leader lease: no clock, goroutine, lock, logger or IO. Time
+// comes in as an argument, decisions go out as return values. Package leaderlease drives it. The rule
+// numbers (V1–V9, L1–L8) are those of docs/design.md.
 //
 // # What it promises
 //
-// While a View of term t answers Valid to Check(now), no other node has won,
-// or can win before now, an election in a term later than t, provided that
+// While a View of term t answers Valid to Check(now), no other node has won, or can win before now,
+// an election in a term later than t, provided that
 //
-//   - the node asks its Lease before it probes and counts every grant through
-//     it, and tells it of every step-down, transfer and configuration change
-//     before acting on it (L1–L8);
-//   - every voter asks its Guard before it lets a vote, a pre-vote or a
-//     TimeoutNow in or out (V1–V7);
-//   - over one promise two nodes' clocks drift apart by at most MaxClockSkew,
-//     and the leader's clock counts the time in which it was stopped.
+//   - the node asks its Lease before it probes, counts every grant through it, and tells it of every
+//     step-down, transfer and configuration change before acting on it (L1–L8);
+//   - every voter asks its Guard before it lets a vote, a pre-vote or a TimeoutNow in or out (V1–V9);
+//   - over one promise two nodes' clocks drift apart by at most MaxClockSkew, and the leader's clock
+//     counts the time in which it was stopped.
 //
 // # Why it holds
 //
-// A lease ends at E = sent + Duration for the newest probe that a quorum has
-// answered. Each of those voters made its promise after that probe was sent, so
-// by its own clock the promise ends Duration or more after the send, hence not
-// before E − MaxClockSkew on the leader's clock. An election needs a quorum of
-// the same configuration, or of one that overlaps it; the two quorums share a
-// voter, and that voter is bound. The leader's own vote is no exception: it
-// steps down, and so voids the view, before its vote can leave.
+// A lease ends at E = sent + Duration for the newest probe that a quorum has answered. Each of those
+// voters made its promise after that probe was sent. So by its own clock the promise ends Duration or
+// more after the send, hence not before E − MaxClockSkew on the leader's clock. An election needs a
+// quorum of the same configuration, or of one that overlaps it. The two quorums share a voter, and
+// that voter is bound. The leader's own vote is no exception: it steps down, and so voids the view,
+// before its vote can leave.
 //
-// Zero values refuse: a zero View is not valid, a zero Lease grants nothing, a
-// zero Guard promises nothing.
+// Zero values refuse: a zero View is not valid, a zero Lease grants nothing, a zero Guard promises
+// nothing.
 //
 // Nothing here is safe for concurrent use, except that a View is immutable.
 package core

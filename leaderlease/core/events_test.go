@@ -149,8 +149,8 @@ func (m *model) disturb(e event, n *modelNode) {
 	m.tracef("%v of %d, which shows %v after %v", e, n.id, time.Duration(m.now(n)), time.Duration(now))
 }
 
-// suspend stops a node's machine, whose clock misses the time, or makes its clock
-// jump ahead, and says so to the node.
+// suspend stops a node's machine, so that its clock misses the time, or makes its clock
+// jump ahead. The node is notified.
 func (m *model) suspend(n *modelNode, now Instant) {
 	drawn := m.pick(256)
 	d, untold := m.params.Duration*time.Duration(drawn)/128, m.flaw == suspendUntold

@@ -40,7 +40,7 @@ const (
 	doLearn
 	doTransfer
 	doResign
-	doBury // tell of the newest process that has died
+	doReportDeath // tell of the newest process that has died
 	doReplicate
 	doCatchUp // replicate and apply
 
@@ -58,7 +58,7 @@ const (
 var actionNames = [numActions]string{
 	"tick", "campaign", "stand", "durable", "crash", "jump", "nudge", "disrupt", "recall", "step back", "commit changes", "apply", "switch",
 	"save", "write", "saved", "keep",
-	"renew", "probe", "heartbeat", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer", "resign", "obituary", "replicate", "catch up",
+	"renew", "probe", "heartbeat", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer", "resign", "death", "replicate", "catch up",
 	"deliver", "answer", "take over", "pass", "propose",
 }
 
@@ -75,8 +75,8 @@ func (s *stage) take(st explore.Step) (post letter, ok bool) {
 		return s.handOver(i, j)
 	case doResign:
 		return s.resign(i, j)
-	case doBury:
-		return s.bury(i, j)
+	case doReportDeath:
+		return s.reportDeath(i, j)
 	case doAnswer:
 		return s.deliver(s.letters[i])
 	case doDeliver:
@@ -188,8 +188,8 @@ func (s *stage) may(st explore.Step) bool {
 		return a.role == leads
 	case doResign:
 		return s.left.resigns > 0 && (a.role == leads || s.b.flaw == followerResigns && s.led[a.term] != 0)
-	case doBury:
-		return s.left.obituaries > 0 && (s.actors[st.B].run > 0 || s.b.flaw == livingBuried)
+	case doReportDeath:
+		return s.left.deaths > 0 && (s.actors[st.B].run > 0 || s.b.flaw == livingReportedDead)
 	case doReplicate, doCatchUp:
 		return a.role == leads && s.b.budget.changes > 0
 	case doAsk, doVote, doSendForced, doArrive:

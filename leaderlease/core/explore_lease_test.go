@@ -1,6 +1,8 @@
 package core
 
-import "github.com/leaderlease/go/leaderlease/internal/explore"
+import (
+	"github.com/leaderlease/go/leaderlease/internal/explore"
+)
 
 // What the library does around Guard and Lease, as docs/design.md has it.
 
@@ -154,8 +156,8 @@ func (s *stage) forcedVote(i, j int) (letter, bool) {
 }
 
 // judge looks for what must not be: the claim of docs/design.md, literally. A view
-// that passes its check, while somebody has won an election in a later term; and what
-// it is for: a leader whose view passes and whose commit index lacks an entry that is
+// that passes its check, while another node has won an election in a later term; and what
+// it is for: a leader with a valid view and a commit index that lacks an entry that is
 // known to be committed.
 func (s *stage) judge() (bad bool) {
 	last := uint64(0)
@@ -211,7 +213,7 @@ func (a *actor) outvotes(i int) bool {
 	return a.conf.wins(with)
 }
 
-// lacks reports whether anybody knows of more changes that are committed.
+// lacks reports whether another node knows of more committed changes.
 func (s *stage) lacks(committed uint8) bool {
 	for i := range s.b.nodes {
 		if s.actors[i].log.committed > committed {
@@ -259,4 +261,205 @@ func (s *stage) save(k action, i int) bool {
 		return true
 	}
 	return false
+}
+
+// Configurations: a log of changes, reduced to what decides elections and
+// quorums. The other entries of a leader's term are as if they were one, its
+// first. A log and what was applied of it are durable at once.
+
+// logs is the part of a node's log that matters.
+type logs struct {
+	// last is the term of the newest entry, n the number of changes in the log.
+	last, n uint8
+	changes [maxChanges]change
+	// Of the changes, so many are known to be committed, and applied.
+	committed, applied uint8
+}
+
+const maxChanges = 3
+
+// change is a configuration, proposed in a term.
+type change struct {
+	term    uint8
+	in, out voters8
+}
+
+// newer reports whether a voter with log l refuses a candidate with log c.
+func (l *logs) newer(c *logs) bool { return l.last > c.last || (l.last == c.last && l.n > c.n) }
+
+// conf is the applied configuration. Nodes that are no voters are learners.
+func (b *bounds) conf(l *logs) conf {
+	if l.applied == 0 {
+		return b.first()
+	}
+	c := l.changes[l.applied-1]
+	return conf{in: c.in, out: c.out, learn: (1<<b.nodes - 1) &^ (c.in | c.out)}
+}
+
+// propose lets leader i append a change to the voters in, through a joint
+// configuration if more than one comes or goes; or leave the joint one it is in.
+// Raft waits until the change before is applied.
+func (s *stage) propose(i int, in voters8) bool {
+	a := &s.actors[i]
+	if a.role != leads || s.left.changes == 0 || a.log.n != a.log.applied {
+		return false
+	}
+	next := change{term: a.term, in: in}
+	switch {
+	case a.conf.out != 0:
+		if in != a.conf.in {
+			return false
+		}
+	case in == a.conf.in:
+		return false
+	case count8(in^a.conf.in) > 1:
+		next.out = a.conf.in
+		s.reach(goalJoint)
+	}
+	s.left.changes--
+	a.log.changes[a.log.n] = next
+	a.log.n++
+	return true
+}
+
+// replicate brings the log of leader i to j.
+func (s *stage) replicate(i, j int) bool {
+	a, v := &s.actors[i], &s.actors[j]
+	if a.role != leads || i == j || v.term > a.term {
+		return false
+	}
+	if v.term < a.term || v.role == candidate {
+		s.follow(j, a.term)
+	}
+	applied := v.log.applied
+	v.log = a.log
+	v.log.applied = applied
+	s.handedOut(j)
+	s.durable(j)
+	return true
+}
+
+// catchUp brings the log of leader i to j, which applies what is committed.
+func (s *stage) catchUp(i, j int) bool {
+	ok := s.replicate(i, j)
+	for s.apply(j) {
+		continue
+	}
+	return ok
+}
+
+// commitChanges tells leader i which of its changes are committed.
+func (s *stage) commitChanges(i int) bool {
+	a := &s.actors[i]
+	if a.role != leads {
+		return false
+	}
+	for n := a.log.n; n > a.log.committed; n-- {
+		if a.conf.wins(s.have(a.term, n)) {
+			a.log.committed = n
+			s.handedOut(i)
+			return true
+		}
+	}
+	return false
+}
+
+// have returns the nodes with the first n changes of a term's leader.
+func (s *stage) have(term, n uint8) (v voters8) {
+	for j := range s.b.nodes {
+		if l := &s.actors[j].log; l.last == term && l.n >= n {
+			v |= one(j)
+		}
+	}
+	return v
+}
+
+// handedOut tells the lease of node i that changes are committed (L5).
+func (s *stage) handedOut(i int) {
+	l := &s.actors[i].log
+	s.actors[i].lease.SetConfPending(l.committed > l.applied && s.b.flaw != pendingNotTold)
+}
+
+// apply lets node i switch to the next configuration (L5). A leader that has no vote
+// in it steps down.
+func (s *stage) apply(i int) bool {
+	a := &s.actors[i]
+	if a.log.applied >= a.log.committed {
+		return false
+	}
+	a.log.applied++
+	a.conf = s.b.conf(&a.log)
+	if s.b.flaw != votersNotTold {
+		s.setVoters(i)
+	}
+	s.handedOut(i)
+	if a.role == leads {
+		s.reach(goalReconfigured)
+		if !a.conf.votes(i) {
+			s.follow(i, a.term)
+		}
+	}
+	return true
+}
+
+// Processes have names where deaths are reported (V8), and none elsewhere. A process
+// is dead if its node has begun another.
+
+// process is the ID of a node's process, by its number from 1 on. Number 0 is an unknown process.
+func process(id, number uint8) ProcessID {
+	if number == 0 {
+		return ProcessID{}
+	}
+	return ProcessID{id, number}
+}
+
+// named is the number of node i's process.
+func (s *stage) named(i int) uint8 {
+	if s.b.budget.deaths == 0 {
+		return 0
+	}
+	return s.actors[i].run + 1
+}
+
+// bury tells node i of the newest process of node j that has died. It may campaign then, soon,
+// late or more than once, by the letter that is returned.
+func (s *stage) reportDeath(i, j int) (letter, bool) {
+	v, number := &s.actors[i], s.actors[j].run
+	if s.b.flaw == livingReportedDead {
+		number++
+	}
+	if i == j || number == 0 || s.left.deaths == 0 {
+		return letter{}, false
+	}
+	s.left.deaths--
+	bound := v.guard.promise.until > v.now
+	rel, void := v.guard.ProcessDied(uint64(j+1), process(uint8(j+1), number))
+	switch {
+	case bound && void:
+		s.reach(goalVoided)
+	case bound && v.guard.promise.leader == uint64(j+1):
+		s.reach(goalFormer)
+	}
+	if !void || v.guard.Bound(v.now) {
+		return letter{}, true
+	}
+	return letter{kind: handoverLetter, from: uint8(j + 1), to: uint8(i + 1), term: uint8(rel.Term), at: rel.At}, true
+}
+
+// processes packs what names processes. No more die than are packed.
+func (p *packer) processes(a *actor) {
+	p.put(a.run | (a.guard.promise.process[1]&15)<<4)
+	for _, d := range a.guard.dead[:3] {
+		p.put(p.id(uint8(d.member)) | (d.process[1]&15)<<4)
+	}
+}
+
+func (u *unpacker) processes(a *actor) {
+	var number uint8
+	a.run, number = u.two()
+	a.guard.promise.process = process(uint8(a.guard.promise.leader), number)
+	for i := range 3 {
+		id, number := u.two()
+		a.guard.dead[i] = deadProcess{uint64(id), process(id, number)}
+	}
 }

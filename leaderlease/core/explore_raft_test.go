@@ -3,7 +3,7 @@ package core
 import "time"
 
 // The election: what raft does, with pre-votes, logs and timers left out, so that
-// anybody may campaign at any time and anybody may vote for anybody.
+// any node may campaign at any time, and any node may vote for any other.
 
 // follow takes node i to a term, as a follower.
 func (s *stage) follow(i int, term uint8) {
@@ -15,7 +15,7 @@ func (s *stage) follow(i int, term uint8) {
 	if s.b.flaw != termNotTold {
 		a.guard.SetTerm(uint64(a.term))
 	}
-	if s.b.flaw != reignNotEnded {
+	if s.b.flaw != termNotEnded {
 		a.lease.StepDown()
 	}
 }
@@ -179,8 +179,8 @@ func (s *stage) resigned(term uint8) bool {
 }
 
 // soon does what loses nothing by being done at once, since it only adds to what may
-// come: a leader learns that an entry of its term is committed; and where nobody
-// ever crashes, whatever can be durable is.
+// come: a leader learns that an entry of its term is committed; and where no
+// node ever crashes, all that can be durable is.
 func (s *stage) soon() {
 	for i := range s.b.nodes {
 		if s.b.budget.crashes == 0 {
@@ -190,8 +190,8 @@ func (s *stage) soon() {
 	}
 }
 
-// commit tells leader i that an entry of its own term is committed, if it can be. Who
-// has that entry is in its term.
+// commit tells leader i that an entry of its own term is committed, if it can be. A
+// node with that entry is in its term.
 func (s *stage) commit(i int) {
 	a := &s.actors[i]
 	if a.role != leads || a.lease.ownCommit {
@@ -212,7 +212,7 @@ func (s *stage) commit(i int) {
 	s.handedOut(i)
 }
 
-// inTerm returns who is in a term.
+// inTerm returns the nodes in a term.
 func (s *stage) inTerm(term uint8) (v voters8) {
 	for j := range s.b.nodes {
 		if s.actors[j].term == term {
@@ -237,7 +237,7 @@ func (s *stage) restart(i int) bool {
 		return false
 	}
 	s.left.crashes--
-	if s.b.budget.obituaries > 0 {
+	if s.b.budget.deaths > 0 {
 		s.actors[i].run++
 	}
 	s.begin(i)

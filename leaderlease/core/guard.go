@@ -1,10 +1,12 @@
 package core
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// Guard is the voter's half: it keeps this node's promises. It has its own
-// state, which survives term changes, a forgotten leader and everything else
-// that raft's own lead and electionElapsed do not (V7).
+// Guard is the voter's half: it keeps this node's promises. Its state is its own. It survives term
+// changes, ForgetLeader and all else that resets raft's lead and electionElapsed (V7).
 type Guard struct {
 	maxPromise  time.Duration
 	incarnation Incarnation
@@ -15,32 +17,30 @@ type Guard struct {
 	// term is the newest term this node is known to be in.
 	term uint64
 
-	// promise is the newest one; until never moves back, except to 0 when a
-	// release voids it.
+	// promise is the newest one. until never moves back, except to 0 when a release voids it.
 	promise struct {
 		leader, term uint64
 		sent         Instant // on the leader's clock
 		duration     time.Duration
 		until        Instant // on this node's clock
-		// process is the leader's. It is the zero value if it is unknown, or if probes of more
-		// than one process came.
+		// process is the leader's process. It is the zero value if it is unknown, or if probes of
+		// more than one process arrived.
 		process ProcessID
 	}
-	// owed is the newest until that a grant has told its leader of. A promise
-	// that no grant has left for binds nobody's lease yet.
+	// owed is the newest until that a grant has carried to its leader. No lease relies on a promise
+	// before its grant has left.
 	owed Instant
 
-	// release is the newest that this node was shown (L6). It goes out with the
-	// forced votes of the campaign it causes. A probe it covers, delivered late,
-	// asks for a promise that its leader would not count.
+	// release is the newest that this node was shown (L6). The forced votes of the campaign that
+	// follows carry it. A late probe that it covers gets no promise: its leader would not count it.
 	release Release
-	dead    dead
+	dead    deaths
 }
 
-// NewGuard returns the guard of a node whose clock shows now and is known to
-// leaders as i. It makes no promise longer than maxPromise. hold is how long the node may neither vote
-// nor campaign, because its memory of earlier promises is gone: 0 only for a
-// node that never took part in its group (V6).
+// NewGuard returns the guard of a node. Its clock shows now, and its grants carry i. It makes no
+// promise longer than maxPromise. For the duration hold the node neither votes nor campaigns,
+// because it does not remember earlier promises. hold is 0 only for a node that never took part in
+// its group (V6).
 func NewGuard(now Instant, i Incarnation, maxPromise, hold time.Duration) *Guard {
 	g := &Guard{maxPromise: maxPromise, incarnation: i, holdFor: hold}
 	longest := max(maxPromise, hold)
@@ -54,11 +54,12 @@ func NewGuard(now Instant, i Incarnation, maxPromise, hold time.Duration) *Guard
 // SetTerm tells the guard the term that raft is in.
 func (g *Guard) SetTerm(term uint64) { g.term = max(g.term, term) }
 
-// Promise answers a probe that came with a heartbeat of leader in term, before
-// raft sees the heartbeat, and reports whether the promise was made (V1). One
-// that asks for too much, or comes from a deposed leader, gets none. Nor does one that
-// asks for more than what is durable covers: see Save. from is the process that sent the
-// heartbeat, or the zero value.
+// Promise decides whether to make the promise that a probe asks for (V1). The probe came with a
+// heartbeat of leader in term, which raft has not seen yet. from is the process that sent it, or
+// the zero value.
+//
+// The promise is refused if it is too long, if the leader is deposed or its process is dead, or if
+// storage does not hold a duration that covers it yet: see Save.
 func (g *Guard) Promise(leader, term uint64, p Probe, from ProcessID, now Instant) bool {
 	if leader == 0 || term == 0 || term < max(g.term, g.promise.term) || !now.Valid() {
 		return false
@@ -72,8 +73,8 @@ func (g *Guard) Promise(leader, term uint64, p Probe, from ProcessID, now Instan
 	if term == g.promise.term && leader != g.promise.leader {
 		return false // raft has one leader per term; this is not from raft
 	}
-	if g.dead.has(grave{leader, from}) {
-		return false // nobody would count it, and it would bind this node (V8)
+	if g.dead.has(deadProcess{leader, from}) {
+		return false // no leader would count it, and it would bind this node (V8)
 	}
 	if !g.saved.covers(p.Duration) {
 		return false
@@ -87,18 +88,18 @@ func (g *Guard) Promise(leader, term uint64, p Probe, from ProcessID, now Instan
 	return true
 }
 
-// promiseTo notes whom the newest promise is made to.
+// promiseTo records the receiver of the newest promise.
 func (g *Guard) promiseTo(leader, term uint64, from ProcessID) {
 	if term > g.promise.term {
 		g.promise.leader, g.promise.term, g.promise.sent, g.promise.process = leader, term, 0, from
 	}
 	if from != g.promise.process {
-		g.promise.process = ProcessID{} // for good: the process that relies on it is unknown
+		g.promise.process = ProcessID{} // for good: it is unknown which process relies on the promise
 	}
 }
 
-// Grant returns what a heartbeat response to leader in term carries: the newest
-// promise made to that leader in that term, if any (V2).
+// Grant returns what a heartbeat response to leader in term carries: the newest promise made to that
+// leader in that term, if any (V2).
 func (g *Guard) Grant(leader, term uint64, now Instant) (Grant, bool) {
 	if term == 0 || leader != g.promise.leader || term != g.promise.term || g.promise.until == 0 || !now.Valid() {
 		return Grant{}, false
@@ -112,20 +113,18 @@ func (g *Guard) Grant(leader, term uint64, now Instant) (Grant, bool) {
 	}, true
 }
 
-// Bound reports whether this node must not help elect anyone, itself included:
-// a promise or the restart hold has not ended (V3, V4, V5).
+// Bound reports whether a promise or the restart hold has not ended. A bound node must not help to
+// elect any node, itself included (V3, V4, V5).
 func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || g.Held(now) }
 
-// Owes reports whether a leader has been granted a promise that has not ended,
-// or the restart hold has not. It is Bound less the promises that have not left
-// yet, and decides about votes of this node that cannot be withheld (V5).
+// Owes is Bound without promises that no grant has carried to a leader yet. It decides about a vote of this
+// node that cannot be withheld any more (V5).
 func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now) }
 
-// ClockStepped starts over at now, after the clock went back or was disrupted: it
-// may have missed time or jumped ahead, and the machine may
-// have gone back to a memory without its newest promises. Instants from before
-// mean nothing any more. Whatever was promised ends within the longest promise,
-// so the node holds for that long as after a restart.
+// ClockStepped starts over at now, after the clock went back or was disrupted. The clock may have
+// missed time or jumped ahead, and a restored machine may not remember its newest promises. Earlier
+// instants mean nothing any more. All earlier promises end within the longest one, so the node holds
+// for that long, as after a restart.
 func (g *Guard) ClockStepped(now Instant) {
 	g.promise.until, g.owed = 0, 0
 	g.incarnation = g.incarnation.Next()
@@ -134,8 +133,7 @@ func (g *Guard) ClockStepped(now Instant) {
 	g.hold = now.Add(most)
 }
 
-// Restarted begins a restart hold of hold at now, for a node that turns out to have run
-// before. Instants from before mean nothing any more, as after a step of the clock.
+// Restarted begins a restart hold at now, for a node that turns out to have run before.
 func (g *Guard) Restarted(now Instant, hold time.Duration) {
 	g.holdFor = max(g.holdFor, hold)
 	g.ClockStepped(now)
@@ -144,9 +142,9 @@ func (g *Guard) Restarted(now Instant, hold time.Duration) {
 // Held reports whether the restart hold has not ended (V6).
 func (g *Guard) Held(now Instant) bool { return now.Before(g.hold) }
 
-// Admit decides whether an inbound MsgVote, MsgPreVote or MsgTimeoutNow may
-// reach raft (V3). rel is the release that the message carries, if any. A
-// release that covers the promise voids it; no release lifts the restart hold.
+// Admit decides whether an inbound MsgVote, MsgPreVote or MsgTimeoutNow may reach raft (V3). rel is
+// the release that the message carries, if any. A release that covers the promise voids it. No
+// release lifts the restart hold.
 func (g *Guard) Admit(rel *Release, now Instant) bool {
 	if rel != nil && g.covers(*rel) {
 		g.promise.until, g.owed = 0, 0
@@ -155,9 +153,9 @@ func (g *Guard) Admit(rel *Release, now Instant) bool {
 	return !g.Bound(now)
 }
 
-// covers reports whether the leader that released does not rely on this node's
-// promise: it is to an earlier leader, whose lease has ended or a later one
-// would not exist, or it answers a probe that the release names (L6).
+// covers reports whether the leader that released does not rely on this node's promise (L6). Either
+// the promise is to an earlier leader, and its lease must have ended before a later leader could be
+// elected, or the release names its probe.
 func (g *Guard) covers(rel Release) bool {
 	if rel.Term == 0 || rel.At <= 0 {
 		return false
@@ -177,13 +175,12 @@ func (g *Guard) Released(term uint64) (Release, bool) {
 	return g.release, g.release.Term != 0 && g.release.Term < term
 }
 
-// PromiseInfo is what Lease.Info shows of the voter's half.
+// PromiseInfo describes the promise of a node to a leader, and its restart hold.
 type PromiseInfo struct {
 	Leader, Term uint64
-	// Remaining is how long this node is still bound by the promise, Hold how
-	// long by its restart.
+	// Remaining is how long the promise still binds this node, Hold how long its restart does.
 	Remaining, Hold time.Duration
-	// Saved is how long a restart would bind it, at least.
+	// Saved is the shortest restart hold that a restart would begin.
 	Saved time.Duration
 }
 
@@ -192,9 +189,109 @@ func (g *Guard) Info(now Instant) PromiseInfo {
 	return PromiseInfo{
 		Leader: g.promise.leader,
 		Term:   g.promise.term,
-		// No longer than either can be, whatever a failing clock shows.
+		// A failing clock must not show more than is possible.
 		Remaining: min(max(g.promise.until.Sub(now), 0), g.maxPromise),
 		Hold:      min(max(g.hold.Sub(now), 0), max(g.holdFor, g.maxPromise)),
 		Saved:     g.saved.limit,
 	}
 }
+
+// ProcessID identifies one process of one member. The zero value is an unknown process. No two
+// processes of a member may share an ID, so it is random, or the hash of a random value.
+//
+// An ID is public: every peer of the process knows it. A caller of ProcessDied needs a better proof
+// of death than the ID.
+type ProcessID [16]byte
+
+// maxDeaths is how many dead processes a guard remembers. The last messages of a process arrive
+// within moments of its death. With fewer, and several deaths at once, a late probe of the first one
+// would bind this node again for the length of a promise.
+const maxDeaths = 4
+
+// deadProcess is a dead process of a member. A death in one member refuses no promise to another.
+type deadProcess struct {
+	member  uint64
+	process ProcessID
+}
+
+// deaths are the newest dead processes, newest first. An unknown process is never among them.
+type deaths [maxDeaths]deadProcess
+
+func (d *deaths) has(p deadProcess) bool {
+	return p.process != (ProcessID{}) && slices.Contains(d[:], p)
+}
+
+func (d *deaths) add(p deadProcess) {
+	if d.has(p) {
+		return
+	}
+	copy(d[1:], d[:])
+	d[0] = p
+}
+
+// ProcessDied records that a process of leader will never execute another instruction (A3'). If this
+// node's newest promise is to that very process, in a term that raft has not left yet, no lease
+// relies on the promise any more, and it is void (V8). ProcessDied then returns the equivalent
+// release, and true.
+//
+// The release is right for all voters: one process leads in a term (V9), and this one has sent its
+// last probe. The restart hold remains, since the promises of this node's former process are
+// unknown. Late messages of the dead process get no promise.
+func (g *Guard) ProcessDied(leader uint64, died ProcessID) (Release, bool) {
+	if leader == 0 || died == (ProcessID{}) {
+		return Release{}, false
+	}
+	g.dead.add(deadProcess{leader, died})
+	p := &g.promise
+	if p.leader != leader || p.process != died || p.term < g.term {
+		return Release{}, false
+	}
+	p.until, g.owed = 0, 0
+	rel := Release{Term: p.term, At: Forever}
+	g.remember(rel)
+	return rel, true
+}
+
+// saved is what stable storage holds about this node's promises: a duration that is no shorter than
+// any promise that may not have ended. It is the length of the restart hold (V6).
+//
+// It rises before the first longer promise is made. It falls at most once in a process: when the
+// restart hold has ended, and with it all promises of earlier processes.
+type saved struct {
+	// limit bounds promises. Invariant: storage holds at least this.
+	limit time.Duration
+	// longest is the longest promise that this process was asked for, and at least the duration that
+	// a start saves. Invariant: it never decreases.
+	longest time.Duration
+}
+
+// covers reports whether a promise of d may be made. If not, Save asks for d.
+func (s *saved) covers(d time.Duration) bool {
+	s.longest = max(s.longest, d)
+	return d <= s.limit
+}
+
+// clockStepped is for a restored machine. Its memory may be older than its storage and lack
+// promises of up to most. Storage holds at least longest, which never decreases.
+func (s *saved) clockStepped(most time.Duration) {
+	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
+}
+
+// Keep tells the guard that stable storage holds d, and may fall to floor. Without a call the guard
+// makes promises up to the longest, saves nothing, and each restart holds for that.
+func (g *Guard) Keep(floor, d time.Duration) { g.saved = saved{limit: d, longest: floor} }
+
+// Save returns the duration that storage must hold from now on, if it is not what storage holds.
+// Call Saved once it is durable, before another Save.
+func (g *Guard) Save(now Instant) (d time.Duration, ok bool) {
+	s := &g.saved
+	falls := s.limit > s.longest
+	if !now.Valid() || s.limit == s.longest || (falls && g.Held(now)) {
+		return 0, false
+	}
+	s.limit = min(s.limit, s.longest) // before it is durable: storage may hold it any time now
+	return s.longest, true
+}
+
+// Saved tells the guard that d is durable, as Save has asked for.
+func (g *Guard) Saved(d time.Duration) { g.saved.limit = d }

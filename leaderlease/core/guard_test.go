@@ -178,7 +178,7 @@ func TestGuardGrant(t *testing.T) {
 }
 
 // A node that votes forgets its term's earlier leader at once, and his late
-// heartbeats bind nobody (V1).
+// heartbeats bind no node (V1).
 func TestGuardKnowsItsTerm(t *testing.T) {
 	g := boundGuard(t)
 	g.SetTerm(6)
@@ -195,7 +195,7 @@ func TestGuardKnowsItsTerm(t *testing.T) {
 	}
 }
 
-// A promise whose grant has not left binds nobody's lease yet (V5).
+// No lease relies on a promise before its grant has left (V5).
 func TestGuardOwes(t *testing.T) {
 	g := boundGuard(t)
 	if g.Owes(sec) {

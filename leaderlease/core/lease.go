@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/quorum"
+	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Params are the numbers the leader's half needs. The caller has validated
-// them: 0 < MaxClockSkew < Duration, TransferTimeout > 0.
+// Params are the durations of the leader's half. The caller has validated them: 0 < MaxClockSkew <
+// Duration, TransferTimeout > 0.
 type Params struct {
 	// ID is this node's raft ID.
 	ID uint64
@@ -16,45 +17,42 @@ type Params struct {
 	Duration time.Duration
 	// MaxClockSkew bounds how far two nodes' clocks drift apart over Duration.
 	MaxClockSkew time.Duration
-	// TransferTimeout is how long a transfer can still succeed after
-	// MsgTimeoutNow has left: raft's election timeout.
+	// TransferTimeout is how long a transfer can still succeed after MsgTimeoutNow has left: raft's
+	// election timeout.
 	TransferTimeout time.Duration
 }
 
-// Lease is the leader's half: it probes, counts grants and knows when the
-// lease ends.
+// Lease is the leader's half: it probes, counts grants and computes the end of the lease.
 type Lease struct {
 	p      Params
 	voters quorum.JointConfig
 	voter  bool // whether this node is one of them
 
-	// The reign. term is 0 while the node does not lead.
+	// term is the term that the node leads, or 0.
 	term      uint64
 	ownCommit bool
-	// after is the newest instant whose probes no longer count: the last moment
-	// before the reign, a release, an invalidation. Invariant: it never
-	// decreases within a term.
+	// Probes sent at after or earlier do not count: after is the last moment before the node led, a
+	// release, or an invalidation. Invariant: it never decreases within a term.
 	after Instant
 	// probed is the send instant of the newest probe.
 	probed Instant
-	// shift is added to a reading to make a send instant. It is 0 until the clock
-	// goes back: send instants must grow for the whole term, or a grant of an old
-	// probe would be taken for one of a newer one. steps counts how often it did.
+	// shift is added to a reading to make a send instant. It is 0 until the clock goes back. Send
+	// instants must grow for the whole term, or the grant of an old probe would count as that of a
+	// newer one. steps counts how often the clock went back by itself.
 	shift time.Duration
 	steps int
 	// transferUntil is when a transfer under way can no longer succeed.
 	transferUntil Instant
-	// clockFault lasts from a reading that failed until ClockRead, or for the rest
-	// of the term; stepped from there until a quorum has answered, and only explains
-	// why there is no lease.
+	// clockFault lasts from a reading that failed until ClockRead, or for the rest of the term.
+	// stepped lasts from there until a quorum has answered; it only explains why there is no lease.
 	clockFault, stepped bool
 
-	// What the driver reports, whatever the term.
+	// The driver sets these, independent of the term.
 	closed, disabled, hold, confPending, diskStalled bool
 
 	// peers holds one record per voter other than this node, by ID.
 	peers []peer
-	// outvoted: too few voters' clocks can be trusted for a quorum.
+	// outvoted: the voters with trusted clocks are too few for a quorum.
 	outvoted bool
 	end      Instant
 }
@@ -62,21 +60,21 @@ type Lease struct {
 // NewLease returns the leader's half for a node that does not lead yet.
 func NewLease(p Params) *Lease { return &Lease{p: p} }
 
-// Lead begins the reign of term at now, when the node learns that it leads. It
-// clears every grant (L8). A repeated call for the same term changes nothing.
+// Lead begins the leadership in term at now, when the node learns of it. It clears every grant (L8).
+// A repeated call for the same term changes nothing.
 func (l *Lease) Lead(term uint64, now Instant) {
 	if term == l.term {
 		return
 	}
 	l.StepDown()
 	l.term = term
-	// Grants count from the start of the reign on, and "after" is exclusive.
+	// Grants count from now on, and after is exclusive.
 	l.after = now - 1
 	l.clockFault = !now.Valid()
 	l.recompute()
 }
 
-// StepDown ends the reign. The next one starts from nothing (L8).
+// StepDown ends the leadership. The next one starts without grants (L8).
 func (l *Lease) StepDown() {
 	l.term, l.after, l.probed, l.shift, l.steps, l.transferUntil, l.end = 0, 0, 0, 0, 0, 0, 0
 	l.ownCommit, l.clockFault, l.stepped = false, false, false
@@ -85,18 +83,17 @@ func (l *Lease) StepDown() {
 	}
 }
 
-// Term returns the term of the reign, or 0 if the node does not lead.
+// Term returns the term that the node leads, or 0.
 func (l *Lease) Term() uint64 { return l.term }
 
-// OwnTermCommitted records that an entry of the reign's term is committed (L4).
+// OwnTermCommitted records that an entry of the term that the node leads is committed (L4).
 func (l *Lease) OwnTermCommitted() { l.ownCommit = true }
 
-// HasOwnTermCommit reports whether OwnTermCommitted was called in this reign.
+// HasOwnTermCommit reports whether OwnTermCommitted was called in this term.
 func (l *Lease) HasOwnTermCommit() bool { return l.ownCommit }
 
-// SetVoters replaces the configuration and recomputes the lease from the grants
-// at hand (L5). Grants of nodes that are voters no longer are dropped: if they
-// come back they promise anew.
+// SetVoters replaces the configuration and recomputes the lease from the grants at hand (L5). It
+// drops the grants of former voters. They promise anew if they come back.
 func (l *Lease) SetVoters(cfg quorum.JointConfig) {
 	l.voters, l.voter = cfg, isVoter(cfg, l.p.ID)
 	var kept []peer
@@ -118,8 +115,8 @@ func (l *Lease) SetVoters(cfg quorum.JointConfig) {
 // IsVoter reports whether this node votes in its own configuration.
 func (l *Lease) IsVoter() bool { return l.voter }
 
-// Probe returns what the next heartbeat carries (L1), or false if it must carry
-// nothing: the node does not lead, transfers leadership, or cannot tell time.
+// Probe returns the probe of the next heartbeat (L1). It returns false if there must be none: the
+// node does not lead, transfers leadership, or cannot read its clock.
 func (l *Lease) Probe(now Instant) (Probe, bool) {
 	if l.term == 0 || l.closed || l.disabled || l.clockFault || !now.Valid() || now.Before(l.transferUntil) {
 		return Probe{}, false
@@ -129,9 +126,8 @@ func (l *Lease) Probe(now Instant) (Probe, bool) {
 	return Probe{Sent: sent, Duration: l.p.Duration}, true
 }
 
-// Count takes a grant that arrived at now in a message of the given term and
-// reports whether it moved the end of the lease forward (L2). Anything that is
-// not a promise to this reign is ignored.
+// Count takes a grant that arrived at now in a message of the given term. It reports whether the
+// grant moved the end of the lease forward (L2). It ignores a grant for another leadership.
 func (l *Lease) Count(from, term uint64, g Grant, now Instant) (renewed bool) {
 	p := l.peer(from)
 	if p == nil || term == 0 || term != l.term || l.clockFault || !now.Valid() {
@@ -151,22 +147,22 @@ func (l *Lease) Count(from, term uint64, g Grant, now Instant) (renewed bool) {
 		l.noteClocks()
 		l.recompute()
 	case p.until() > l.end:
-		// A promise that does not reach beyond the end cannot move it.
+		// A promise that ends earlier than the lease cannot move its end.
 		l.recompute()
 	}
 	return l.end > before
 }
 
-// Release gives the lease up for a transfer at now and returns what the
-// MsgTimeoutNow must carry (L6). Only probes sent after now count from here on,
-// and none is sent while the transfer can still succeed.
+// Release gives the lease up for a transfer at now, and returns the release that MsgTimeoutNow must
+// carry (L6). From here on only probes sent after now count. None is sent while the transfer can
+// still succeed.
 func (l *Lease) Release(now Instant) Release {
 	l.transferUntil = now.Add(l.p.TransferTimeout)
 	l.Invalidate(now)
 	return Release{Term: l.term, At: l.after}
 }
 
-// Invalidate gives the lease up at now. Probes sent later renew it.
+// Invalidate gives the lease up at now. Later probes renew it.
 func (l *Lease) Invalidate(now Instant) {
 	l.after = max(l.after, l.probed, now.Add(l.shift))
 	for i := range l.peers {
@@ -175,21 +171,19 @@ func (l *Lease) Invalidate(now Instant) {
 	l.recompute()
 }
 
-// maxSteps is how often the clock may go back in one term: there is no lease for
-// the rest of it then, since such a clock will do so again.
+// maxSteps is how often the clock may go back in one term. After that there is no lease for the rest
+// of the term, since such a clock will go back again.
 const maxSteps = 3
 
-// ClockWentBack is ClockStepped for a clock that goes back by itself, which is
-// counted.
+// ClockWentBack is ClockStepped for a clock that goes back by itself. It is counted.
 func (l *Lease) ClockWentBack(now Instant) {
 	l.steps++
 	l.ClockStepped(now)
 }
 
-// ClockStepped gives the lease up and starts over at now, after the clock went
-// back or was disrupted: the machine was stopped or moved. Instants from before
-// mean nothing any more, nor does what was learnt about other clocks by this one.
-// Only probes sent after now count from here on.
+// ClockStepped gives the lease up and starts over at now, after the clock went back or was disrupted.
+// Earlier instants mean nothing any more, and neither do the observations of other clocks. From here
+// on only probes sent after now count.
 func (l *Lease) ClockStepped(now Instant) {
 	for i := range l.peers {
 		l.peers[i].rate = rateWatch{}
@@ -200,32 +194,30 @@ func (l *Lease) ClockStepped(now Instant) {
 	l.ClockRead(now)
 }
 
-// FailClock records that the clock cannot be read: there is no lease until it
-// can, which ClockRead says.
+// FailClock records that the clock cannot be read. There is no lease until ClockRead.
 func (l *Lease) FailClock() { l.clockFault = l.term != 0 }
 
-// ClockRead ends FailClock at now. Only probes sent after now count from here on.
+// ClockRead ends FailClock at now. From here on only probes sent after now count.
 func (l *Lease) ClockRead(now Instant) {
 	bad := l.steps > maxSteps || l.shift >= time.Duration(maxReading)
 	l.clockFault, l.stepped = bad && l.term != 0, l.term != 0
 	l.Invalidate(now)
 }
 
-// Close refuses for good.
+// Close turns the lease off for good.
 func (l *Lease) Close() { l.closed = true }
 
 // SetDisabled turns leases off or on.
 func (l *Lease) SetDisabled(off bool) { l.disabled = off }
 
-// SetRestartHold says whether the node is in its restart hold. It only explains
-// why the node does not lead.
+// SetRestartHold says whether the node is in its restart hold. This only explains why the node does
+// not lead.
 func (l *Lease) SetRestartHold(held bool) { l.hold = held }
 
-// SetConfPending says whether a committed configuration change has not been
-// followed by SetVoters yet (L5).
+// SetConfPending says whether SetVoters must still follow a committed configuration change (L5).
 func (l *Lease) SetConfPending(pending bool) { l.confPending = pending }
 
-// SetDiskStalled says whether the embedder's disk has stopped to answer.
+// SetDiskStalled says whether the embedder's disk is stalled.
 func (l *Lease) SetDiskStalled(stalled bool) { l.diskStalled = stalled }
 
 // View returns the lease for readers as of now.
@@ -246,7 +238,7 @@ func (l *Lease) usable() Instant {
 	return l.end.Add(-l.p.MaxClockSkew)
 }
 
-// status orders the refusals that do not depend on the reader's clock (L4).
+// status returns the strongest refusal that does not depend on the reader's clock (L4).
 func (l *Lease) status(now Instant) Status {
 	switch {
 	case l.closed:
@@ -274,7 +266,7 @@ func (l *Lease) status(now Instant) Status {
 	}
 }
 
-// recompute derives the end of the lease from the grants at hand (L3).
+// recompute computes the end of the lease from the grants at hand (L3).
 func (l *Lease) recompute() {
 	l.end = 0
 	if l.term != 0 {
@@ -283,11 +275,11 @@ func (l *Lease) recompute() {
 	}
 }
 
-// promises lets raft's quorum package read how far each voter has promised.
+// promises gives raft's quorum package the end of each voter's promise.
 type promises struct{ l *Lease }
 
-// AckedIndex implements quorum.AckedIndexer. The leader's own promise has no
-// end: it cannot vote for another node without voiding its lease first (L7).
+// AckedIndex implements quorum.AckedIndexer. The leader's own promise has no end: it cannot vote for
+// another node without voiding its lease first (L7).
 func (v promises) AckedIndex(id uint64) (quorum.Index, bool) {
 	if id == v.l.p.ID {
 		return quorum.Index(Forever), true
@@ -299,7 +291,7 @@ func (v promises) AckedIndex(id uint64) (quorum.Index, bool) {
 	return quorum.Index(p.until()), true
 }
 
-// soundClocks lets the quorum package ask which voters' clocks can be trusted.
+// soundClocks tells the quorum package which voters' clocks can be trusted.
 type soundClocks struct{ l *Lease }
 
 // AckedIndex implements quorum.AckedIndexer.
@@ -324,4 +316,52 @@ func sortedVoters(cfg quorum.JointConfig) []uint64 {
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+// quorumEnd returns the newest instant up to which a quorum of cfg has promised, by raft's own rule
+// for commit indexes (L3). In a joint configuration both halves must have promised.
+func quorumEnd(cfg quorum.JointConfig, promised quorum.AckedIndexer) Instant {
+	// An empty configuration "commits" everything; a lease must not.
+	if len(cfg[0]) == 0 {
+		return 0
+	}
+	end := uint64(cfg.CommittedIndex(promised))
+	if end > uint64(Forever) {
+		return 0
+	}
+	return Instant(end)
+}
+
+// Voters returns the voting configuration of raft's ConfState. A voter that becomes a learner when
+// the joint configuration is left counts only in the half that lists it as a voter.
+func Voters(cs *raftpb.ConfState) quorum.JointConfig {
+	return quorum.JointConfig{majority(cs.GetVoters()), majority(cs.GetVotersOutgoing())}
+}
+
+func majority(ids []uint64) quorum.MajorityConfig {
+	if len(ids) == 0 {
+		return nil
+	}
+	m := make(quorum.MajorityConfig, len(ids))
+	for _, id := range ids {
+		m[id] = struct{}{}
+	}
+	return m
+}
+
+// isVoter reports whether id is a voter in either half of cfg.
+func isVoter(cfg quorum.JointConfig, id uint64) bool {
+	_, in := cfg[0][id]
+	_, out := cfg[1][id]
+	return in || out
+}
+
+// AloneQuorum reports whether id wins an election in cfg by its own vote (V5).
+func AloneQuorum(cfg quorum.JointConfig, id uint64) bool {
+	return alone(cfg[0], id) && (len(cfg[1]) == 0 || alone(cfg[1], id))
+}
+
+func alone(half quorum.MajorityConfig, id uint64) bool {
+	_, in := half[id]
+	return in && len(half) == 1
 }

@@ -40,9 +40,9 @@ func TestLeaseStatus(t *testing.T) {
 	}
 }
 
-// A node leads for as long as no step-down is reported; what ends with a reign
+// A node leads for as long as no step-down is reported; what ends with a term
 // must not leak into the next.
-func TestReignsAreApart(t *testing.T) {
+func TestTermsAreApart(t *testing.T) {
 	l := leading(sec, voters(1, 2, 3))
 	grants(l, 1500*ms, 2*sec, 2, 3)
 	l.Release(2 * sec)
@@ -51,15 +51,15 @@ func TestReignsAreApart(t *testing.T) {
 	l.Lead(6, 3*sec)
 	v := l.View(3 * sec)
 	if v.Term != 6 || v.End != 0 || v.Status != NoOwnTermCommit {
-		t.Errorf("View() of a new reign = %+v, want term 6 with no end and no commit", v)
+		t.Errorf("View() of a new term = %+v, want term 6 with no end and no commit", v)
 	}
 	if p, ok := l.Probe(3 * sec); !ok || p.Sent != 3*sec {
-		t.Errorf("Probe() in a new reign = %+v, %t, want one sent now", p, ok)
+		t.Errorf("Probe() in a new term = %+v, %t, want one sent now", p, ok)
 	}
 	l.OwnTermCommitted()
 	grants(l, 3*sec, 3*sec, 2)
 	if s := new(l.View(3 * sec)).Check(3 * sec); s != Valid {
-		t.Errorf("Check() in a new reign = %v, want valid", s)
+		t.Errorf("Check() in a new term = %v, want valid", s)
 	}
 
 	l.Lead(6, 3500*ms)
@@ -92,7 +92,7 @@ func TestProbe(t *testing.T) {
 		{"the last moment of a transfer", func(l *Lease) { l.Release(2 * sec) }, 3200*ms - 1, false},
 		{"the transfer can no longer succeed", func(l *Lease) { l.Release(2 * sec) }, 3200 * ms, true},
 		{"an invalidated lease is renewed", func(l *Lease) { l.Invalidate(2 * sec) }, 2 * sec, true},
-		{"an uncommitted reign begins to renew", func(l *Lease) { l.Lead(6, 2*sec) }, 2 * sec, true},
+		{"an uncommitted term begins to renew", func(l *Lease) { l.Lead(6, 2*sec) }, 2 * sec, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := leading(sec, voters(1, 2, 3))
@@ -117,7 +117,7 @@ func TestReleaseInstant(t *testing.T) {
 		now  Instant
 		want Instant
 	}{
-		{"in the moment the reign begins", sec, sec},
+		{"in the moment the term begins", sec, sec},
 		{"later", 2 * sec, 2 * sec},
 		{"a clock that went back", 1500 * ms, 2 * sec},
 		{"a clock that cannot be read", 0, 2 * sec},
@@ -161,7 +161,7 @@ func TestFailClockLastsUntilItStartsOver(t *testing.T) {
 	l.Lead(7, 4*sec)
 	l.OwnTermCommitted()
 	if s := l.View(4 * sec).Status; s != Valid {
-		t.Errorf("View().Status = %v, want valid: no reign saw the clock fail", s)
+		t.Errorf("View().Status = %v, want valid: no term saw the clock fail", s)
 	}
 }
 
@@ -194,13 +194,13 @@ func TestSendInstantsGrowWhenTheClockGoesBack(t *testing.T) {
 	}
 }
 
-// Without a clock there is no reign to measure from.
+// Without a clock there is no term to measure from.
 func TestLeadWithoutClock(t *testing.T) {
 	for _, now := range []Instant{0, -1, math.MinInt64, Forever} {
 		l := leading(now, voters(1, 2, 3))
 		grants(l, sec, 2*sec, 2, 3)
 		if v := l.View(2 * sec); v.Check(2*sec) != ClockFault {
-			t.Errorf("Check() = %v in a reign that began at %d, want clock", v.Check(2*sec), now)
+			t.Errorf("Check() = %v in a term that began at %d, want clock", v.Check(2*sec), now)
 		}
 	}
 }
@@ -253,7 +253,7 @@ func TestPeers(t *testing.T) {
 	if got := l.Peers(10 * sec); !slices.Equal(got, want) {
 		t.Errorf("Peers() much later = %+v, want %+v", got, want)
 	}
-	// What was granted last outlives the reign, what was promised does not.
+	// What was granted last outlives the term, what was promised does not.
 	l.StepDown()
 	want[1].GrantAge = 400 * time.Millisecond
 	if got := l.Peers(2 * sec); !slices.Equal(got, want) {
@@ -283,5 +283,121 @@ func TestTransferEndsAlsoIfTheClockGoesBack(t *testing.T) {
 	}
 	if _, ok := l.Probe(2200 * ms); !ok {
 		t.Error("Probe() = none one election timeout later, want one")
+	}
+}
+
+// Which probes an answer may count for (L2). The term began at 1s, its lease
+// was given up at 2s, and the answer arrives at 3s.
+func TestCountSendInstant(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		sent Instant
+		want Instant // the promise that is counted
+	}{
+		{"no reading", 0, 0},
+		{"a negative reading", math.MinInt64, 0},
+		{"before the term", sec - 1, 0},
+		{"in the term, before the invalidation", 2*sec - 1, 0},
+		{"at the invalidation", 2 * sec, 0},
+		{"just after the invalidation", 2*sec + 1, 3*sec + 1},
+		{"just before the answer", 3*sec - 1, 4*sec - 1},
+		{"at the answer", 3 * sec, 4 * sec},
+		{"later than the answer", 3*sec + 1, 0},
+		{"in another age", Forever, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := leading(sec, voters(1, 2, 3))
+			l.Invalidate(2 * sec)
+			renewed := l.Count(2, 5, Grant{Sent: tt.sent, Duration: time.Second}, 3*sec)
+			if end := l.View(3 * sec).End; end != tt.want || renewed != (tt.want != 0) {
+				t.Errorf("Count(sent %d) = %t with end %d, want end %d", tt.sent, renewed, end, tt.want)
+			}
+		})
+	}
+}
+
+// The term's first moment counts: raft may send the first heartbeat in the
+// Ready that makes the node leader.
+func TestCountFromStartOfTerm(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		sent Instant
+		want Instant
+	}{
+		{"the moment before the term", sec - 1, 0},
+		{"the first moment of the term", sec, 2 * sec},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := leading(sec, voters(1, 2, 3))
+			grants(l, tt.sent, 2*sec, 2)
+			if end := l.View(2 * sec).End; end != tt.want {
+				t.Errorf("End = %d after a grant sent at %d, want %d", end, tt.sent, tt.want)
+			}
+		})
+	}
+}
+
+// Anything that is not a voter's promise to this term is ignored.
+func TestCountRefuses(t *testing.T) {
+	good := Grant{Sent: 1500 * ms, Duration: time.Second}
+	for _, tt := range []struct {
+		name string
+		from uint64
+		term uint64
+		g    Grant
+		now  Instant
+		want Instant
+	}{
+		{"a promise to this term counts", 2, 5, good, 2 * sec, 2500 * ms},
+		{"of an earlier term", 2, 4, good, 2 * sec, 0},
+		{"of a later term", 2, 6, good, 2 * sec, 0},
+		{"of no term", 2, 0, good, 2 * sec, 0},
+		{"from a stranger or a learner", 4, 5, good, 2 * sec, 0},
+		{"from nobody", 0, 5, good, 2 * sec, 0},
+		{"from itself", 1, 5, good, 2 * sec, 0},
+		{"for no time", 2, 5, Grant{Sent: 1500 * ms}, 2 * sec, 0},
+		{"for negative time", 2, 5, Grant{Sent: 1500 * ms, Duration: -1}, 2 * sec, 0},
+		{"for the shortest time", 2, 5, Grant{Sent: 1500 * ms, Duration: 1}, 2 * sec, 1500*ms + 1},
+		{"for less than asked is believed", 2, 5, Grant{Sent: 1500 * ms, Duration: 900 * time.Millisecond}, 2 * sec, 2400 * ms},
+		{"for more than asked is not", 2, 5, Grant{Sent: 1500 * ms, Duration: time.Hour}, 2 * sec, 2500 * ms},
+		{"for absurdly long is not", 2, 5, Grant{Sent: 1500 * ms, Duration: math.MaxInt64}, 2 * sec, 2500 * ms},
+		{"while the clock cannot be read", 2, 5, good, 0, 0},
+		{"while the clock reads Forever", 2, 5, good, Forever, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := leading(sec, voters(1, 2, 3))
+			renewed := l.Count(tt.from, tt.term, tt.g, tt.now)
+			if end := l.View(2 * sec).End; end != tt.want || renewed != (tt.want != 0) {
+				t.Errorf("Count(%d, %d, %+v, %d) = %t with end %d, want end %d", tt.from, tt.term, tt.g, tt.now, renewed, end, tt.want)
+			}
+		})
+	}
+}
+
+// One voter's late or repeated answer never takes back what it promised, and
+// only an answer that moves the quorum's end is a renewal.
+func TestCountKeepsTheNewest(t *testing.T) {
+	l := leading(sec, voters(1, 2, 3, 4, 5))
+	for _, step := range []struct {
+		name    string
+		from    uint64
+		sent    Instant
+		renewed bool
+		end     Instant
+	}{
+		{"one of five is no quorum with the leader", 2, 1500 * ms, false, 0},
+		{"the second is", 3, 1400 * ms, true, 2400 * ms},
+		{"its duplicate is no renewal", 3, 1400 * ms, false, 2400 * ms},
+		{"an older answer takes nothing back", 3, 1300 * ms, false, 2400 * ms},
+		{"the slower one has to move", 2, 1600 * ms, false, 2400 * ms},
+		{"the slower one moves", 3, 1550 * ms, true, 2550 * ms},
+		{"a fourth voter replaces it", 4, 1580 * ms, true, 2580 * ms},
+		{"the least step forward is one", 4, 1580*ms + 1, true, 2580*ms + 1},
+	} {
+		renewed := l.Count(step.from, 5, Grant{Sent: step.sent, Duration: time.Second}, 2*sec)
+		if end := l.View(2 * sec).End; renewed != step.renewed || end != step.end {
+			t.Errorf("%s: Count(%d, sent %d) = %t with end %d, want %t with end %d",
+				step.name, step.from, step.sent, renewed, end, step.renewed, step.end)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -163,7 +164,7 @@ func TestAloneQuorum(t *testing.T) {
 	}
 }
 
-// Voters are who ConfState lists as such: learners, also those to be, are not.
+// Voters are the IDs that ConfState lists as voters. Present and future learners are none.
 func TestVoters(t *testing.T) {
 	got := Voters(&raftpb.ConfState{
 		Voters: []uint64{1, 2}, VotersOutgoing: []uint64{2, 3}, Learners: []uint64{4}, LearnersNext: []uint64{3}, AutoLeave: new(true),
@@ -218,6 +219,15 @@ func TestQuorumEndIsNewestOfAnyQuorum(t *testing.T) { rapid.Check(t, quorumEndIs
 func FuzzQuorumEndIsNewestOfAnyQuorum(f *testing.F) {
 	f.Add(words(f, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20))
 	f.Fuzz(rapid.MakeFuzz(quorumEndIsNewestOfAnyQuorum))
+}
+
+// addChoices adds three random inputs to the corpus, each long enough for rapid's choices.
+func addChoices(f *testing.F) {
+	for seed := range byte(3) {
+		input := make([]byte, 512)
+		_, _ = rand.NewChaCha8([32]byte{seed}).Read(input) // never fails
+		f.Add(input)
+	}
 }
 
 // words is input for rapid, which takes its choices from it eight bytes each.

@@ -161,7 +161,7 @@ func (s *scenario) voter(a args) (out string, ok bool) {
 	return out + fmt.Sprintf("bound=%t owes=%t promise=%v hold=%v\n", g.Bound(now), g.Owes(now), info.Remaining, info.Hold), true
 }
 
-// drift sends rounds of heartbeats to one voter whose clock gains ppm parts per
+// drift sends rounds of heartbeats to one voter with a clock that gains ppm parts per
 // million on the leader's, and says when the leader changes its mind about it.
 func (s *scenario) drift(a args) (out string) {
 	at, id := a.instant("now"), a.number("voter")

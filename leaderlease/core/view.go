@@ -4,13 +4,13 @@ import "time"
 
 // View is an immutable copy of the lease for readers. The zero View refuses.
 type View struct {
-	// Term is the reign the lease belongs to; 0 when the node does not lead.
+	// Term is the term of the lease; 0 when the node does not lead.
 	Term uint64
-	// From is the clock reading at which the view was made. A reader whose
-	// clock shows less has seen its clock go backwards.
+	// From is the clock reading at which the view was made. A reader with an earlier reading has seen
+	// its clock go backwards.
 	From Instant
-	// End is when the lease ends: another leader may exist from then on. It is
-	// Forever for a sole voter, and zero while no quorum has answered.
+	// End is when the lease ends: another leader may exist from then on. It is Forever for a sole
+	// voter, and zero while no quorum has answered.
 	End Instant
 	// Usable is End less MaxClockSkew: reads are served before it only.
 	Usable Instant
@@ -18,9 +18,9 @@ type View struct {
 	Status Status
 }
 
-// Check reports whether a read that arrived before now was read may be served.
-// The read takes effect at now; a pause after the check is harmless. now must
-// not be reused for a request that arrives later.
+// Check reports whether a read that arrived before now was read may be served. The read takes effect
+// at now; a pause after the check is harmless. now must not be reused for a request that arrives
+// later.
 func (v *View) Check(now Instant) Status {
 	if v.Status == Valid && v.From <= now && now < v.Usable {
 		return Valid
@@ -28,7 +28,7 @@ func (v *View) Check(now Instant) Status {
 	return v.refuse(now)
 }
 
-// refuse names the reason. It is apart from Check so that Check is inlined.
+// refuse returns the reason. It is apart from Check so that Check is inlined.
 func (v *View) refuse(now Instant) Status {
 	switch {
 	case v.Status != Valid:
@@ -42,11 +42,62 @@ func (v *View) refuse(now Instant) Status {
 	}
 }
 
-// Remaining returns for how long reads may still be served at now, at most
-// limit (a sole voter's lease has no end of its own), and 0 if they may not.
+// Remaining returns for how long reads may still be served at now, at most limit, since a sole
+// voter's lease has no end. It returns 0 if reads may not be served.
 func (v *View) Remaining(now Instant, limit time.Duration) time.Duration {
 	if v.Check(now) != Valid {
 		return 0
 	}
 	return min(v.Usable.Sub(now), limit)
+}
+
+// Status says whether a lease read may be served, and if not, why. The zero value refuses. Refusals
+// are ordered from the strongest to the weakest: a lease that is refused for two reasons reports the
+// smaller one.
+type Status uint8
+
+// The constants StatusNone to StatusValid of package leaderlease explain the values.
+const (
+	None Status = iota
+	Closed
+	Disabled
+	RestartHold // (V6)
+	NotLeader
+	NotVoter
+	NoOwnTermCommit // (L4; Raft thesis, section 6.4)
+	ConfPending     // (L5)
+	Transferring    // (L6)
+	ClockFault
+	DiskStalled
+	Expired
+	Margin
+	Valid
+
+	// NumStatus is the number of values, for arrays indexed by Status.
+	NumStatus = int(Valid) + 1
+)
+
+var statusNames = [NumStatus]string{
+	None:            "none",
+	Closed:          "closed",
+	Disabled:        "disabled",
+	RestartHold:     "restart_hold",
+	NotLeader:       "not_leader",
+	NotVoter:        "not_voter",
+	NoOwnTermCommit: "no_own_term_commit",
+	ConfPending:     "conf_pending",
+	Transferring:    "transferring",
+	ClockFault:      "clock",
+	DiskStalled:     "disk",
+	Expired:         "expired",
+	Margin:          "margin",
+	Valid:           "valid",
+}
+
+// String returns the name used in metrics, trailers and error messages.
+func (s Status) String() string {
+	if int(s) < NumStatus {
+		return statusNames[s]
+	}
+	return "unknown"
 }

@@ -2,47 +2,72 @@ package detector
 
 import "time"
 
-// Config is what a member knows of itself and of its group's timing.
+// Config describes this member and the timing of its group.
 type Config struct {
 	Self uint64
-	// ElectionTicks is raft's ElectionTick: after how many ticks without a leader the
-	// others would vote anyway.
+	// ElectionTicks is raft's ElectionTick.
 	ElectionTicks int
 	// Heartbeat is the time between two heartbeats of a leader.
 	Heartbeat time.Duration
-	// ElectionTimeout is for how long a hint is believed. After it silence decides, as
-	// without one.
+	// ElectionTimeout is how long a suspicion lasts. After it, the election timeout decides.
 	ElectionTimeout time.Duration
-	// Turn is the time between the first turns of two members that suspect their leader.
-	// Default: half a Heartbeat, and 25 ms at least. Shorter than a message's way from one
-	// to the other: they split the vote, and a later turn, a longer one, decides. Longer:
-	// fail-over takes longer if the first is down.
-	Turn time.Duration
-	// Fresh: there has been no leader since the log was bootstrapped, so nobody has
-	// promised anything and nobody needs to wait.
+	// Slot is the length of the first campaign slots after a suspicion. Default: half a Heartbeat,
+	// and at least 25 ms. If it is shorter than the latency between members, they split the vote,
+	// and a later and longer slot decides. If it is long, fail-over takes longer when the first
+	// member in order is down too.
+	Slot time.Duration
+	// Fresh says that no leader was elected since the log was bootstrapped. No member has made a
+	// promise then, so the first election need not wait for an election timeout.
 	Fresh bool
-	// Learn is for how long a leader is watched before a silence that is much longer than any
-	// it has shown is taken for a hint. Zero: silence is no hint, and decides after an election
-	// timeout alone. Short: what usually stalls a leader is not known yet, and may cost an
-	// election. An election timeout below 300 ms leaves nothing to win, and is as zero. Whoever
-	// does not call Tick at each tick seems to be paused all the time, and learns nothing.
-	Learn time.Duration
+	// Observe is how long a leader is observed before an unusually long silence is a suspicion. Zero
+	// turns this off. If Observe is short, the usual pauses of a leader are not known yet, and one may
+	// cost an election. An election timeout below 300 ms leaves nothing to gain, and turns it off.
+	// A member that does not call Tick at each tick seems to be paused all the time, and records
+	// nothing.
+	Observe time.Duration
 }
 
 // New returns the detector of a member that starts now.
 func New(cfg Config, now time.Time) *Detector {
-	if cfg.Turn == 0 {
-		cfg.Turn = max(cfg.Heartbeat/2, 25*time.Millisecond)
+	if cfg.Slot == 0 {
+		cfg.Slot = max(cfg.Heartbeat/2, 25*time.Millisecond)
 	}
-	turn := leastTurn
-	if tick := cfg.ElectionTimeout / time.Duration(max(cfg.ElectionTicks, 1)); tick > 0 {
-		turn = max(turn, int((longTurn+tick-1)/tick))
+	slotTicks := minSlotTicks
+	if tick := cfg.tick(); tick > 0 {
+		slotTicks = max(slotTicks, int((timeoutSlot+tick-1)/tick))
 	}
-	d := &Detector{cfg: cfg, turn: turn, fresh: cfg.Fresh, heard: now, learnt: newLearnt(&cfg, now)}
+	d := &Detector{cfg: cfg, slotTicks: slotTicks, fresh: cfg.Fresh, heard: now, adaptive: newAdaptive(&cfg, now)}
 	if !cfg.Fresh {
-		// The leader that this member followed before may be dead, too. If it lives, it is heard
-		// before the restart hold ends; until then Known.Bound keeps this member from campaigning.
-		d.hint = suspicion{way: restart, at: now}
+		// The former leader may be dead too. If it lives, it is heard before the restart hold ends,
+		// and until then Known.Bound keeps this member from campaigning.
+		d.suspicion = suspicion{way: restart, at: now}
 	}
 	return d
+}
+
+func (c *Config) tick() time.Duration {
+	return c.ElectionTimeout / time.Duration(max(c.ElectionTicks, 1))
+}
+
+// Known is the state of the member at the moment of a Tick or a Poll.
+type Known struct {
+	// Voters are the applied voters in order of their IDs, in a joint configuration those of both
+	// halves.
+	Voters []uint64
+	// Leads: the member leads. Candidate: it campaigns, and a quorum has granted its pre-votes.
+	// Away: it does not take part, or has not applied the bootstrap entries.
+	Leads, Candidate, Away bool
+	// Bound: a promise or the restart hold forbids to campaign (Lease.CanCampaign).
+	Bound bool
+}
+
+// Decision is what the raft loop must do now, in the order of the fields.
+type Decision struct {
+	// Forget: call ForgetLeader of raft, so that it votes at once.
+	Forget bool
+	// Campaign: call Campaign of raft.
+	Campaign bool
+	// Force: campaign by the message that Lease.ProcessDied has returned. Pass it through Incoming
+	// and to Step. If raft is no follower, or has left the message's term, call Campaign instead.
+	Force bool
 }

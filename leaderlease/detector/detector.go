@@ -7,270 +7,305 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/leaderlease/internal/votes"
+	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Interval is how often Poll is to be called while a leader is suspected.
+// Interval is how often Poll must be called while a leader is suspected.
 const Interval = 5 * time.Millisecond
 
 const (
-	// longTurn is the time between two turns after plain silence, and leastTurn how many ticks
-	// it has at least: two round trips and a slow disk's writes fit in. Shorter: the next one
-	// stands, too, and outvotes the first. Longer: fail-over takes longer if the first is down.
-	longTurn  = 300 * time.Millisecond
-	leastTurn = 3
-	// quiet is after how many heartbeats' time without one a hint is acted upon, and another
-	// member's request for a pre-vote counts as one. Fewer: a single late heartbeat would do. It
-	// is what keeps a leader that lives where no promise does, as with leases off.
-	quiet = 3
-	// patience is for how many turns another member that asks for pre-votes is left alone:
-	// on a slow machine both would grant each other theirs, and split the vote.
-	patience = 5
+	// timeoutSlot is the length of a campaign slot after an election timeout, and minSlotTicks its
+	// minimum in ticks. Two round trips and the writes of a slow disk fit in. In a shorter slot the
+	// next member would campaign too, and outvote the first. With a longer one fail-over takes
+	// longer when the first member is down.
+	timeoutSlot  = 300 * time.Millisecond
+	minSlotTicks = 3
+	// missedHeartbeats is how many heartbeats must be missing before a suspicion is acted upon, and
+	// before another member's pre-vote is a suspicion. It protects a live leader that no promise
+	// protects, as with leases off. With fewer, a single late heartbeat would depose it.
+	missedHeartbeats = 3
+	// deferSlots is for how many slots another member that asks for pre-votes is left alone. On a
+	// slow machine two members would grant each other pre-votes otherwise, and split the vote.
+	deferSlots = 5
 )
 
-// Detector is what one member knows about its leader. Its methods are called by one
-// goroutine, the one that steps raft.
+// Detector is one member's view of its leader. One goroutine calls its methods, the one that steps
+// raft.
 type Detector struct {
-	cfg   Config
-	turn  int // ticks of longTurn
-	fresh bool
-	// leader is who leads, or led last; 0 if none was known since the start.
+	cfg       Config
+	slotTicks int // of a slot after an election timeout
+	fresh     bool
+	// leader is the present leader, or the last one; 0 if none was known since the start.
 	leader uint64
-	// heard is when it gave the last sign of life, silent how many ticks ago.
-	heard  time.Time
-	silent int
-	// hint is what is suspected of it, learnt how silent leaders are while they live.
-	hint   suspicion
-	learnt learnt
-	// back is until which tick of silence the election of another has time, rival whether
-	// another has asked for votes since this member stood last.
-	back  int
-	rival bool
-	// asked is when it wished that another leads, wish how; replaced when another did, until
-	// something was committed.
-	asked, replaced time.Time
-	wish            Way
-	stats           Stats
+	// heard is the time of its last sign of life, silent the number of ticks since.
+	heard     time.Time
+	silent    int
+	suspicion suspicion
+	adaptive  adaptive
+	// deferUntil is the number of ticks of leader silence up to which another member's election is
+	// left alone. rival is set when another member has requested votes since this one campaigned.
+	deferUntil int
+	rival      bool
+	// transferAt is the time of the leader's request to hand over, transferWay its kind.
+	transferAt  time.Time
+	transferWay Way
+	replacedAt  time.Time // when the leader was replaced; zero after the next commit
+	stats       Stats
 }
 
-// suspicion is the time line of a hint.
+// suspicion describes why and since when the leader is suspected.
 type suspicion struct {
-	way Way // Silence if there is none
-	// term is that of an obituary.
-	term uint64
-	// at is when the hint came, free when the promise had ended.
-	at, free time.Time
-	// yield is until when another member's candidacy is not disturbed.
-	yield time.Time
-	// turn is the number of the last turn in which the member has campaigned, from 1 on; forced that
-	// it did so by an obituary.
-	turn   int
+	way  Way    // Silence if the leader is not suspected
+	term uint64 // of the dead leader, for ProcessDied
+	at   time.Time
+	// freeAt is when the promise to the leader had ended.
+	freeAt time.Time
+	// deferUntil is the time up to which another member's candidacy is left alone.
+	deferUntil time.Time
+	// slot is the number, from 1 on, of the last slot in which this member has campaigned. forced
+	// is set if it then campaigned by the message of Lease.ProcessDied.
+	slot   int
 	forced bool
 }
 
-// LeaderIs tells who leads, raft.None if nobody is known to.
+// LeaderIs reports the leader that raft knows, raft.None if it knows none.
 func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 	if leader == raft.None {
-		return // who led last is what counts
+		return // the last leader counts
 	}
-	if leader == d.leader && d.hint.way == Obituary {
-		return // raft has stepped what the dead had sent; Heard knows those of a later term
+	if leader == d.leader && d.suspicion.way == ProcessDied {
+		return // raft has stepped a late message of the dead leader
 	}
 	if leader != d.leader && d.leader != raft.None && d.leader != d.cfg.Self {
-		d.note(now) // who led by itself has heard nothing of how it was replaced
+		d.recordFailOver(now) // a former leader has not heard how it was replaced
 	}
-	d.learnt.follow(leader != d.leader, now)
-	d.fresh, d.leader, d.hint = false, leader, suspicion{}
-	d.still(now)
+	d.adaptive.noteLeader(leader != d.leader, now)
+	d.fresh, d.leader, d.suspicion = false, leader, suspicion{}
+	d.noteAlive(now)
 }
 
-// Gone tells that the last connection from a peer was ended by the other end, and not by
-// this one or by a timeout: its process may have died. It is a hint, never a proof.
-func (d *Detector) Gone(peer uint64, now time.Time) { d.suspect(peer, Hint, now) }
+// Gone reports that the other end has closed the last connection of peer: its process may have
+// died. Do not report a timeout, or a connection that this process has closed.
+func (d *Detector) Gone(peer uint64, now time.Time) { d.suspect(peer, ConnClosed, now) }
 
 func (d *Detector) suspect(peer uint64, why Way, now time.Time) {
-	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.hint.way != Silence {
-		return // or it has been suspected already, and silence decides by now
+	// A second suspicion does not prolong the first: after an election timeout silence decides.
+	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.way != Silence {
+		return
 	}
-	d.hint = suspicion{way: why, at: now}
-	d.stats.Hints[why]++
+	d.suspicion = suspicion{way: why, at: now}
+	d.stats.Suspicions[why]++
 }
 
-// Silence is how many ticks ago the leader, now or last, gave a sign of life.
+// ProcessDied reports that the leader's process has died, and that Lease.ProcessDied has voided this
+// member's promise to it and returned m. Call Poll next.
+//
+// The first member in order then campaigns at once by m, which needs no pre-vote. If no member has
+// requested votes one slot later, the next member does the same. From then on the members campaign
+// as after any suspicion. Only a leader of a later term ends the suspicion, since raft may still
+// step messages that the dead process has sent.
+//
+// If Lease.ProcessDied has voided nothing, call Gone: the report may be about an earlier process.
+func (d *Detector) ProcessDied(m *raftpb.Message, now time.Time) {
+	peer := m.GetFrom()
+	d.adaptive.confirm(peer)
+	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.way == ProcessDied {
+		return
+	}
+	d.suspicion = suspicion{way: ProcessDied, at: now, term: m.GetTerm()}
+	d.stats.Suspicions[ProcessDied]++
+}
+
+// Silence returns the number of ticks since the last sign of life of the leader.
 func (d *Detector) Silence() int { return d.silent }
 
-// Suspects reports whether Poll is to be called: the leader is suspected, or will be within a
-// tick if it stays silent. Whoever asks after each Tick, and each message, is in time.
+// Suspects reports whether Poll must be called: the leader is suspected, or will be within a tick if
+// it stays silent. It is enough to ask after each Tick and after each message.
 func (d *Detector) Suspects(now time.Time) bool {
-	return d.suspected(now) || d.hint.way == Silence && d.learnt.alarming(d.learnt.tick, now)
+	return d.suspected(now) || d.suspicion.way == Silence && d.adaptive.exceeded(d.adaptive.tick, now)
 }
 
 func (d *Detector) suspected(now time.Time) bool {
-	return d.hint.way != Silence && now.Sub(d.hint.at) < d.cfg.ElectionTimeout
+	return d.suspicion.way != Silence && now.Sub(d.suspicion.at) < d.cfg.ElectionTimeout
 }
 
-// Heard tells of a message that the lease has let in, before raft steps it, and of raft's
-// term. A leader's heartbeats and entries are signs of life: what arrives later than what
-// was under way at the time of a hint ends the suspicion. A member that asks for a
-// pre-vote suspects the leader; if it has been silent here, too, for longer than is usual, that
-// is a hint, and to be forgotten before raft steps m, or one member that has missed the hint
-// would veto. One that knows less of the leader, as after a restart, decides nothing by itself.
+// Heard reports a message that the lease has let in, before raft steps it. term is raft's term.
+//
+// A leader's heartbeats and appends are signs of life. Another member's request for a pre-vote is a
+// suspicion if the leader has been unusually silent here too. The leader is then forgotten before
+// raft steps m, or a member that has missed the closed connection would refuse its vote.
 func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision {
-	d.learnt.runs(now)
-	if d.learnt.acquits(m.GetFrom(), now) {
-		d.stats.FalseAlarms++
+	d.adaptive.noteRunning(now)
+	if d.adaptive.refute(m.GetFrom(), now) {
+		d.stats.FalseSuspicions++
 	}
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
-		if m.GetTerm() >= term && m.GetFrom() == d.leader { // of the next one LeaderIs tells
-			d.alive(m.GetTerm(), now)
+		if m.GetTerm() >= term && m.GetFrom() == d.leader { // LeaderIs reports the next leader
+			d.leaderHeard(m.GetTerm(), now)
 		}
 	case raftpb.MsgPreVote:
-		if m.GetFrom() != d.leader && d.quiet(now) && !d.learnt.usual(now) {
+		if m.GetFrom() != d.leader && d.leaderSilent(now) && !d.adaptive.isUsual(now) {
 			d.suspect(d.leader, PreVote, now)
 		}
-		if d.hint.yield.IsZero() { // once: one whose log is short asks on and on
-			d.hint.yield = now.Add(patience * d.cfg.Turn)
+		if d.suspicion.deferUntil.IsZero() { // once: a candidate with a short log asks again and again
+			d.suspicion.deferUntil = now.Add(deferSlots * d.cfg.Slot)
 		}
-		return Decision{Forget: d.forget(now)}
+		return Decision{Forget: d.shouldForget(now)}
 	case raftpb.MsgTimeoutNow:
-		d.asked, d.wish = now, Transfer
-		if votes.OfResignation(m) {
-			d.wish = Resignation
+		d.transferAt, d.transferWay = now, Transfer
+		if core.IsResignation(m) {
+			d.transferWay = Resignation
 		}
-		if votes.OfObituary(m) {
-			d.asked = time.Time{} // nobody has wished it
+		if core.IsProcessDied(m) {
+			d.transferAt = time.Time{} // this member made m: the leader has not asked for anything
 		}
 	case raftpb.MsgVote:
-		if votes.OfTransfer(m) { // it does not say why the leader wished it
-			d.asked, d.wish = now, Transfer
+		if core.IsForcedVote(m) { // the vote does not say whether the leader has resigned
+			d.transferAt, d.transferWay = now, Transfer
 		}
-		d.outrun(m.GetTerm(), term)
+		d.noteVoteRequest(m.GetTerm(), term)
 	}
 	return Decision{}
 }
 
-// outrun notes that another has asked for votes, with a quorum's pre-votes behind it. Who
-// votes for it stands back for an election timeout, as raft has it: the disks of two members
-// write before it is elected, which may take longer than any turn.
-func (d *Detector) outrun(asked, term uint64) {
+// noteVoteRequest records that another member has requested votes for the term asked. A voter then
+// defers for an election timeout, as raft does: two disks must write before the candidate is
+// elected, which may take longer than any slot.
+func (d *Detector) noteVoteRequest(asked, term uint64) {
 	d.rival = d.rival || asked >= term
 	if asked > term {
-		d.back = d.silent + d.cfg.ElectionTicks
+		d.deferUntil = d.silent + d.cfg.ElectionTicks
 	}
 }
 
-// still notes a sign of life.
-func (d *Detector) still(now time.Time) {
-	d.heard, d.asked = now, time.Time{}
-	d.silent, d.back, d.rival = 0, 0, false
+// noteAlive records a sign of life.
+func (d *Detector) noteAlive(now time.Time) {
+	d.heard, d.transferAt = now, time.Time{}
+	d.silent, d.deferUntil, d.rival = 0, 0, false
 }
 
-// Refused tells that raft has refused to vote for the member whose request it stepped last, though
-// it has voted for nobody in that term and knows no leader of it, whose entries may have overtaken
-// the request: the candidate lacks an entry that this member has. If the
-// leader has named it, this member stands in its turn. The leader's word may overtake its entries.
+// Refused reports that raft has refused its vote to the candidate that the leader has handed over
+// to, although raft has not voted in that term and knows no leader of it. So the candidate lacks an
+// entry that this member has: the leader's MsgTimeoutNow may overtake its appends. This member then
+// campaigns in its slot.
 func (d *Detector) Refused(now time.Time) {
-	if !d.asked.IsZero() {
-		next := suspicion{way: Transfer, at: now, free: now}
-		if d.hint.way == Obituary { // of which the candidate has heard, too
-			next.way, next.term, next.at = Obituary, d.hint.term, d.hint.at
+	if !d.transferAt.IsZero() {
+		next := suspicion{way: Transfer, at: now, freeAt: now}
+		if d.suspicion.way == ProcessDied { // the candidate knows of the same death
+			next.way, next.term, next.at = ProcessDied, d.suspicion.term, d.suspicion.at
 		}
-		d.asked, d.back, d.hint = time.Time{}, 0, next
+		d.transferAt, d.deferUntil, d.suspicion = time.Time{}, 0, next
 	}
 }
 
-// alive notes a sign of life, of a reign that is new or not. What the dead have sent in theirs is none.
-func (d *Detector) alive(term uint64, now time.Time) {
-	if d.hint.way == Obituary && term <= d.hint.term {
-		return
+// leaderHeard handles a heartbeat or an append of the leader in term.
+func (d *Detector) leaderHeard(term uint64, now time.Time) {
+	if d.suspicion.way == ProcessDied && term <= d.suspicion.term {
+		return // the dead process had sent it
 	}
-	d.still(now)
-	d.learnt.heard(now)
-	if d.hint.way == LearntSilence || d.hint.way == Obituary { // it is over, whenever that was sent
-		d.hint = suspicion{}
+	d.noteAlive(now)
+	d.adaptive.noteAlive(now)
+	if d.suspicion.way == LongSilence || d.suspicion.way == ProcessDied { // over, whenever the message was sent
+		d.suspicion = suspicion{}
 	}
-	if d.hint.way == Silence || now.Sub(d.hint.at) < d.cfg.Heartbeat {
-		return // it may have been under way
+	if d.suspicion.way == Silence || now.Sub(d.suspicion.at) < d.cfg.Heartbeat {
+		return // the message may be older than the suspicion
 	}
-	d.hint = suspicion{}
-	d.stats.FalseAlarms++
+	d.suspicion = suspicion{}
+	d.stats.FalseSuspicions++
 }
 
-// quiet reports whether the leader is silent, as the dead are.
-func (d *Detector) quiet(now time.Time) bool {
-	return d.hint.way == Obituary || now.Sub(d.heard) >= quiet*d.cfg.Heartbeat
+// leaderSilent reports whether the leader has missed enough heartbeats, or is known to be dead.
+func (d *Detector) leaderSilent(now time.Time) bool {
+	return d.suspicion.way == ProcessDied || now.Sub(d.heard) >= missedHeartbeats*d.cfg.Heartbeat
 }
 
-// forget reports whether the leader is to be forgotten: once for each suspicion, as soon
-// as the promise to it has ended and it is silent.
-func (d *Detector) forget(now time.Time) bool {
-	if !d.suspected(now) || !d.hint.free.IsZero() || !d.quiet(now) {
+// shouldForget reports whether raft must forget the leader. It is true once per suspicion, as soon
+// as the promise to the leader has ended and the leader is silent.
+func (d *Detector) shouldForget(now time.Time) bool {
+	if !d.suspected(now) || !d.suspicion.freeAt.IsZero() || !d.leaderSilent(now) {
 		return false
 	}
-	d.hint.free = now
-	if d.hint.way == restart {
+	d.suspicion.freeAt = now
+	if d.suspicion.way == restart {
 		return false // raft knows no leader
 	}
 	d.stats.Forgets++
 	return true
 }
 
-// Poll is called every Interval while Suspects says so, and after what has arrived was stepped.
-// Once the promise to a leader that is suspected has ended, and it is silent, it is forgotten,
-// and the members take turns to campaign.
+// Poll decides what to do about a suspected leader. Call it every Interval while Suspects reports
+// true, and after messages were stepped. Once the promise to the leader has ended and the leader is
+// silent, raft forgets it, and each member campaigns in its slot.
 func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
-	d.learnt.runs(now)
+	d.adaptive.noteRunning(now)
 	if k.Leads || k.Away || k.Bound || !slices.Contains(k.Voters, d.cfg.Self) {
 		return Decision{}
 	}
-	// Not before the promise has ended: until then it decides nothing, and may prove false.
-	if d.hint.way == Silence && d.learnt.accuses(d.leader, now) {
-		d.suspect(d.leader, LearntSilence, now)
+	// Silence is judged only after the promise has ended. A suspicion before that would decide
+	// nothing, and might prove false.
+	if d.suspicion.way == Silence && d.adaptive.suspect(d.leader, now) {
+		d.suspect(d.leader, LongSilence, now)
 	}
 	if !d.suspected(now) {
 		return Decision{}
 	}
-	do.Forget = d.forget(now)
-	h := &d.hint
-	if h.free.IsZero() || now.Before(h.yield) {
+	do.Forget = d.shouldForget(now)
+	s := &d.suspicion
+	if s.freeAt.IsZero() || now.Before(s.deferUntil) {
 		return do
 	}
-	place, of := d.place(k.Voters)
-	turn, length := d.turnAt(now.Sub(h.free), of)
-	if turn%of != place || turn+1 == h.turn || k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) || !d.mayStand(k) {
+	rank, of := d.rank(k.Voters)
+	slot, length := d.slotAt(now.Sub(s.freeAt), of)
+	if slot%of != rank || slot+1 == s.slot || k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Slot) || !d.mayCampaign(k) {
 		return do
 	}
-	do.Force = d.forces(k)
-	h.turn, h.forced = turn+1, do.Force
+	do.Force = d.mustForce(k)
+	s.slot, s.forced = slot+1, do.Force
 	do.Campaign, d.rival = true, false
 	return do
 }
 
-// mayStand reports whether to campaign disturbs no election that may be won: another's, or
-// this member's own, which it gives up for a new one only where the vote was split, or no pre-vote has
-// shown that anybody would vote: who holds after a restart lets no request in, and raft makes it once.
-func (d *Detector) mayStand(k Known) bool {
+// mustForce reports whether to campaign by the message of Lease.ProcessDied: in the first slot only.
+func (d *Detector) mustForce(k Known) bool {
+	return d.suspicion.way == ProcessDied && d.suspicion.slot == 0 && !k.Candidate
+}
+
+// mayCampaign reports whether a campaign disturbs no election that may still be won. A candidate
+// gives up its own election if the vote was split, or if its campaign was forced: raft requests
+// votes once, no pre-vote has shown that members would grant them, and a member in its restart hold
+// drops the request.
+func (d *Detector) mayCampaign(k Known) bool {
 	if k.Candidate {
-		return d.rival || d.hint.forced
+		return d.rival || d.suspicion.forced
 	}
-	return d.silent >= d.back
+	return d.silent >= d.deferUntil
 }
 
-// turnAt is the number of the turn so long after the leader was forgotten, and how long it
-// lasts. Whenever all have had theirs, turns are twice as long: where those before were too
-// short for messages to arrive in, the vote was split. Who stands, and has a rival, campaigns
-// anew once a turn is as long as an election, for it will not win the one that it stands in.
-func (d *Detector) turnAt(since time.Duration, of int) (turn int, length time.Duration) {
-	for length = d.firstTurn(); since >= time.Duration(of)*length; length *= 2 {
+// slotAt returns the number and the length of the slot at time since after the leader was
+// forgotten. Each round of slots is twice as long as the round before: if the slots were shorter
+// than the latency between members, the vote was split. A candidate with a rival campaigns again
+// once a slot is as long as an election takes.
+func (d *Detector) slotAt(since time.Duration, of int) (slot int, length time.Duration) {
+	for length = d.firstSlot(); since >= time.Duration(of)*length; length *= 2 {
 		since -= time.Duration(of) * length
-		turn += of
+		slot += of
 	}
-	return turn + int(since/length), length
+	return slot + int(since/length), length
 }
 
-// place is the member's place among those who outlive the leader, and how many they are.
-func (d *Detector) place(voters []uint64) (at, of int) {
+// firstSlot is the length of the first slots. After a death it is doubled: no pre-vote tells the next
+// member about the campaign, and the first one's term must be on its disk before its request leaves.
+func (d *Detector) firstSlot() time.Duration {
+	if d.suspicion.way == ProcessDied {
+		return 2 * d.cfg.Slot
+	}
+	return d.cfg.Slot
+}
+
+// rank returns the member's position among the voters other than the leader, and their number.
+func (d *Detector) rank(voters []uint64) (at, of int) {
 	for _, id := range voters {
 		switch {
 		case id == d.leader:
@@ -283,40 +318,38 @@ func (d *Detector) place(voters []uint64) (at, of int) {
 	return at, max(of, 1)
 }
 
-// Tick is called at each tick of raft's, after which a member that has heard nothing of
-// its leader campaigns in its turn.
+// Tick decides whether to campaign because of an election timeout. Call it at each tick of raft.
 //
-// Raft draws each timeout from one to two election timeouts, so that two members rarely
-// campaign at once. Members that know each other take turns instead, and then the first
-// turn is due as soon as anybody would vote: just after one election timeout.
+// Raft draws each timeout from one to two election timeouts, so that two members rarely campaign at
+// once. Slots prevent that without waiting: the first one begins just after one election timeout.
 func (d *Detector) Tick(now time.Time, k Known) Decision {
-	d.learnt.runs(now)
+	d.adaptive.noteRunning(now)
 	d.stats.Limit = 0
-	if !k.Leads && d.cfg.Learn > 0 {
-		d.stats.Limit = d.learnt.limit(now)
+	if !k.Leads && d.cfg.Observe > 0 {
+		d.stats.Limit = d.adaptive.limit(now)
 	}
-	due := d.due(k)
+	due := d.campaignDue(k)
 	d.rival = d.rival && !due
 	return Decision{Campaign: due}
 }
 
-func (d *Detector) due(k Known) bool {
+func (d *Detector) campaignDue(k Known) bool {
 	d.silent++
-	rank := slices.Index(k.Voters, d.cfg.Self)
+	index := slices.Index(k.Voters, d.cfg.Self)
 	switch {
 	case k.Leads, k.Away, k.Bound:
 		return false
 	case k.Candidate && (d.fresh || len(k.Voters) == 1): // its vote waits for the disk; raft's own timeout ends that
 		return false
-	case rank < 0: // a learner, or removed
+	case index < 0: // a learner, or removed
 		return false
 	case len(k.Voters) == 1:
 		return true
-	case !d.mayStand(k):
+	case !d.mayCampaign(k):
 		return false
 	case d.fresh:
-		// The lowest ID begins; the others are there if it does not.
-		due := d.silent > rank*d.turn
+		// The lowest ID begins. The others follow if it does not campaign.
+		due := d.silent > index*d.slotTicks
 		if due {
 			d.silent = 0
 		}
@@ -324,16 +357,16 @@ func (d *Detector) due(k Known) bool {
 	case d.silent <= d.cfg.ElectionTicks:
 		return false
 	}
-	// Turns go round. In each a member asks for pre-votes three times: at the first the others
-	// may lack a tick until they would vote, and two may have asked at once.
-	at, of := d.place(k.Voters)
-	since, round := d.silent-d.cfg.ElectionTicks-1, d.turn*of
-	o := since%round - d.turn*at
+	// In each slot a member asks for pre-votes three times. At the first time the others may lack a
+	// tick until they would vote, and two members may have asked at once.
+	rank, of := d.rank(k.Voters)
+	since, round := d.silent-d.cfg.ElectionTicks-1, d.slotTicks*of
+	at := since%round - d.slotTicks*rank
 	if k.Candidate {
-		// The vote was split: after a hint, by a turn shorter than the way, or by somebody whom
-		// raft's own timeout has sent. If two turns do not mend it, it is the disks, and raft's
-		// own timeouts give them longer than turns do.
-		return o == 0 && since < 2*round
+		// The vote was split, by a slot shorter than the latency or by raft's own timeout in a
+		// member. If two rounds do not help, the disks are slow, and raft's own timeouts give
+		// them more time than slots do.
+		return at == 0 && since < 2*round
 	}
-	return o == 0 || o == d.turn/2 || o == d.turn*2/3
+	return at == 0 || at == d.slotTicks/2 || at == d.slotTicks*2/3
 }

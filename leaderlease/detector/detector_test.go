@@ -46,7 +46,7 @@ func (d *Detector) wants(t *testing.T, now time.Duration, k Known, want Decision
 
 // The leader is forgotten when the promise ends and not before, and the members campaign
 // one after the other, round and round.
-func TestAHintIsActedUponWhenThePromiseEnds(t *testing.T) {
+func TestASuspicionIsActedUponWhenThePromiseEnds(t *testing.T) {
 	first, second := follower(2), follower(3)
 	for _, d := range []*Detector{first, second} {
 		d.wants(t, 10*ms, three, nothing) // nothing is suspected
@@ -56,26 +56,26 @@ func TestAHintIsActedUponWhenThePromiseEnds(t *testing.T) {
 	}
 	first.wants(t, 250*ms, three, both)
 	first.wants(t, 255*ms, three, nothing)
-	first.wants(t, 275*ms, three, nothing) // the other's turn
+	first.wants(t, 275*ms, three, nothing) // the other's slot
 	first.wants(t, 300*ms, three, campaign)
 	second.wants(t, 250*ms, three, forget)
 	second.wants(t, 270*ms, three, nothing)
 	second.wants(t, 275*ms, three, campaign)
 	first.LeaderIs(3, at(310*ms))
-	want := FailOver{Way: Hint, Hint: 10 * ms, Promise: 240 * ms, Election: 60 * ms}
-	if s := first.Stats(); s.Last != want || s.Hints[Hint] != 1 || s.Forgets != 1 || s.FalseAlarms != 0 {
+	want := FailOver{Way: ConnClosed, Detection: 10 * ms, Promise: 240 * ms, Election: 60 * ms}
+	if s := first.Stats(); s.Last != want || s.Suspicions[ConnClosed] != 1 || s.Forgets != 1 || s.FalseSuspicions != 0 {
 		t.Errorf("Stats() = %+v, want one hint, one leader forgotten, and %+v", s, want)
 	}
 	first.wants(t, 320*ms, three, nothing)
 	first.Committed(at(314 * ms))
 	first.Committed(at(320 * ms)) // and on and on
 	want.Commit = 4 * ms
-	if s := first.Stats(); s.Last != want || s.FailOvers != [NumWays]uint64{Hint: 1} {
+	if s := first.Stats(); s.Last != want || s.FailOvers != [NumWays]uint64{ConnClosed: 1} {
 		t.Errorf("Stats() = %+v, want %+v, by one hint", s, want)
 	}
 }
 
-func TestWhatIsNoHint(t *testing.T) {
+func TestWhatIsNoSuspicion(t *testing.T) {
 	for name, do := range map[string]func(d *Detector) Known{
 		"somebody else is gone":      func(d *Detector) Known { d.Gone(3, at(0)); return three },
 		"the member leads by itself": func(d *Detector) Known { d.LeaderIs(2, at(0)); d.Gone(2, at(0)); return three },
@@ -104,7 +104,7 @@ func TestWhatIsNoHint(t *testing.T) {
 	}
 }
 
-// What was on its way when the hint came is no sign of life, nor is what others say, nor
+// A message that was on its way when the suspicion began is no sign of life, nor are those of others, nor
 // what a leader says that was deposed.
 func TestASuspicionStands(t *testing.T) {
 	for name, say := range map[string]struct {
@@ -120,19 +120,19 @@ func TestASuspicionStands(t *testing.T) {
 		d.Gone(1, at(0))
 		d.Heard(say.m, 5, at(say.at))
 		d.LeaderIs(raft.None, at(say.at)) // as raft says once it has forgotten
-		if got := d.Poll(at(250*ms), three); got != both || d.Stats().FalseAlarms != 0 {
+		if got := d.Poll(at(250*ms), three); got != both || d.Stats().FalseSuspicions != 0 {
 			t.Errorf("%s: Poll() = %+v, want %+v", name, got, both)
 		}
 	}
 }
 
-func TestAFalseAlarmIsCounted(t *testing.T) {
+func TestAFalseSuspicionIsCounted(t *testing.T) {
 	d := follower(2)
 	d.Gone(1, at(0))
 	for now := beat; now <= 5*beat; now += beat {
 		d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(now))
 	}
-	if s := d.Stats(); s.FalseAlarms != 1 || d.Suspects(at(beat)) {
+	if s := d.Stats(); s.FalseSuspicions != 1 || d.Suspects(at(beat)) {
 		t.Errorf("Stats() = %+v, want one false alarm", s)
 	}
 	d.Gone(1, at(time.Second)) // and the next one counts as any
@@ -141,20 +141,20 @@ func TestAFalseAlarmIsCounted(t *testing.T) {
 
 // What the next leader says is no sign of life of the one before: that was replaced, as it was
 // suspected to be.
-func TestTheNextLeaderIsNoFalseAlarm(t *testing.T) {
+func TestTheNextLeaderRefutesNoSuspicion(t *testing.T) {
 	d := follower(2)
 	d.Gone(1, at(10*ms))
 	d.wants(t, 250*ms, three, both)
 	d.Heard(message(raftpb.MsgApp, 3, 6), 6, at(300*ms))
 	d.LeaderIs(3, at(300*ms))
-	want := FailOver{Way: Hint, Hint: 10 * ms, Promise: 240 * ms, Election: 50 * ms}
-	if s := d.Stats(); s.Last != want || s.FalseAlarms != 0 {
+	want := FailOver{Way: ConnClosed, Detection: 10 * ms, Promise: 240 * ms, Election: 50 * ms}
+	if s := d.Stats(); s.Last != want || s.FalseSuspicions != 0 {
 		t.Errorf("Stats() = %+v, want no false alarm, and %+v", s, want)
 	}
 }
 
-// A candidate stands already: campaigning anew would take another term, and the votes of
-// its own election away. Unless another stands, too, and that has had the time: then the vote
+// A candidate that campaigned again would take another term, and the votes of its own election
+// away. Unless another one campaigns too, and that has had the time: then the vote
 // was split.
 func TestACandidateDoesNotCampaignAgain(t *testing.T) {
 	stands := Known{Voters: three.Voters, Candidate: true}
@@ -175,9 +175,9 @@ func TestACandidateDoesNotCampaignAgain(t *testing.T) {
 	}
 }
 
-// Who votes for another after a hint stands back while that may be elected. Who has reached
-// the term already that it is asked for does not vote.
-func TestWhoHasVotedStandsBack(t *testing.T) {
+// A member that votes for another after a suspicion defers while that one may be elected. A member
+// in the requested term does not vote.
+func TestAVoterDefers(t *testing.T) {
 	for term, want := range map[uint64]Decision{5: campaign, 6: nothing} {
 		d := follower(2)
 		d.Gone(1, at(0))
@@ -189,7 +189,7 @@ func TestWhoHasVotedStandsBack(t *testing.T) {
 }
 
 // Turns are twice as long each time all have had theirs.
-func TestTurnsAfterAHint(t *testing.T) {
+func TestSlotsAfterASuspicion(t *testing.T) {
 	for self, want := range map[uint64][]time.Duration{
 		2: {250 * ms, 300 * ms, 400 * ms, 600 * ms},
 		3: {275 * ms, 350 * ms, 500 * ms, 800 * ms},
@@ -207,7 +207,7 @@ func TestTurnsAfterAHint(t *testing.T) {
 	}
 }
 
-// Where no promise binds the member, its leader's heartbeats do: a hint alone is not acted upon.
+// Where no promise binds the member, its leader's heartbeats do: a suspicion alone is not acted upon.
 func TestALeaderThatIsHeardIsNotForgotten(t *testing.T) {
 	d := follower(2)
 	d.Gone(1, at(0))
@@ -216,10 +216,10 @@ func TestALeaderThatIsHeardIsNotForgotten(t *testing.T) {
 	d.wants(t, 10*ms+3*beat, three, both)
 }
 
-// One follower that has missed the hint does not veto for an election timeout: another one
+// One follower that has missed the closed connection does not veto for an election timeout: another one
 // that asks for its pre-vote is believed, if the leader is silent here, too. The lease lets
 // the request in once the promise has ended.
-func TestARequestForAPreVoteIsAHint(t *testing.T) {
+func TestAPreVoteIsASuspicion(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		from uint64
@@ -239,7 +239,7 @@ func TestARequestForAPreVoteIsAHint(t *testing.T) {
 	d := follower(3)
 	d.Heard(message(raftpb.MsgPreVote, 2, 6), 5, at(260*ms))
 	d.wants(t, 265*ms, three, nothing) // the first one's turn
-	d.wants(t, 285*ms, three, nothing) // this one's, but the first one stands
+	d.wants(t, 285*ms, three, nothing) // this one's, but the first one campaigns
 	d.wants(t, 359*ms, three, nothing)
 	d.wants(t, 390*ms, three, campaign) // in vain, it seems
 	suspecting := follower(3)
@@ -250,13 +250,13 @@ func TestARequestForAPreVoteIsAHint(t *testing.T) {
 		}
 		suspecting.heard = at(-1)
 	}
-	if d.Stats().Hints[PreVote] != 1 || d.Stats().Forgets != 1 {
+	if d.Stats().Suspicions[PreVote] != 1 || d.Stats().Forgets != 1 {
 		t.Errorf("Stats() = %+v, want one hint by a pre-vote", d.Stats())
 	}
 }
 
 // Members that ask each other for pre-votes do not keep each other's suspicion up: after an
-// election timeout silence decides, and its turns are as long as slow disks need.
+// election timeout silence decides, and its slots are as long as slow disks need.
 func TestASuspicionIsNotRenewedByOthers(t *testing.T) {
 	d := follower(2)
 	d.Gone(1, at(0))
@@ -267,7 +267,7 @@ func TestASuspicionIsNotRenewedByOthers(t *testing.T) {
 			t.Fatalf("Poll(%v) = %+v, want nothing after an election timeout", now, do)
 		}
 	}
-	if s := d.Stats(); s.Hints != [NumWays]uint64{Hint: 1} || s.Forgets != 1 {
+	if s := d.Stats(); s.Suspicions != [NumWays]uint64{ConnClosed: 1} || s.Forgets != 1 {
 		t.Errorf("Stats() = %+v, want one hint", s)
 	}
 	d.Heard(message(raftpb.MsgHeartbeat, 1, 6), 5, at(3*time.Second))
@@ -275,8 +275,8 @@ func TestASuspicionIsNotRenewedByOthers(t *testing.T) {
 	d.wants(t, 3350*ms, three, both)
 }
 
-// A storm of connections that end, while heartbeats come in: nobody is forgotten.
-func TestAStormOfHintsIsHarmless(t *testing.T) {
+// Many closed connections, while heartbeats come in: no leader is forgotten.
+func TestManyClosedConnectionsAreHarmless(t *testing.T) {
 	d := follower(2)
 	for now := time.Duration(0); now < time.Minute; now += 5 * ms {
 		k := bound

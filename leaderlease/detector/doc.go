@@ -1,56 +1,60 @@
-// Package detector decides when a member of a Raft group takes its leader for dead, and
-// campaigns: a failure detector. It is pure: events and the time go in, decisions come out.
-// It has no clock, lock, goroutine or IO.
+// Package detector is a failure detector for the leader of a Raft group. It decides when a member
+// campaigns because its leader seems to be dead. The raft loop of the embedder calls it.
 //
-// What keeps a group without a leader after a crash is silence, an election timeout of it,
-// and not the promise, which may be much shorter. A process that dies ends its connections,
-// and its peers hear of that within milliseconds. So:
+// The package is pure: events and the time go in, decisions come out. It has no clock, lock,
+// goroutine or IO. Safety never depends on it: see "Safety" below.
 //
-//   - Gone tells of a peer whose last connection the other end has ended (io.EOF,
-//     io.ErrUnexpectedEOF under TLS, ECONNRESET; not what a timeout or this process has
-//     ended). It is a hint and never a proof: proxies and middleboxes end connections, too.
-//   - While the leader is suspected, Poll is called every few milliseconds. As soon as the
-//     promise to it has ended, and three heartbeats are missing, raft is told to forget it
-//     (ForgetLeader), and then votes at once; and the members take turns to campaign.
-//   - Obituary tells that the leader's process is known to be dead, and the promise to it void
-//     (Lease.Obituary). It is a proof, so the first to have its turn campaigns at once.
-//   - A heartbeat or an append that comes later than what was under way ends the suspicion.
-//   - Who is asked for a vote of a new term leaves that election an election timeout, and who
-//     stands gives its own up for another only where it has a rival: disks may take longer
-//     than turns.
+// # What starts an election
 //
-// A member that has restarted, and hears no leader, does the same as after a hint: once its restart
-// hold is over, it campaigns in its turn. So a group whose members have all been killed need not
-// wait for an election timeout. A leader that lives is heard before the hold ends, and where it
-// is not, it keeps its followers by CheckQuorum: they grant no pre-vote.
+// After a crash, a group mostly waits for raft's election timeout, and not for the promise, which
+// may be much shorter. A suspicion shortens that wait:
 //
-// Without a hint it is silence that decides, and members take turns after it as well, which
-// is sooner than raft's own random timeouts.
+//   - Gone reports that the other end has closed a peer's last connection (io.EOF,
+//     io.ErrUnexpectedEOF under TLS, ECONNRESET). Do not report a timeout, or a connection that this
+//     process has closed. Proxies and middleboxes close connections too, so this proves nothing.
+//   - ProcessDied reports that the leader's process has died and that the promise to it is void
+//     (Lease.ProcessDied). This is a proof, so the first member in order campaigns at once.
+//   - A member that has restarted and hears no leader suspects its former leader. So after a crash of
+//     all members the group does not wait for an election timeout.
+//   - With Config.Observe, a silence that is unusually long for this leader is a suspicion. See below.
 //
-// # Learnt silence
+// While the leader is suspected, the raft loop calls Poll every few milliseconds. Once the promise
+// to the leader has ended, and three heartbeats are missing, Poll makes raft forget the leader
+// (ForgetLeader), so that raft votes at once. Then the members campaign one after another. The
+// order is that of their IDs, and each has a time slot.
 //
-// Nobody hears of a leader that is stopped, cut off or without power. With Config.Learn its
-// silence is a hint, too, as soon as it is
+// A heartbeat or an append that was sent after the suspicion began ends it. Without any suspicion
+// the members campaign after an election timeout of silence, also in slots, which is sooner than
+// raft's random timeouts.
 //
-//   - twice as long as the longest of the last ten minutes that has ended within an election
-//     timeout, be it of a leader before,
-//   - and five heartbeats and 250 ms at least, which each false alarm doubles, the first for an
-//     hour and each further one for twice as long as the one before,
-//   - and the promise to the leader has ended.
+// A member that votes in a new term leaves that election alone for an election timeout. A candidate
+// gives up its own election only if another member has requested votes since. The disks may need
+// longer than a slot.
 //
-// Only time counts in which this member ran, as its calls of Tick, Poll and Heard show: after a
-// pause of its own of more than a tick and a heartbeat silence begins anew. A leader is watched
-// for Learn before any of this, anew if it was away, and teaches in the second half of that.
-// Until then, and where it would come to an election timeout, silence is no hint. An alarm is
-// false if its leader is heard, as a leader or not, within an election timeout of its last sign
-// of life.
+// # Adaptive failure detection
 //
-// # What it may break
+// A leader that is stopped, cut off or without power closes no connection. With Config.Observe its
+// silence is a suspicion as soon as all of these hold:
 //
-// Nothing about safety depends on any of it. The lease's guard does not look at whom raft
-// takes for its leader (rule V7 of docs/design.md): a promise is kept whatever is forgotten,
-// and Poll decides nothing while one binds the member. PreVote and CheckQuorum refuse whoever
-// is alone with its suspicion: a false alarm at one follower changes no term. One at a
-// majority, of a leader that none of them hears of for as long as the promise lasts, for three
-// heartbeats at least, and for longer than they know leaders to stall, costs an election.
+//   - It is twice as long as the longest silence of the last ten minutes that ended within an
+//     election timeout. Silences of former leaders count.
+//   - It is at least five heartbeats and 250 ms. Each false suspicion doubles this minimum: the
+//     first for an hour, and each later one for twice as long as the one before.
+//   - The promise to the leader has ended.
+//
+// Only time in which this member ran counts, as its calls of Tick, Poll and Heard show. After a
+// pause of its own that is longer than a tick and a heartbeat, the silence starts again at zero. A
+// leader is observed for Config.Observe first, and again after an absence; the second half of that time is
+// recorded. Until then, and where the limit would reach an election timeout, silence is no
+// suspicion. A suspicion was false if the suspect is heard, leader or not, within an election
+// timeout of its last sign of life.
+//
+// # Safety
+//
+// The lease's guard does not depend on the leader that raft believes in (rule V7 of
+// docs/design.md). A promise is kept whatever raft forgets, and Poll does nothing while a promise
+// binds the member. PreVote and CheckQuorum refuse a member that suspects the leader alone, so a
+// false suspicion at one follower changes no term. A false suspicion at a majority costs an
+// election. All of that majority must have missed the leader until the promise ended, for three
+// heartbeats, and for longer than the pauses that they have recorded.
 package detector

@@ -19,7 +19,7 @@ func standing(lease *leaderlease.Lease, role raft.StateType, voters []uint64) de
 	}
 }
 
-// A loop around a RawNode. Whoever reads a connection of a peer puts the peer's ID into
+// A loop around a RawNode. The reader of a peer's connection puts the peer's ID into
 // gone when it has ended, and no other connection from that peer is left.
 func Example_rawNode() {
 	var (
@@ -32,7 +32,7 @@ func Example_rawNode() {
 	)
 	d := detector.New(detector.Config{
 		Self: 1, ElectionTicks: 20, Heartbeat: 50 * time.Millisecond, ElectionTimeout: time.Second,
-		Learn: 10 * time.Second, // silence is a hint, too
+		Observe: 10 * time.Second, // an unusual silence is a suspicion too
 	}, time.Now())
 	elect := func(do detector.Decision) {
 		if do.Forget {
@@ -74,7 +74,7 @@ func Example_rawNode() {
 	// Output:
 }
 
-// A loop around the raft.Node that leaderlease.Wrap has returned. Its Ready says who leads,
+// A loop around the raft.Node that leaderlease.Wrap has returned. Its Ready has the leader,
 // and in which role and term this member is.
 func Example_node() {
 	var (
@@ -106,7 +106,7 @@ func Example_node() {
 			if d.Suspects(now) {
 				elect(d.Poll(now, standing(lease, role, voters)))
 			}
-		case m := <-inbox: // a request for a pre-vote that the lease refuses is no hint
+		case m := <-inbox: // a request for a pre-vote that the lease refuses is no suspicion
 			if m.GetType() != raftpb.MsgPreVote || lease.CanCampaign() == nil {
 				elect(d.Heard(m, term, time.Now()))
 			}
@@ -121,6 +121,118 @@ func Example_node() {
 			}
 			// Persist, send and apply, as ever.
 			node.Advance()
+		}
+	}
+	_ = loop // run it, as ever
+	// Output:
+}
+
+// arrived is a message, with the process that the connection which it came by has named.
+type arrived struct {
+	m    *raftpb.Message
+	from leaderlease.ProcessID
+}
+
+// death is the report of a parent that has reaped this process of the peer.
+type death struct {
+	peer    uint64
+	process leaderlease.ProcessID
+}
+
+// Death notices and a RawNode. Ticks, suspicions and Readys are as in the example without them.
+func Example_rawNodeProcessDied() {
+	var (
+		node       *raft.RawNode
+		lease      *leaderlease.Lease
+		d          *detector.Detector
+		inbox      <-chan arrived
+		died       <-chan death
+		voters     []uint64
+		afterDeath *raftpb.Message // to campaign by
+	)
+	elect := func(do detector.Decision) {
+		if do.Forget {
+			_ = node.ForgetLeader()
+		}
+		switch s := node.BasicStatus(); {
+		case !do.Campaign:
+		case do.Force && s.RaftState == raft.StateFollower && s.GetTerm() == afterDeath.GetTerm() && lease.Incoming(afterDeath, leaderlease.ProcessID{}):
+			_ = node.Step(afterDeath)
+		default:
+			_ = node.Campaign()
+		}
+	}
+	step := func(in arrived) {
+		if lease.Incoming(in.m, in.from) {
+			elect(d.Heard(in.m, node.BasicStatus().GetTerm(), time.Now()))
+			_ = node.Step(in.m)
+		}
+	}
+	loop := func() {
+		select {
+		case in := <-inbox:
+			step(in)
+		case dead := <-died:
+			for range len(inbox) { // what it had sent goes first, and then the Readys: it may just have been elected
+				step(<-inbox)
+			}
+			now := time.Now()
+			if m, void := lease.ProcessDied(dead.peer, dead.process); void {
+				afterDeath = m
+				d.ProcessDied(m, now)
+			} else { // of a former process, say
+				d.Gone(dead.peer, now)
+			}
+			elect(d.Poll(now, standing(lease, node.BasicStatus().RaftState, voters)))
+		}
+	}
+	_ = loop // run it, as ever
+	// Output:
+}
+
+// Death notices and a raft.Node that leaderlease.Wrap has returned. The context of Step says
+// which process sent a message.
+func Example_nodeProcessDied() {
+	var (
+		node       raft.Node
+		lease      *leaderlease.Lease
+		d          *detector.Detector
+		inbox      <-chan arrived
+		died       <-chan death
+		voters     []uint64
+		role       raft.StateType // as Readys have told, as the term
+		term       uint64
+		afterDeath *raftpb.Message
+	)
+	ctx := context.Background()
+	elect := func(do detector.Decision) {
+		if do.Forget {
+			_ = node.ForgetLeader(ctx)
+		}
+		switch {
+		case !do.Campaign:
+		case do.Force && role == raft.StateFollower && term == afterDeath.GetTerm() && lease.CanCampaign() == nil:
+			_ = node.Step(ctx, afterDeath)
+		default:
+			_ = node.Campaign(ctx)
+		}
+	}
+	loop := func() {
+		select {
+		case in := <-inbox:
+			if in.m.GetType() != raftpb.MsgPreVote || lease.CanCampaign() == nil {
+				elect(d.Heard(in.m, term, time.Now()))
+			}
+			_ = node.Step(leaderlease.WithProcess(ctx, in.from), in.m)
+		case dead := <-died: // once the inbox is empty
+			now := time.Now()
+			if m, void := lease.ProcessDied(dead.peer, dead.process); void {
+				afterDeath = m
+				d.ProcessDied(m, now)
+			} else {
+				d.Gone(dead.peer, now)
+			}
+			elect(d.Poll(now, standing(lease, role, voters)))
 		}
 	}
 	_ = loop // run it, as ever

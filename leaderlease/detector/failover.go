@@ -2,31 +2,31 @@ package detector
 
 import "time"
 
-// Way is what a fail-over began with.
+// Way is the event that started a fail-over.
 type Way uint8
 
 const (
 	// Silence is an election timeout without a sign of life.
 	Silence Way = iota
-	// Hint is a connection that the other end has ended.
-	Hint
+	// ConnClosed is a connection that the other end has closed.
+	ConnClosed
 	// PreVote is another member's request for a pre-vote.
 	PreVote
-	// Transfer is the leader's own wish.
+	// Transfer is a leadership transfer.
 	Transfer
-	// Resignation is the wish of a leader that ends by itself, to who was asked. The others
-	// cannot tell it from a transfer.
+	// Resignation is the message of a leader that shuts down, as its receiver reports it. To the
+	// other members it looks like a transfer.
 	Resignation
-	// LearntSilence is one that is much longer than any that the leader has shown of late.
-	LearntSilence
-	// Obituary is the proof that the leader's process has died.
-	Obituary
+	// LongSilence is a silence that is much longer than the leader's recent ones.
+	LongSilence
+	// ProcessDied is the proof that the leader's process has died.
+	ProcessDied
 
 	// NumWays is the number of ways.
-	NumWays = int(Obituary) + 1
+	NumWays = int(ProcessDied) + 1
 
-	// restart is a start of this member after which it has heard no leader. It knows of none that
-	// could be replaced, so no fail-over begins with it, and it is not among the ways.
+	// restart is a start of this member after which it has heard no leader. There is no leader that
+	// could be replaced, so restart starts no fail-over and is not among the ways.
 	restart = Way(NumWays)
 )
 
@@ -40,27 +40,30 @@ func (w Way) String() string {
 	return "unknown"
 }
 
-// FailOver is how one leader was replaced by another, as one follower has seen it.
+// FailOver describes how one leader replaced another, as seen by one follower.
 type FailOver struct {
 	Way Way
-	// Hint is how long after the last sign of life the suspicion began, which after mere
-	// silence is an election timeout; Promise how long this member was bound then, if it was
-	// the one to wait for; Election how long it took from there until the next leader was
-	// known, or since the wish was, and Commit until something was committed then.
-	Hint, Promise, Election, Commit time.Duration
+	// Detection is the time from the last sign of life to the suspicion; for Silence it is at most an
+	// election timeout. Promise is how long this member was still bound then, 0 if another member
+	// was first. Election is the time from there, or from the request of a transfer, until the next
+	// leader was known. Commit is the time from there to the next commit.
+	Detection, Promise, Election, Commit time.Duration
 }
 
-// Stats counts what has happened since New.
+// Stats counts events since New.
 type Stats struct {
-	// Hints counts suspicions by what they began with, FalseAlarms those that a sign of
-	// life has ended, for learnt silence within an election timeout and be the leader replaced
-	// by then, Forgets how often raft was to forget its leader.
-	Hints                [NumWays]uint64
-	FalseAlarms, Forgets uint64
-	// Limit is after what silence the leader would be suspected, as of the last Tick: the
-	// election timeout if nothing is learnt yet, 0 without Config.Learn and where this member leads.
+	// Suspicions counts suspicions by their cause.
+	Suspicions [NumWays]uint64
+	// FalseSuspicions counts suspicions that a sign of life has ended. One for LongSilence is also
+	// false if the leader was replaced, and is heard within an election timeout of its last sign of
+	// life.
+	FalseSuspicions uint64
+	// Forgets counts how often raft had to forget its leader.
+	Forgets uint64
+	// Limit is the silence after which the leader would be suspected, as of the last Tick. It is
+	// the election timeout until enough is recorded, and 0 without Config.Observe and on the leader.
 	Limit time.Duration
-	// FailOvers counts them by what they began with.
+	// FailOvers counts fail-overs by their cause.
 	FailOvers [NumWays]uint64
 	// Last is the last fail-over, if any.
 	Last FailOver
@@ -69,28 +72,28 @@ type Stats struct {
 // Stats returns the counters.
 func (d *Detector) Stats() Stats { return d.stats }
 
-// note keeps how the leader was replaced.
-func (d *Detector) note(now time.Time) {
-	h, last := &d.hint, FailOver{}
+// recordFailOver records how the leader was replaced.
+func (d *Detector) recordFailOver(now time.Time) {
+	s, last := &d.suspicion, FailOver{}
 	switch {
-	case !d.asked.IsZero() && h.way != Obituary: // who was asked for its vote by another that knows
-		last = FailOver{Way: d.wish, Election: now.Sub(d.asked)}
-	case h.way == Silence:
-		all := now.Sub(d.heard) // another member may have been first, which had heard less
-		last.Hint = min(all, d.cfg.ElectionTimeout)
-		last.Election = all - last.Hint
-	case h.free.IsZero(): // another member was first
-		last = FailOver{Way: h.way, Hint: h.at.Sub(d.heard), Election: now.Sub(h.at)}
+	case !d.transferAt.IsZero() && s.way != ProcessDied:
+		last = FailOver{Way: d.transferWay, Election: now.Sub(d.transferAt)}
+	case s.way == Silence:
+		all := now.Sub(d.heard) // another member may have heard less, and campaigned first
+		last.Detection = min(all, d.cfg.ElectionTimeout)
+		last.Election = all - last.Detection
+	case s.freeAt.IsZero(): // another member was first
+		last = FailOver{Way: s.way, Detection: s.at.Sub(d.heard), Election: now.Sub(s.at)}
 	default:
-		last = FailOver{Way: h.way, Hint: h.at.Sub(d.heard), Promise: h.free.Sub(h.at), Election: now.Sub(h.free)}
+		last = FailOver{Way: s.way, Detection: s.at.Sub(d.heard), Promise: s.freeAt.Sub(s.at), Election: now.Sub(s.freeAt)}
 	}
-	d.stats.Last, d.replaced = last, now
+	d.stats.Last, d.replacedAt = last, now
 	d.stats.FailOvers[last.Way]++
 }
 
-// Committed tells that something was committed since LeaderIs.
+// Committed reports that an entry was committed since LeaderIs.
 func (d *Detector) Committed(now time.Time) {
-	if !d.replaced.IsZero() {
-		d.stats.Last.Commit, d.replaced = now.Sub(d.replaced), time.Time{}
+	if !d.replacedAt.IsZero() {
+		d.stats.Last.Commit, d.replacedAt = now.Sub(d.replacedAt), time.Time{}
 	}
 }

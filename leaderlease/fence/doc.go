@@ -1,5 +1,5 @@
 // Package fence is the resource's side of fencing tokens: a check, made where
-// the write happens, that refuses whoever has been overtaken.
+// the write happens, that refuses overtaken holders.
 //
 // # Why a lease is not enough
 //

@@ -60,8 +60,8 @@ type Gate struct {
 }
 
 // NewGate returns a Gate that has admitted highest, for a resource that
-// remembers it from an earlier run. The zero token stands for a resource that
-// nobody has written to.
+// remembers it from an earlier run. The zero token stands for a resource without
+// writes.
 func NewGate(highest Token) *Gate {
 	var g Gate
 	g.mu.highest = highest

@@ -24,7 +24,7 @@ var ErrMalformed = errors.New("fence: malformed token")
 // then the index. It is comparable, and its zero value is no token at all:
 // every gate refuses it.
 //
-// A token is not a secret and proves nothing about who sends it. It orders
+// A token is not a secret and proves nothing about its sender. It orders
 // holders that are honest but late.
 type Token struct {
 	// Term is the raft term in which the holder leads. It is zero when the

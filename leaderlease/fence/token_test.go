@@ -167,3 +167,64 @@ func binary(t rapid.TB, tok fence.Token) []byte {
 	}
 	return data
 }
+
+// FuzzParseTokenAcceptsOneSpelling: text either is the token's own spelling,
+// or is refused by name.
+func FuzzParseTokenAcceptsOneSpelling(f *testing.F) {
+	for _, s := range []struct{ about, text string }{
+		{"empty", ""},
+		{"largest", "18446744073709551615.18446744073709551615"},
+		{"leading zero", "04.120"},
+		{"no dot", "4"},
+		{"not utf8", "4.\xff1"},
+		{"overflow", "18446744073709551616.1"},
+		{"sign", "+4.-1"},
+		{"three parts", "4.1.2"},
+		{"token", "4.120"},
+		{"too long", "000000000000000000000000000000000000000000.1"},
+		{"zero", "0.0"},
+	} {
+		f.Add(s.text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		tok, err := fence.ParseToken(text)
+		switch {
+		case err == nil && tok.String() != text:
+			t.Errorf("ParseToken(%q).String() = %q, want the text itself", text, tok)
+		case err != nil && !errors.Is(err, fence.ErrMalformed):
+			t.Errorf("ParseToken(%q) = %v, want ErrMalformed", text, err)
+		case err != nil && !tok.IsZero():
+			t.Errorf("ParseToken(%q) = %v with an error, want the zero token", text, tok)
+		}
+	})
+}
+
+// FuzzUnmarshalBinaryRoundTrips: bytes either are the token's own binary form,
+// or are refused by name, and both codecs give the token back.
+func FuzzUnmarshalBinaryRoundTrips(f *testing.F) {
+	for _, s := range []struct{ about, data string }{
+		{"empty", ""},
+		{"largest", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"},
+		{"long", "\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00x!"},
+		{"short", "\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00"},
+		{"token", "\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00x"},
+		{"zero", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"},
+	} {
+		f.Add([]byte(s.data))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var tok fence.Token
+		if err := tok.UnmarshalBinary(data); err != nil {
+			if !errors.Is(err, fence.ErrMalformed) || len(data) == fence.TokenSize {
+				t.Errorf("UnmarshalBinary(%x) = %v, want ErrMalformed for a wrong length only", data, err)
+			}
+			return
+		}
+		if got := binary(t, tok); !bytes.Equal(got, data) {
+			t.Errorf("UnmarshalBinary(%x) and back = %x", data, got)
+		}
+		if back, err := fence.ParseToken(tok.String()); back != tok || err != nil {
+			t.Errorf("ParseToken(%q) = %v, %v, want %v", tok, back, err, tok)
+		}
+	})
+}

@@ -59,9 +59,9 @@ func (t *counters) since(before *counters, at leaderlease.Instant) (notes []note
 		n.Reads[i] = increase(t.lease.Reads[i], before.lease.Reads[i])
 	}
 	for i := range n.Hints {
-		n.Hints[i] = increase(t.leader.Hints[i], before.leader.Hints[i])
+		n.Hints[i] = increase(t.leader.Suspicions[i], before.leader.Suspicions[i])
 	}
-	n.FalseAlarms = increase(t.leader.FalseAlarms, before.leader.FalseAlarms)
+	n.FalseAlarms = increase(t.leader.FalseSuspicions, before.leader.FalseSuspicions)
 	if n == (note{}) {
 		return nil
 	}
@@ -99,9 +99,9 @@ func notesSince(notes []note, at leaderlease.Instant) []note {
 
 // suspicionReasons says why a member suspects its leader.
 var suspicionReasons = [detector.NumWays]string{
-	detector.Silence: "it is silent", detector.Hint: "its connections have ended", detector.PreVote: "it is silent, and another member suspects it",
-	detector.Transfer: "it transfers its leadership", detector.Resignation: "it resigns", detector.LearntSilence: "it is silent for much longer than of late",
-	detector.Obituary: "its supervisor reports that its process is dead",
+	detector.Silence: "it is silent", detector.ConnClosed: "its connections have ended", detector.PreVote: "it is silent, and another member suspects it",
+	detector.Transfer: "it transfers its leadership", detector.Resignation: "it resigns", detector.LongSilence: "it is silent for much longer than of late",
+	detector.ProcessDied: "its supervisor reports that its process is dead",
 }
 
 // addNote adds what a note says to the timeline.

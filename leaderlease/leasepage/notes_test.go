@@ -92,12 +92,12 @@ func TestNotesTellWhatIsNew(t *testing.T) {
 	if got := now.since(&before, 5); got != nil {
 		t.Errorf("nothing was counted, and %+v is noted", got)
 	}
-	before.lease.Reads[leaderlease.PathLease], before.leader.FalseAlarms = 10, 1
+	before.lease.Reads[leaderlease.PathLease], before.leader.FalseSuspicions = 10, 1
 	now.lease.Reads[leaderlease.PathLease], now.lease.Reads[leaderlease.PathForwarded] = 13, 2
-	now.leader.Hints[detector.LearntSilence], now.leader.FalseAlarms = 1, 2
+	now.leader.Suspicions[detector.LongSilence], now.leader.FalseSuspicions = 1, 2
 	got := now.since(&before, 5)
 	want := note{At: 5, Reads: reads{leaderlease.PathLease: 3, leaderlease.PathForwarded: 2}, FalseAlarms: 1}
-	want.Hints[detector.LearntSilence] = 1
+	want.Hints[detector.LongSilence] = 1
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("since() = %+v, want %+v", got, want)
 	}
@@ -113,7 +113,7 @@ func TestNotesAreDrawn(t *testing.T) {
 	old := newTeller(1, 0, 0, 10)
 	old.renews(100, 2)
 	n := note{At: old.clock(50), Reads: reads{0, 1, 2, 3, 4}, FalseAlarms: 1}
-	n.Hints[detector.Hint] = 1
+	n.Hints[detector.ConnClosed] = 1
 	lane := shows(history{Process: old.Process, notes: []note{n}}).Lanes[0]
 	if want := [][5]ms{{50, 1, 2, 3, 4}}; !slices.Equal(lane.Reads, want) {
 		t.Errorf("the reads are %v, want %v", lane.Reads, want)

@@ -72,10 +72,10 @@ func (p *play) surveyLease(n *Node) {
 	p.reach(goalRecovered, i.Valid() && s.ClockFaults > 0)
 	p.reach(goalConf, i.Valid() && other)
 	p.reach(goalHealed, i.Valid() && other && p.missed == n.ID)
-	votes := s.Withheld[leaderlease.WithheldVoteIn] + s.Withheld[leaderlease.WithheldPreVoteIn]
+	votes := s.Withheld.VoteIn + s.Withheld.PreVoteIn
 	p.reach(goalBound, votes > 0 && i.Promise.Hold == 0)
 	p.reach(goalHeld, votes > 0 && i.Promise.Hold > 0)
-	p.reach(goalFormer, s.Obituaries > s.VoidedPromises && i.Promise.Remaining > 0)
+	p.reach(goalFormer, s.Deaths > s.VoidedPromises && i.Promise.Remaining > 0)
 	p.reach(goalShared, i.Waiting > 1 && s.Rounds == 1)
 }
 

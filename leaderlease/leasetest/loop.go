@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/leaderlease/internal/votes"
+	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // maxTurns is far more Readys than one event can cause.
@@ -144,7 +144,7 @@ func (n *Node) filter(rd *raft.Ready) []*raftpb.Message {
 // itself: raft diverges without it, whoever serves the reads.
 func (n *Node) plainly(msgs []*raftpb.Message) []*raftpb.Message {
 	if n.Options.Async && !n.Options.HastyVotes {
-		msgs, _ = votes.AfterTerm(msgs)
+		msgs, _ = core.DelayVotes(msgs)
 	}
 	return msgs
 }

@@ -30,7 +30,7 @@ func (n *Node) ProcessDied(peer uint64, dead leaderlease.ProcessID) {
 		case n.detector == nil:
 		case void:
 			n.word = m
-			n.detector.Obituary(m, n.wall())
+			n.detector.ProcessDied(m, n.wall())
 			n.elect(n.detector.Poll(n.wall(), n.standing()))
 			n.pollSoon()
 		default:

@@ -94,7 +94,7 @@ func (s *script) obituary(a *args) {
 	}
 	n.ProcessDied(dead.ID, dead.process(last))
 	if v := n.lease; v != nil && n.up {
-		s.event("promises void by obituaries: %d of %d", v.Stats().VoidedPromises, v.Stats().Obituaries)
+		s.event("promises void by obituaries: %d of %d", v.Stats().VoidedPromises, v.Stats().Deaths)
 	}
 }
 

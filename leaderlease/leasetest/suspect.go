@@ -39,7 +39,7 @@ func (n *Node) newDetector() *detector.Detector {
 	return detector.New(detector.Config{
 		Self: n.ID, ElectionTicks: o.ElectionTick,
 		Heartbeat: time.Duration(o.HeartbeatTick) * o.TickInterval, ElectionTimeout: time.Duration(o.ElectionTick) * o.TickInterval,
-		Learn: n.Options.Learn,
+		Observe: n.Options.Learn,
 	}, n.wall())
 }
 

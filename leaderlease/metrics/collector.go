@@ -8,7 +8,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// Source is what is exported. *leaderlease.Lease is one.
+// Source is a lease to export. *leaderlease.Lease is one.
 type Source interface {
 	Stats() leaderlease.Stats
 	Info() leaderlease.Info
@@ -37,9 +37,8 @@ func New() *Collector {
 	return c
 }
 
-// Add exports source with the label group. It takes the place of the source
-// that the group had, as after a restart of the group in the same process. A
-// group's name must be valid UTF-8: one that is not makes every scrape fail.
+// Add exports source with the label group. It replaces the previous source of the group, as after a restart
+// of the group in the same process. The name must be valid UTF-8, or every scrape fails.
 func (c *Collector) Add(group string, source Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +95,7 @@ type namedSource struct {
 	source Source
 }
 
-// groups returns what to scrape, so that no lock is held while doing so.
+// groups returns a copy of the sources, so that a scrape holds no lock.
 func (c *Collector) groups() []namedSource {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,12 +16,11 @@ type reading struct {
 	peers  [numPeerStates]int
 }
 
-// family is one metric. All of it is fixed when the program starts.
+// family is one metric.
 type family struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
-	// values are those of the second label; a family without one has a single
-	// empty value. Index i of value is an index into it.
+	// values are those of the second label, or noValues. value returns the metric for values[i].
 	values []string
 	value  func(r *reading, i int) float64
 }
@@ -80,16 +79,16 @@ func names[T ~uint8](n int, name func(T) string) []string {
 var (
 	reasons = names(len(leaderlease.Stats{}.Losses), leaderlease.Status.String)
 	paths   = names(len(leaderlease.Stats{}.Reads), leaderlease.Path.String)
-	kinds   = names(len(leaderlease.Stats{}.Withheld), leaderlease.Withheld.String)
+	kinds   = []string{"vote_in", "pre_vote_in", "timeout_now_in", "vote_resp_in", "vote_out", "pre_vote_out", "vote_resp_out", "tick", "self"}
 )
 
-// never says which values of a label cannot occur: nothing is lost or refused
-// because the lease is valid, and no read is served by no path.
+// never reports whether a value of a label cannot occur: no lease is lost because it is valid, and no read
+// is served by no path.
 func never(value string) bool {
 	return value == leaderlease.StatusValid.String() || value == leaderlease.StatusNone.String()
 }
 
-// families is everything that is exported.
+// families are all exported metrics.
 var families = slices.Concat(counterFamilies, gaugeFamilies)
 
 var counterFamilies = []family{
@@ -110,7 +109,10 @@ var counterFamilies = []family{
 	counter("answered_reads_total", "Reads forwarded by other nodes that were answered from the lease.",
 		func(s *leaderlease.Stats) uint64 { return s.Answered }),
 	counters("withheld_total", "Messages and ticks that a promise kept back, by kind.",
-		"kind", kinds, func(s *leaderlease.Stats) []uint64 { return s.Withheld[:] }),
+		"kind", kinds, func(s *leaderlease.Stats) []uint64 {
+			w := &s.Withheld
+			return []uint64{w.VoteIn, w.PreVoteIn, w.TimeoutNowIn, w.VoteRespIn, w.VoteOut, w.PreVoteOut, w.VoteRespOut, w.Tick, w.Self}
+		}),
 	counter("probes_total", "Heartbeats that left with a probe.",
 		func(s *leaderlease.Stats) uint64 { return s.Probes }),
 	counter("promises_total", "Probes that this node answered with a promise.",
@@ -119,7 +121,7 @@ var counterFamilies = []family{
 		func(s *leaderlease.Stats) uint64 { return s.Grants }),
 	counter("refused_probes_total", "Probes that got no promise: they asked for too much or came from a deposed leader.",
 		func(s *leaderlease.Stats) uint64 { return s.RefusedProbes }),
-	counter("malformed_fields_total", "Lease fields of messages that could not be understood.",
+	counter("malformed_fields_total", "Invalid lease fields in messages.",
 		func(s *leaderlease.Stats) uint64 { return s.Malformed }),
 	counter("absent_fields_total", "Heartbeats and responses without a lease field.",
 		func(s *leaderlease.Stats) uint64 { return s.Absent }),
@@ -127,11 +129,11 @@ var counterFamilies = []family{
 		func(s *leaderlease.Stats) uint64 { return s.Transfers }),
 	counter("clock_faults_total", "Clock readings that failed or went backwards.",
 		func(s *leaderlease.Stats) uint64 { return s.ClockFaults }),
-	counter("disruptions_total", "Times that the clock told of a migration or a restore of the machine.",
+	counter("disruptions_total", "Times that the clock reported a migration or a restore of the machine.",
 		func(s *leaderlease.Stats) uint64 { return s.Disruptions }),
-	counter("obituaries_total", "Processes that were told to be dead.",
-		func(s *leaderlease.Stats) uint64 { return s.Obituaries }),
-	counter("voided_promises_total", "Promises that were void at once, since the process that they were made to was dead.",
+	counter("obituaries_total", "Processes of leaders that were reported dead.",
+		func(s *leaderlease.Stats) uint64 { return s.Deaths }),
+	counter("voided_promises_total", "Promises voided because the process that relied on them was dead.",
 		func(s *leaderlease.Stats) uint64 { return s.VoidedPromises }),
 }
 
@@ -170,4 +172,43 @@ var gaugeFamilies = []family{
 		func(s *leaderlease.Info) float64 { return truth(s.Clock.CountsSuspend) }),
 	newFamily(prometheus.GaugeValue, "peers", "Other voters as the leader sees them, by state; 0 on other nodes.",
 		"state", peerStateNames[:], func(r *reading, i int) float64 { return float64(r.peers[i]) }),
+}
+
+// peerState is the most serious condition of a voter as the leader sees it.
+type peerState uint8
+
+const (
+	// peerSuspectClock: its clock runs outside the configured bound.
+	peerSuspectClock peerState = iota
+	// peerSilent: it has granted nothing for a whole Duration.
+	peerSilent
+	// peerOtherDuration: its promises have another Duration.
+	peerOtherDuration
+	// peerGranting: nothing is wrong.
+	peerGranting
+
+	numPeerStates = int(peerGranting) + 1
+)
+
+var peerStateNames = [numPeerStates]string{"suspect_clock", "silent", "other_duration", "granting"}
+
+func stateOf(p *leaderlease.PeerInfo, s *leaderlease.Info) peerState {
+	switch {
+	case p.ClockSuspect:
+		return peerSuspectClock
+	case p.GrantAge < 0 || p.GrantAge > s.Duration:
+		return peerSilent
+	case p.Duration != s.Duration:
+		return peerOtherDuration
+	default:
+		return peerGranting
+	}
+}
+
+// countPeers counts the other voters by state.
+func countPeers(s *leaderlease.Info) (counts [numPeerStates]int) {
+	for i := range s.Peers {
+		counts[stateOf(&s.Peers[i], s)]++
+	}
+	return counts
 }

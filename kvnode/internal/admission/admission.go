@@ -1,6 +1,6 @@
 // Package admission decides which peers may connect to a member (connect.go), and when a member that founds or joins
 // a cluster takes part in it (this file). It is pure: events and the time go in, decisions come out. It has no
-// clock, lock, goroutine or IO; package kvnode carries the decisions out.
+// clock, lock, goroutine or IO; package membership carries the decisions out.
 //
 // A member with an empty directory takes part once n - n/2 of the n - 1 others have accepted it (Missing). If it was
 // there before, lost its directory, and its registration was committed, one of them has the registration in its log
@@ -12,56 +12,73 @@ import (
 	"time"
 )
 
-// Reminder is the time between two log lines of a member that waits to be admitted.
-const Reminder = 30 * time.Second
+const (
+	// Reminder is the time between two log lines of a member that waits to be admitted.
+	Reminder = 30 * time.Second
+	// RefusalPatience is the time for which all others must refuse a member as foreign before it gives up. It is long
+	// enough for a former member at a peer's address to stop.
+	RefusalPatience = 10 * time.Second
+	// minRefusals is the number of refusals by each peer within that time. With fewer, a stray answer of a former
+	// member and a late one would be enough.
+	minRefusals = 3
+	// refusalMemory is the time after which a refusal is forgotten if no other follows. It is longer than the longest
+	// pause between two attempts to connect.
+	refusalMemory = 15 * time.Second
+)
 
-// Config is what is known of a member when it starts.
+// Config describes a member at its start.
 type Config struct {
-	// Self is its ID, Members those of the cluster as it was when the member's data
-	// directory was made, Self among them.
+	// Self is its ID. Members are the IDs of the cluster, itself included, as its data directory was created with.
 	Self    uint64
 	Members []uint64
-	// Waits is set if it has yet to be admitted.
+	// Waits is set if the member has not been admitted yet.
 	Waits bool
 }
 
 // Decision is what to do now, in the order of the fields.
 type Decision struct {
-	// GiveUp: end the member, because of the event that was just told.
+	// GiveUp means: stop the member because of the event.
 	GiveUp bool
-	// Open: make durable that the member is admitted, and call Opened.
+	// Open means: make durable that the member is admitted, then call Opened.
 	Open bool
-	// Say is what operators are told, if they are told anything.
-	Say Line
+	// Log is the line to log, if any.
+	Log Line
 }
 
-// Line is something that operators are told.
+// Line is a log line for operators.
 type Line int
 
 const (
-	// Silence is no line.
-	Silence Line = iota
-	// Waits is that somebody has accepted the member, and others must, too.
+	// NoLine means that nothing is logged.
+	NoLine Line = iota
+	// Waits means that a peer has accepted the member, and more must.
 	Waits
-	// StillWaits is that nothing has changed since Waits, or the start.
+	// StillWaits means that nothing has changed since Waits, or since the start.
 	StillWaits
-	// Foreign is that a peer refuses the member as one of another cluster.
+	// Foreign means that a peer refuses the member as one of another cluster.
 	Foreign
 )
 
-// State is what a member knows that decides about its taking part.
+// State decides when one member takes part.
 type State struct {
 	cfg      Config
-	open     bool // raft takes part
+	open     bool // the member takes part
 	accepted map[uint64]bool
-	refusals refusals
-	reminded time.Time // when it was last said who is awaited
+	refusals map[uint64]refusals
+	reminded time.Time // of the last Waits or StillWaits
+}
+
+// refusals are refusals in a row by one peer that belongs to another cluster. An acceptance, or a refusal for another
+// reason, ends the row.
+type refusals struct {
+	first, last time.Time
+	count       int
 }
 
 // New returns the state of a member that starts now.
 func New(cfg Config, now time.Time) *State {
 	return &State{
-		cfg: cfg, open: !cfg.Waits, accepted: make(map[uint64]bool), refusals: make(refusals),
+		cfg: cfg, open: !cfg.Waits, accepted: make(map[uint64]bool), refusals: make(map[uint64]refusals),
 		reminded: now,
 	}
 }
@@ -69,10 +86,10 @@ func New(cfg Config, now time.Time) *State {
 // IsOpen reports whether the member takes part.
 func (s *State) IsOpen() bool { return s.open }
 
-// Opened tells that it is durable that the member is admitted: from now on it takes part.
+// Opened records that the admission is durable. The member takes part from now on.
 func (s *State) Opened() { s.open = true }
 
-// Awaited are those of whom some must accept the member before it takes part.
+// Awaited returns the members that have not accepted this one. Missing of them must before it takes part.
 func (s *State) Awaited() (ids []uint64) {
 	for _, id := range s.cfg.Members {
 		if !s.open && id != s.cfg.Self && !s.accepted[id] {
@@ -82,13 +99,13 @@ func (s *State) Awaited() (ids []uint64) {
 	return ids
 }
 
-// Missing is how many of them must.
+// Missing returns how many members must still accept this one.
 func (s *State) Missing() int {
 	first := len(s.cfg.Members)
 	return first - first/2 - len(s.accepted)
 }
 
-// Accepted tells that a peer has accepted the member.
+// Accepted records that a peer has accepted the member.
 func (s *State) Accepted(peer uint64) Decision {
 	delete(s.refusals, peer)
 	if s.open || !slices.Contains(s.cfg.Members, peer) {
@@ -96,30 +113,48 @@ func (s *State) Accepted(peer uint64) Decision {
 	}
 	s.accepted[peer] = true
 	if s.Missing() > 0 {
-		return Decision{Say: Waits}
+		return Decision{Log: Waits}
 	}
 	return Decision{Open: true}
 }
 
-// Foreign tells that a peer refuses the member as one of another cluster. A member that
-// takes part never ends because of that: whoever refuses it may be the one that is
-// wrong. One that waits can be of no use once nobody wants it.
+// Foreign records that a peer has refused the member as one of another cluster. A member that takes part never gives
+// up because of that, since the peer may be the one that is wrong. A member that waits gives up when all others refuse
+// it.
 func (s *State) Foreign(peer uint64, now time.Time) Decision {
-	s.refusals.note(peer, now)
-	if !s.open && s.refusals.areAll(s.cfg.Members, s.cfg.Self, now) {
+	r := s.refusals[peer]
+	if now.Sub(r.last) > refusalMemory {
+		r = refusals{first: now}
+	}
+	r.last = now
+	r.count++
+	s.refusals[peer] = r
+	if !s.open && s.allRefuse(now) {
 		return Decision{GiveUp: true}
 	}
-	return Decision{Say: Foreign}
+	return Decision{Log: Foreign}
 }
 
-// Refused tells that a peer refuses the member for another reason.
+// allRefuse reports whether all others have refused the member for RefusalPatience, and still do. One without an
+// answer is enough to go on: it may be the one that knows this member.
+func (s *State) allRefuse(now time.Time) bool {
+	for _, id := range s.cfg.Members {
+		r, ok := s.refusals[id]
+		if id != s.cfg.Self && (!ok || r.count < minRefusals || now.Sub(r.last) > refusalMemory || now.Sub(r.first) < RefusalPatience) {
+			return false
+		}
+	}
+	return true
+}
+
+// Refused records that a peer has refused the member for another reason.
 func (s *State) Refused(peer uint64) { delete(s.refusals, peer) }
 
-// Tick tells of a tick.
+// Tick is called at each tick.
 func (s *State) Tick(now time.Time) Decision {
 	if s.open || now.Sub(s.reminded) < Reminder {
 		return Decision{}
 	}
 	s.reminded = now
-	return Decision{Say: StillWaits}
+	return Decision{Log: StillWaits}
 }

@@ -14,10 +14,10 @@ type event struct {
 }
 
 var (
-	silence    = Decision{}
-	waits      = Decision{Say: Waits}
-	stillWaits = Decision{Say: StillWaits}
-	foreign    = Decision{Say: Foreign}
+	nothing    = Decision{}
+	waits      = Decision{Log: Waits}
+	stillWaits = Decision{Log: StillWaits}
+	foreign    = Decision{Log: Foreign}
 	open       = Decision{Open: true}
 	giveUp     = Decision{GiveUp: true}
 )
@@ -31,11 +31,11 @@ func isForeign(peer uint64) func(*State, time.Time) Decision {
 }
 
 func refused(peer uint64) func(*State, time.Time) Decision {
-	return func(s *State, _ time.Time) Decision { s.Refused(peer); return silence }
+	return func(s *State, _ time.Time) Decision { s.Refused(peer); return nothing }
 }
 
 func tick(s *State, now time.Time) Decision { return s.Tick(now) }
-func opened(s *State, _ time.Time) Decision { s.Opened(); return silence }
+func opened(s *State, _ time.Time) Decision { s.Opened(); return nothing }
 func of(members ...uint64) Config {
 	return Config{Self: 1, Members: members, Waits: true}
 }
@@ -63,35 +63,35 @@ func TestTakingPart(t *testing.T) {
 		cfg    Config
 		events []event
 	}{
-		{"two of three others' word is enough", of(1, 2, 3), []event{{0, accepted(2), waits}, {0, accepted(3), open}}},
+		{"both others of three are needed", of(1, 2, 3), []event{{0, accepted(2), waits}, {0, accepted(3), open}}},
 		{"one that accepts twice counts once", of(1, 2, 3), []event{{0, accepted(2), waits}, {0, accepted(2), waits}}},
-		{"a stranger's word does not count", of(1, 2, 3), []event{{0, accepted(2), waits}, {0, accepted(9), silence}}},
-		{"a founder of two needs the other", of(1, 2), []event{{0, tick, silence}, {0, accepted(2), open}}},
+		{"an unknown peer does not count", of(1, 2, 3), []event{{0, accepted(2), waits}, {0, accepted(9), nothing}}},
+		{"a founder of two needs the other", of(1, 2), []event{{0, tick, nothing}, {0, accepted(2), open}}},
 		{"two of four others are enough", of(1, 2, 3, 4), []event{{0, accepted(2), waits}, {0, accepted(4), open}}},
 		{"three of five", of(1, 2, 3, 4, 5), []event{{0, accepted(2), waits}, {0, accepted(4), waits}, {0, accepted(5), open}}},
-		{"it is open once that is durable, not before", of(1, 2), []event{{0, accepted(2), open}, {0, accepted(2), open}, {0, opened, silence}, {0, accepted(2), silence}}},
-		{"one that took part before needs nobody", Config{Self: 1, Members: []uint64{1, 2, 3}}, []event{{0, accepted(2), silence}}},
-		{"it says so once in a while", of(1, 2, 3), []event{
-			{Reminder - 1, tick, silence}, {Reminder, tick, stillWaits}, {Reminder + sec, tick, silence}, {2 * Reminder, tick, stillWaits},
+		{"it is open once that is durable, not before", of(1, 2), []event{{0, accepted(2), open}, {0, accepted(2), open}, {0, opened, nothing}, {0, accepted(2), nothing}}},
+		{"one that took part before needs no other", Config{Self: 1, Members: []uint64{1, 2, 3}}, []event{{0, accepted(2), nothing}}},
+		{"it logs that from time to time", of(1, 2, 3), []event{
+			{Reminder - 1, tick, nothing}, {Reminder, tick, stillWaits}, {Reminder + sec, tick, nothing}, {2 * Reminder, tick, stillWaits},
 		}},
 		{"it gives up when all others refuse it", of(1, 2, 3), last(refusals3(2, 3), giveUp)},
 		{"one that takes part does not", Config{Self: 1, Members: []uint64{1, 2, 3}}, refusals3(2, 3)},
-		{"nor while one of them says nothing", of(1, 2, 3), refusals3(2)},
-		{"nor if strangers do", of(1, 2, 3), refusals3(2, 9)},
+		{"nor while one of them does not answer", of(1, 2, 3), refusals3(2)},
+		{"nor if unknown peers do", of(1, 2, 3), refusals3(2, 9)},
 		{"nor if one has accepted it meanwhile", of(1, 2, 3, 4, 5), slices.Insert(refusals3(2, 3, 4, 5), 6, event{RefusalPatience / 2, accepted(2), waits})},
-		{"nor if one has another reason meanwhile", of(1, 2), slices.Insert(refusals3(2), 1, event{0, refused(2), silence})},
+		{"nor if one has another reason meanwhile", of(1, 2), slices.Insert(refusals3(2), 1, event{0, refused(2), nothing})},
 		{"nor too soon", of(1, 2), []event{{0, isForeign(2), foreign}, {0, isForeign(2), foreign}, {RefusalPatience - 1, isForeign(2), foreign}}},
 		{"nor after two", of(1, 2), []event{{0, isForeign(2), foreign}, {RefusalPatience, isForeign(2), foreign}}},
 		{"old refusals do not count", of(1, 2), []event{
 			{0, isForeign(2), foreign},
 			{1, isForeign(2), foreign},
-			{memory + 2, isForeign(2), foreign},
-			{memory + 2, isForeign(2), foreign},
-			{memory + 2 + RefusalPatience, isForeign(2), giveUp},
+			{refusalMemory + 2, isForeign(2), foreign},
+			{refusalMemory + 2, isForeign(2), foreign},
+			{refusalMemory + 2 + RefusalPatience, isForeign(2), giveUp},
 		}},
 		{"nor those of one that has gone", of(1, 2, 3), slices.Concat(
 			[]event{{0, isForeign(2), foreign}, {0, isForeign(2), foreign}, {0, isForeign(2), foreign}},
-			[]event{{5 * sec, isForeign(3), foreign}, {10 * sec, isForeign(3), foreign}, {memory + sec, isForeign(3), foreign}},
+			[]event{{5 * sec, isForeign(3), foreign}, {10 * sec, isForeign(3), foreign}, {refusalMemory + sec, isForeign(3), foreign}},
 		)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

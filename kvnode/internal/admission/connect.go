@@ -32,7 +32,7 @@ import (
 // the peer URLs that the peer itself names.
 //
 // A member ends by itself because a peer says that it was removed or wiped only if that peer is registered
-// (Members.Registered).
+// (membership.Routes.Believes).
 
 // Members is what this member knows about the members of its cluster.
 type Members struct {

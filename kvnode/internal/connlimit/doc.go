@@ -21,7 +21,7 @@
 //     10,000 frames that wait for its writer, and closes no connection for resets
 //     (CVE-2023-44487), but 20 readers that never block starve the raft loop.
 //   - A client is not read while many of its answers wait to be written, and is read
-//     slowly while many of its short requests are under way.
+//     slowly while many of its short requests are in progress.
 //   - All connections share MaxOpenStreams. A connection may have as many streams as
 //     all connections leave free.
 //   - A connection is closed if it sends messages in too many small pieces.

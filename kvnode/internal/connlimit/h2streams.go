@@ -12,19 +12,6 @@ func (h *H2) Open() int64 { return h.open.Load() }
 // Refused returns how many streams and requests were refused.
 func (h *H2) Refused() uint64 { return h.refused.Load() }
 
-// TooManyError says that a connection may have no further stream now.
-type TooManyError struct {
-	// Own is the number of streams of the connection, All that of all connections, Max
-	// the limit for all.
-	Own, All, Max int64
-}
-
-// Error implements error.
-func (e *TooManyError) Error() string {
-	return fmt.Sprintf("kvnode: one request, watch or wait for a lock too many: %d are under way on this connection, and %d on all, of %d at most; "+
-		"a connection may have as many as all leave free, and half as many that wait or watch", e.Own, e.All, e.Max)
-}
-
 // Kind is how long streams of a method are open.
 type Kind int
 
@@ -34,14 +21,13 @@ const (
 	// Long streams are open for as long as the client likes, such as keep-alives.
 	Long
 	// Waiting streams last until others are served, such as a wait for a lock. They
-	// leave room on their connection for the requests that end the wait.
+	// leave capacity on their connection for the requests that end the wait.
 	Waiting
 )
 
 // Begin is called before a stream is served. end is called when it was served. A stream
 // with the address of an H2Conn is open as its frames say. A request that comes another
-// way is open until end, and counts as the only stream of its connection. The error is a
-// *TooManyError.
+// way is open until end, and counts as the only stream of its connection.
 func (h *H2) Begin(addr net.Addr, kind Kind) (end func(), err error) {
 	a, ok := addr.(*Addr)
 	own, all := int64(1), int64(0)
@@ -60,7 +46,8 @@ func (h *H2) Begin(addr net.Addr, kind Kind) (end func(), err error) {
 		return end, nil
 	}
 	end()
-	err = &TooManyError{Own: own - 1, All: all - 1, Max: h.max}
+	err = fmt.Errorf("kvnode: one request, watch or wait for a lock too many: %d are under way on this connection, and %d on all, of %d at most; "+
+		"a connection may have as many as all leave free, and half as many that wait or watch", own-1, all-1, h.max)
 	h.Refuse(addr, err)
 	return nil, err
 }

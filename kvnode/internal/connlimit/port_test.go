@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // client is a connection from a host.
@@ -155,3 +157,5 @@ func TestConnectionsLeaveFiles(t *testing.T) {
 		t.Errorf("Files(0) = %d, %d, want no limit and %d", clients, peers, maxPendingPeers)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

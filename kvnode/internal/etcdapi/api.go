@@ -1,6 +1,7 @@
 package etcdapi
 
 import (
+	"context"
 	"math"
 	"sync/atomic"
 	"time"
@@ -8,67 +9,73 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/watch"
 )
 
 const (
 	// messageOverhead is by how much a message may exceed MaxRequestBytes.
 	messageOverhead = 512 << 10
-	// maxHeaderBytes bounds the metadata of one request.
+	// maxHeaderBytes limits the metadata of one request.
 	maxHeaderBytes = 64 << 10
-	// handshakeTimeout bounds how long a connection may take to become one.
+	// handshakeTimeout limits the handshake of a new connection.
 	handshakeTimeout = 5 * time.Second
-	// streamWorkers is how many goroutines wait for requests with a stack that
-	// has grown already: to grow a new one is a fifth of the processor time of a
-	// read. Beyond them, or if watches hold them, each request has its own. Fewer:
-	// writes, which wait, hold them all. More: memory, some 10 KiB for each.
+	// streamWorkers is the number of goroutines that gRPC keeps for requests. Their stacks have
+	// grown already; growing a new stack takes a fifth of the CPU time of a read. When all
+	// workers are busy, each request gets its own goroutine. Too few workers are all taken by
+	// writes, which wait for the log. Each costs about 10 KiB.
 	streamWorkers = 256
 )
 
-// API serves the etcd v3 API. It starts no goroutine of its own, but a connection
-// to the leader has some: Close closes it.
+// API serves the etcd v3 API. It starts no goroutine, but its connection to the leader has some,
+// which Close ends.
 type API struct {
 	node Node
 	cfg  Config
 
-	// leader is where requests go that only the leader can answer.
-	leader    leaderConn
-	leaderID  fastwire.LeaderField
-	elsewhere elsewhere
-	// replies bounds the memory of large replies, deliveries those of the gateway.
-	replies    *replies
-	deliveries deliveries
-	// inFlight counts unary requests under way.
+	// leader is the connection for requests that only the leader can answer.
+	leader         leaderConn
+	leaderID       fastwire.LeaderField
+	leaderRenewals renewalForwarder
+	// replies limits the memory of large replies, gatewayRequests that of the JSON gateway.
+	replies         *replyBudget
+	gatewayRequests gatewayRequests
+	// inFlight counts the unary requests in progress.
 	inFlight atomic.Int64
 	fast     fastLimits
-	times    times
-	// complain limits what is logged because of requests.
-	complain rate.Sometimes
+	stats    requestStats
+	// logLimit limits the log lines caused by requests.
+	logLimit rate.Sometimes
 }
 
-// New returns the API of node. It expects a configuration that Validate takes.
+// New returns the API of node. cfg must be valid (see Config.Validate).
 func New(node Node, cfg Config) *API {
-	cfg = cfg.WithDefaults().as(node.Config())
+	cfg = cfg.WithDefaults().withNodeDefaults(node.Config())
 	cfg.Logger = cfg.Logger.With("component", "etcdapi")
 	a := &API{
-		node: node, cfg: cfg, elsewhere: newElsewhere(), replies: newReplies(int64(cfg.MaxReplyBytes), cfg.RequestTimeout, cfg.Logger),
-		complain: rate.Sometimes{First: 10, Interval: time.Second},
+		node: node, cfg: cfg, leaderRenewals: newRenewalForwarder(), replies: newReplyBudget(int64(cfg.MaxReplyBytes), cfg.RequestTimeout, cfg.Logger),
+		logLimit: rate.Sometimes{First: 10, Interval: time.Second},
 	}
-	a.times.init()
+	a.stats.init()
 	a.fast.init()
 	return a
 }
 
-// Close closes the connection to the leader. It comes after the servers' end.
+// Close closes the connection to the leader. Call it after the servers have stopped.
 func (a *API) Close() {
-	a.elsewhere.close()
+	a.leaderRenewals.close()
 	a.leader.close()
 }
 
-// Register registers all of etcd's services with s.
+// Register registers etcd's services with s.
 func (a *API) Register(s *grpc.Server) {
 	pb.RegisterKVServer(s, &kvServer{API: a})
 	pb.RegisterWatchServer(s, &watchServer{API: a})
@@ -83,15 +90,15 @@ func (a *API) Register(s *grpc.Server) {
 	}
 }
 
-// ServerOptions returns the options that a server of this API needs: its
-// interceptors and limits. Credentials are the caller's to add.
+// ServerOptions returns the interceptors and limits that a server of this API needs. The caller
+// adds credentials.
 func (a *API) ServerOptions() []grpc.ServerOption {
 	var stream []grpc.StreamServerInterceptor
 	if m := a.cfg.Metrics; m != nil {
 		stream = append(stream, m.StreamServerInterceptor())
 	}
 	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(a.unary()...),
+		grpc.ChainUnaryInterceptor(a.unaryInterceptors()...),
 		grpc.ChainStreamInterceptor(append(stream, a.interceptStream)...),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -105,8 +112,9 @@ func (a *API) ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// unary returns what each call passes, and each request of a stream of service Fast.
-func (a *API) unary() (all []grpc.UnaryServerInterceptor) {
+// unaryInterceptors returns the interceptors of unary calls. Requests on fastkv's streams pass
+// the same ones.
+func (a *API) unaryInterceptors() (all []grpc.UnaryServerInterceptor) {
 	if m := a.cfg.Metrics; m != nil {
 		all = append(all, m.UnaryServerInterceptor())
 	}
@@ -114,3 +122,109 @@ func (a *API) unary() (all []grpc.UnaryServerInterceptor) {
 }
 
 func (a *API) maxMessageBytes() int { return a.cfg.MaxRequestBytes + messageOverhead }
+
+// Proposer replicates requests.
+type Proposer interface {
+	// Propose returns the result of applying r.
+	Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Result, error)
+}
+
+// Reader permits reads of its store.
+type Reader interface {
+	// Read returns when the store may answer a read of this mode.
+	Read(ctx context.Context, mode kvnode.ReadMode) (kvnode.Read, error)
+	// WaitForReplay returns when the store may answer a stale read, or when ctx ends.
+	WaitForReplay(ctx context.Context) error
+	// TryRead reports whether the store may now answer linearizable reads that have arrived.
+	TryRead() bool
+	Store() *store.Store
+}
+
+// Member is one member's view of itself and its cluster.
+type Member interface {
+	ID() uint64
+	ClusterID() uint64
+	Term() uint64
+	// Leader returns 0 if no leader is known. It takes no lock.
+	Leader() uint64
+	// LeaderChanged returns a channel that is closed when the leader is lost or changes.
+	LeaderChanged() <-chan struct{}
+	MoveLeader(ctx context.Context, to uint64) error
+	// Checkpoint makes the applied state durable, so that a snapshot contains it.
+	Checkpoint(ctx context.Context) error
+	// Alive returns why the member has ended, nil while it runs. It does not block.
+	Alive() error
+	// Stalls returns how long the raft loop and the applier have made no progress. It does not
+	// block.
+	Stalls() (loop, applier time.Duration)
+	Status() kvnode.Status
+	// Config returns the configuration in effect.
+	Config() kvnode.Config
+}
+
+// Changer changes the members of the cluster.
+type Changer interface {
+	AddMember(ctx context.Context, peerURLs []string, learner bool) (store.Member, error)
+	RemoveMember(ctx context.Context, id uint64) error
+	UpdateMember(ctx context.Context, id uint64, peerURLs []string) error
+	// PromoteMember works on the leader only.
+	PromoteMember(ctx context.Context, id uint64) error
+}
+
+// Watcher notifies of changes in the store.
+type Watcher interface {
+	Watch() *watch.Hub
+}
+
+// Node is the part of *kvnode.Node that the API uses.
+type Node interface {
+	Changer
+	Proposer
+	Reader
+	Member
+	TTLKeeper
+	Watcher
+}
+
+var _ Node = (*kvnode.Node)(nil)
+
+// header returns a header with the current revision.
+func (a *API) header() *pb.ResponseHeader {
+	h := &pb.ResponseHeader{Revision: a.node.Store().Revision()}
+	a.fillHeader(h)
+	return h
+}
+
+// fillHeader completes a header that has a revision. It adds the leader's ID, by which package
+// kvnode/client finds the leader.
+func (a *API) fillHeader(h *pb.ResponseHeader) {
+	h.ClusterId = a.node.ClusterID()
+	h.MemberId = a.node.ID()
+	h.RaftTerm = a.node.Term()
+	a.leaderID.Put(h, a.node.Leader())
+}
+
+// response is an etcd response with a header.
+type response interface {
+	proto.Message
+	GetHeader() *pb.ResponseHeader
+}
+
+// propose replicates r and returns its response of type T with a complete header. It returns
+// errors for clients.
+func propose[T response](ctx context.Context, a *API, r *pb.InternalRaftRequest) (T, error) {
+	var none T
+	res, err := a.node.Propose(ctx, r)
+	if err == nil {
+		err = res.Err
+	}
+	if err != nil {
+		return none, clientError(err)
+	}
+	resp, ok := res.Response.(T)
+	if !ok || resp.GetHeader() == nil {
+		return none, status.Errorf(codes.Internal, "kvnode: applying the request returned a %T, want a %T with a header", res.Response, none)
+	}
+	a.fillHeader(resp.GetHeader())
+	return resp, nil
+}

@@ -10,28 +10,27 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// authServer is the Auth service of a cluster in which authentication is always
-// off.
+// authServer implements the Auth service of a cluster without authentication.
 type authServer struct {
 	*API
 	pb.UnimplementedAuthServer
 }
 
-// AuthStatus says that authentication is off. The revision is that of an etcd
-// in which nothing about users and roles was ever changed.
+// AuthStatus returns that authentication is off. The revision is that of an etcd in which users
+// and roles were never changed.
 func (s *authServer) AuthStatus(context.Context, *pb.AuthStatusRequest) (*pb.AuthStatusResponse, error) {
 	return &pb.AuthStatusResponse{Header: s.header(), Enabled: false, AuthRevision: 1}, nil
 }
 
-// Authenticate says what etcd says while authentication is off: clients that
-// were given a password go on without.
+// Authenticate returns etcd's error for disabled authentication. Clients with a password then
+// continue without it.
 func (*authServer) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
 	return nil, rpctypes.ErrGRPCAuthNotEnabled
 }
 
-// noRBAC says of all methods of the service that are not below, whose error embedding has
-// made, that nobody has users and roles: none may seem to be there.
-func noRBAC(method string, err error) error {
+// authError explains the Unimplemented error of the embedded server for all other methods: kvnode
+// has no users and roles, and none may seem to exist.
+func authError(method string, err error) error {
 	if !strings.HasPrefix(method, "/etcdserverpb.Auth/") || status.Code(err) != codes.Unimplemented {
 		return err
 	}
@@ -39,7 +38,7 @@ func noRBAC(method string, err error) error {
 		"kvnode: there are no users and roles; restrict access with TLS client certificates and the network")
 }
 
-// AuthDisable has nothing to do, as in an etcd whose authentication is off.
+// AuthDisable does nothing, as in an etcd without authentication.
 func (s *authServer) AuthDisable(context.Context, *pb.AuthDisableRequest) (*pb.AuthDisableResponse, error) {
 	return &pb.AuthDisableResponse{Header: s.header()}, nil
 }

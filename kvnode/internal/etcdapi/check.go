@@ -1,32 +1,33 @@
 package etcdapi
 
 import (
+	"github.com/tidwall/btree"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// The checks of this file are etcd's, in etcd's order: a request that is wrong
-// twice gets the same error here and there.
+// The checks in this file are etcd's, in etcd's order: a request with two faults gets
+// the same error as from etcd.
 
 func checkRange(r *pb.RangeRequest) error {
 	if len(r.GetKey()) == 0 {
 		return rpctypes.ErrGRPCEmptyKey
 	}
-	if !known(pb.RangeRequest_SortOrder_name, r.GetSortOrder()) || !known(pb.RangeRequest_SortTarget_name, r.GetSortTarget()) {
+	if !isEnumValue(pb.RangeRequest_SortOrder_name, r.GetSortOrder()) || !isEnumValue(pb.RangeRequest_SortTarget_name, r.GetSortTarget()) {
 		return rpctypes.ErrGRPCInvalidSortOption
 	}
 	return nil
 }
 
-func known[E ~int32](names map[int32]string, v E) bool {
+func isEnumValue[E ~int32](names map[int32]string, v E) bool {
 	_, ok := names[int32(v)]
 	return ok
 }
 
-// checkRangeStream refuses what etcd does not stream, although this store
-// could: a client that falls back to Range works with either.
+// checkRangeStream rejects what etcd does not stream, although this store could. A client that
+// falls back to Range then works with both.
 func checkRangeStream(r *pb.RangeRequest) error {
 	if err := checkRange(r); err != nil {
 		return err
@@ -60,9 +61,8 @@ func checkDelete(r *pb.DeleteRangeRequest) error {
 	return nil
 }
 
-// checkTxn checks r, whose longest list may have maxOps elements. What it does
-// not use of them is left to the transactions within, so that the depth of
-// nesting is bounded as well.
+// checkTxn checks r. Its longest list may have maxOps elements. Nested transactions may use the
+// rest, which limits the depth of nesting.
 func checkTxn(r *pb.TxnRequest, maxOps int) error {
 	n := max(len(r.GetCompare()), len(r.GetSuccess()), len(r.GetFailure()))
 	if n > maxOps {
@@ -96,4 +96,159 @@ func checkOp(op *pb.RequestOp, maxOps int) error {
 	default:
 		return rpctypes.ErrGRPCKeyNotFound
 	}
+}
+
+// checkOverlaps rejects a transaction that could put a key twice, or put and delete it, on one
+// path through its branches.
+func checkOverlaps(r *pb.TxnRequest) error {
+	if _, err := collectWrites(r.GetSuccess()); err != nil {
+		return err
+	}
+	_, err := collectWrites(r.GetFailure())
+	return err
+}
+
+// writes are the keys that a branch may write.
+type writes struct {
+	puts map[string]struct{}
+	dels intervals
+}
+
+// addPut adds a put. No other write of w may touch its key.
+func (w *writes) addPut(key string) error {
+	if _, twice := w.puts[key]; twice || w.dels.contains(key) {
+		return rpctypes.ErrGRPCDuplicateKey
+	}
+	w.puts[key] = struct{}{}
+	return nil
+}
+
+// collectWrites returns what ops may write. The order of the checks is etcd's: this branch's
+// deletions, then nested transactions, then its puts. As in etcd, a key that one nested
+// transaction puts and a later one deletes is accepted.
+func collectWrites(ops []*pb.RequestOp) (*writes, error) {
+	w := &writes{puts: make(map[string]struct{})}
+	for _, op := range ops {
+		if d := op.GetRequestDeleteRange(); d != nil {
+			w.dels.add(deleted(d))
+		}
+	}
+	for _, op := range ops {
+		if t := op.GetRequestTxn(); t != nil {
+			if err := w.addTxn(t); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, op := range ops {
+		if p := op.GetRequestPut(); p != nil {
+			if err := w.addPut(string(p.GetKey())); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return w, nil
+}
+
+// addTxn adds what a nested transaction may write. Only one of its branches is executed, so both
+// may put the same key.
+func (w *writes) addTxn(t *pb.TxnRequest) error {
+	then, err := collectWrites(t.GetSuccess())
+	if err != nil {
+		return err
+	}
+	otherwise, err := collectWrites(t.GetFailure())
+	if err != nil {
+		return err
+	}
+	for key := range then.puts {
+		if err := w.addPut(key); err != nil {
+			return err
+		}
+	}
+	for key := range otherwise.puts {
+		if _, both := then.puts[key]; both {
+			continue
+		}
+		if err := w.addPut(key); err != nil {
+			return err
+		}
+	}
+	w.dels.addAll(&then.dels)
+	w.dels.addAll(&otherwise.dels)
+	return nil
+}
+
+// deleted returns the keys that d deletes: from begin, up to and excluding end. A range end of
+// one zero byte means all keys from begin on, and becomes infinite.
+func deleted(d *pb.DeleteRangeRequest) (begin, end string) {
+	begin, end = string(d.GetKey()), string(d.GetRangeEnd())
+	switch end {
+	case "":
+		end = begin + "\x00"
+	case fromKey:
+		end = infinite
+	}
+	return begin, end
+}
+
+const (
+	fromKey = "\x00"
+	// infinite is the end of an unlimited interval. No other interval ends before the empty key.
+	infinite = ""
+)
+
+// isBefore reports whether key is below the end of an interval.
+func isBefore(key, end string) bool { return end == infinite || key < end }
+
+// laterEnd returns the greater of two ends.
+func laterEnd(a, b string) string {
+	if a == infinite || b == infinite {
+		return infinite
+	}
+	return max(a, b)
+}
+
+// intervals is a set of half-open intervals of keys, ordered by their begin. Invariant: the
+// intervals are disjoint and do not touch, so a look-up is one search.
+type intervals struct{ ends btree.Map[string, string] }
+
+func (s *intervals) add(begin, end string) {
+	if !isBefore(begin, end) {
+		return
+	}
+	s.ends.Descend(begin, func(b, e string) bool {
+		if e == begin || isBefore(begin, e) {
+			begin, end = b, laterEnd(end, e)
+		}
+		return false
+	})
+	var absorbed []string
+	s.ends.Ascend(begin, func(b, e string) bool {
+		if b != end && !isBefore(b, end) {
+			return false
+		}
+		absorbed = append(absorbed, b)
+		end = laterEnd(end, e)
+		return true
+	})
+	for _, b := range absorbed {
+		s.ends.Delete(b)
+	}
+	s.ends.Set(begin, end)
+}
+
+func (s *intervals) addAll(other *intervals) {
+	other.ends.Scan(func(b, e string) bool {
+		s.add(b, e)
+		return true
+	})
+}
+
+func (s *intervals) contains(key string) (found bool) {
+	s.ends.Descend(key, func(_, e string) bool {
+		found = isBefore(key, e)
+		return false
+	})
+	return found
 }

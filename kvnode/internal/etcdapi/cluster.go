@@ -16,7 +16,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// clusterServer is the Cluster service.
+// clusterServer implements the Cluster service.
 type clusterServer struct {
 	*API
 	pb.UnsafeClusterServer
@@ -24,7 +24,7 @@ type clusterServer struct {
 
 // MemberList lists the members by ID.
 func (s *clusterServer) MemberList(ctx context.Context, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
-	if err := s.mayRead(ctx, !r.GetLinearizable()); err != nil {
+	if err := s.waitForRead(ctx, !r.GetLinearizable()); err != nil {
 		return nil, err
 	}
 	return &pb.MemberListResponse{Header: s.header(), Members: s.members()}, nil
@@ -44,7 +44,7 @@ func memberOf(m store.Member) *pb.Member {
 	return &pb.Member{ID: m.ID, Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs, IsLearner: m.Learner}
 }
 
-// MemberAdd adds a voter or a learner. It may start afterwards.
+// MemberAdd adds a voter or a learner, which starts afterwards.
 func (s *clusterServer) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
 	if err := checkURLs(r.GetPeerURLs()); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *clusterServer) MemberRemove(ctx context.Context, r *pb.MemberRemoveRequ
 	return &pb.MemberRemoveResponse{Header: s.header(), Members: s.members()}, nil
 }
 
-// MemberUpdate gives a member other peer URLs.
+// MemberUpdate changes a member's peer URLs.
 func (s *clusterServer) MemberUpdate(ctx context.Context, r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
 	if err := checkURLs(r.GetPeerURLs()); err != nil {
 		return nil, err
@@ -75,27 +75,27 @@ func (s *clusterServer) MemberUpdate(ctx context.Context, r *pb.MemberUpdateRequ
 	return &pb.MemberUpdateResponse{Header: s.header(), Members: s.members()}, nil
 }
 
-// MemberPromote makes a learner a voter. Only the leader knows how far it is.
+// MemberPromote makes a learner a voter. Only the leader knows the learner's progress.
 func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
-	return leaderWork[*pb.MemberPromoteResponse]{
-		here: func(ctx context.Context) (*pb.MemberPromoteResponse, error) {
+	return leaderRequest[*pb.MemberPromoteResponse]{
+		local: func(ctx context.Context) (*pb.MemberPromoteResponse, error) {
 			if err := s.node.PromoteMember(ctx, r.GetID()); err != nil {
 				return nil, err
 			}
 			return &pb.MemberPromoteResponse{Header: s.header(), Members: s.members()}, nil
 		},
-		there: func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.MemberPromoteResponse, error) {
+		remote: func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.MemberPromoteResponse, error) {
 			resp, err := pb.NewClusterClient(leader).MemberPromote(ctx, r, grpc.WaitForReady(true))
 			if err == nil {
-				resp.Header = s.header() // who answers is told by it
+				resp.Header = s.header() // the header of this member
 			}
 			return resp, err
 		},
-	}.do(ctx, s.API)
+	}.run(ctx, s.API)
 }
 
-// checkURLs refuses what etcd refuses with etcd's error, and URLs beyond kvnode's limits with
-// one that names the limit.
+// checkURLs rejects URLs with etcd's error, and URLs above kvnode's limits with an error that
+// names the limit.
 func checkURLs(urls []string) error {
 	err := kvnode.CheckPeerURLs(urls)
 	switch {

@@ -14,10 +14,10 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/etcdapi/callmetrics"
 )
 
-// Version is the version of etcd whose API this is. Clients parse it.
+// Version is the etcd version that the API implements. Clients parse it.
 const Version = "3.7.0"
 
-// Defaults of Config, etcd's own where etcd has one.
+// Defaults of Config. They are etcd's where etcd has the option.
 const (
 	DefaultMaxTxnOps            = 128
 	DefaultMaxConcurrentStreams = math.MaxUint32
@@ -28,69 +28,69 @@ const (
 	DefaultWarnRequest          = 300 * time.Millisecond
 )
 
-// Config configures an API. A field that is zero has its default.
+// Config configures an API. A zero field takes its default.
 type Config struct {
-	// MaxTxnOps bounds the compares, and the operations of either branch, of a
-	// transaction. Default: 128.
+	// MaxTxnOps limits the compares of a transaction, and the operations of each branch. Default:
+	// 128.
 	MaxTxnOps int
-	// MaxRequestBytes bounds one request. A message may be 512 KiB larger, so that
-	// the node's own refusal is what clients see. Default: the node's.
+	// MaxRequestBytes limits one request. gRPC accepts messages up to 512 KiB larger, so that
+	// clients get the node's error instead of gRPC's. Default: the node's.
 	MaxRequestBytes int
-	// MaxConcurrentStreams bounds the requests under way on one connection.
-	// Default: no bound, as in etcd: who has reached one waits, and is not told.
+	// MaxConcurrentStreams limits the concurrent requests on one connection. A client above the
+	// limit waits without an error. Default: no limit, as in etcd.
 	MaxConcurrentStreams uint32
-	// MaxInFlight bounds the unary requests under way on all connections. Too
-	// low refuses bursts that the node could serve; too high lets a stalled
-	// node collect requests until memory ends. Default: 10,000.
+	// MaxInFlight limits the unary requests in progress on all connections. A low limit rejects
+	// bursts that the node could serve. A high limit lets a stalled node collect requests until
+	// memory runs out. Default: 10,000.
 	MaxInFlight int
-	// MaxReplyBytes bounds the replies of more than 32 KiB that are encoded and not
-	// written yet, on all connections; what is larger passes alone. Others wait for
-	// RequestTimeout, and are refused then. Fewer: large reads wait for each other.
-	// More: as many bytes of memory. Default: 256 MiB.
+	// MaxReplyBytes limits the encoded replies above 32 KiB that are not written yet, on all
+	// connections. A reply above the limit is sent alone. Other replies wait up to RequestTimeout
+	// and then fail. A low limit makes large reads wait for each other; memory use grows with the
+	// limit. Default: 256 MiB.
 	MaxReplyBytes int
-	// RequestTimeout bounds how long a request waits for the cluster, whatever deadline
-	// its client gave, and then how long its reply waits for room. Shorter: requests
-	// fail in an election that would have ended. Longer: where there is no quorum
-	// clients learn later that they should ask another member. Default: the node's.
+	// RequestTimeout limits how long a request waits for the cluster, and then how long its reply
+	// waits in MaxReplyBytes. A client's shorter deadline wins. A short timeout fails requests
+	// during an election that would have ended. With a long one, clients learn late that a member
+	// has no quorum. Default: the node's.
 	RequestTimeout time.Duration
-	// WaitingMethods are the full names of unary methods that wait for other
-	// clients. Like streams they are not bounded in time, nor by MaxInFlight: those
-	// that wait could keep out the request that ends their wait. Default: none.
+	// WaitingMethods are the full names of unary methods that wait for other clients, such as
+	// Lock. They have no timeout and do not count towards MaxInFlight, or they could keep out the
+	// request that ends their wait. Default: none.
 	WaitingMethods []string
 	// WaitForLeader makes requests without a deadline wait for a leader until RequestTimeout, as
-	// those with one do. Default: they fail after an election timeout without one, if nothing was done.
+	// requests with a deadline do. By default they fail after one election timeout without a
+	// leader, if they had no effect.
 	WaitForLeader bool
-	// ElectionTimeout is that of the cluster. Streams that require a leader are cut
-	// when there was none for three of them. Default: the node's.
+	// ElectionTimeout is the cluster's. Streams that require a leader end after three of them
+	// without a leader. Default: the node's.
 	ElectionTimeout time.Duration
-	// QuotaBytes bounds the size of the store: beyond it the NOSPACE alarm is
-	// raised, and writes that may grow it are refused. Negative means no bound.
-	// Default: 2 GiB.
+	// QuotaBytes limits the size of the store. Above it the member raises the NOSPACE alarm and
+	// rejects writes that may grow the store. Negative means no limit. Default: 2 GiB.
 	QuotaBytes int64
-	// WatchProgressInterval is after how long without an event a watcher that
-	// asked for it is told of progress, at least 100 ms. Streams wait up to a
-	// tenth longer, each its own time. Default: 10 min.
+	// WatchProgressInterval is the time without events after which a watcher with ProgressNotify
+	// gets a progress notification. At least 100 ms. Each stream adds up to a tenth, at random.
+	// Default: 10 min.
 	WatchProgressInterval time.Duration
-	// WarnRequest is how long a request may take before the log says so, WarnApply how
-	// long one that only reads may. Default: 300 ms, as in etcd, and the node's.
+	// WarnRequest is the duration above which a request is logged as slow, WarnApply that of a
+	// request that only reads. Default: 300 ms, as in etcd, and the node's.
 	WarnRequest, WarnApply time.Duration
-	// TrailersOnDemand sends trailers only to requests that carry the metadata
-	// x-lease-read, be it auto. They are about a tenth of the processor time that
-	// client and server together spend on a read of one key. Default: to all.
+	// TrailersOnDemand sends trailers only to requests with the metadata x-lease-read, including
+	// the value auto. Trailers take about a tenth of the CPU time that client and server spend on
+	// reading one key. Default: trailers for all reads.
 	TrailersOnDemand bool
 	// NodeVersion is kvnode's own version, for /version. Optional.
 	NodeVersion string
-	// LeaderDial are the options by which another member's client URLs are dialled,
-	// for what only the leader can answer. Default: plain text.
+	// LeaderDial are the options for connections to other members' client URLs. Default: plain
+	// text.
 	LeaderDial []grpc.DialOption
-	// Metrics counts requests if it is set. The caller registers it.
+	// Metrics counts gRPC calls. Optional. The caller registers it with Prometheus.
 	Metrics *callmetrics.Metrics
-	// Logger receives panics, snapshots and alarms, never reads. Default: none.
+	// Logger receives panics, snapshots, alarms and slow requests. Default: none.
 	Logger *slog.Logger
 }
 
-// WithDefaults returns a copy of c whose unset fields have their defaults, but for those
-// that are the node's.
+// WithDefaults returns a copy of c with every unset field filled in, except the fields that
+// default to the node's.
 func (c Config) WithDefaults() Config {
 	c.MaxTxnOps = cmp.Or(c.MaxTxnOps, DefaultMaxTxnOps)
 	c.MaxConcurrentStreams = cmp.Or(c.MaxConcurrentStreams, DefaultMaxConcurrentStreams)
@@ -105,8 +105,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// as fills in what is the node's.
-func (c Config) as(node kvnode.Config) Config {
+// withNodeDefaults fills in the fields that default to the node's.
+func (c Config) withNodeDefaults(node kvnode.Config) Config {
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, node.MaxRequestBytes)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, node.ElectionTimeout)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, node.RequestTimeout)
@@ -114,12 +114,12 @@ func (c Config) as(node kvnode.Config) Config {
 	return c
 }
 
-// Validate reports everything that is wrong with c, which has its defaults.
+// Validate reports everything that is wrong with c. It expects c after WithDefaults.
 func (c Config) Validate() error {
 	var bad problems
 	bad.If(c.MaxTxnOps < 1 || c.MaxTxnOps > math.MaxInt32, "MaxTxnOps %d must be from 1 to %d", c.MaxTxnOps, math.MaxInt32)
 	bad.If(c.WatchProgressInterval < MinWatchProgress,
-		"WatchProgressInterval %v must be %v at least", c.WatchProgressInterval, MinWatchProgress)
+		"WatchProgressInterval %v must be at least %v", c.WatchProgressInterval, MinWatchProgress)
 	bad.If(c.WarnRequest < 0, "WarnRequest %v must not be negative", c.WarnRequest)
 	bad.If(c.WarnApply < 0, "WarnApply %v must not be negative", c.WarnApply)
 	bad.If(c.RequestTimeout < 0, "RequestTimeout %v must not be negative", c.RequestTimeout)
@@ -130,10 +130,10 @@ func (c Config) Validate() error {
 	return errors.Join(bad...)
 }
 
-// problems collects what is wrong with a configuration, so that one error reports all of it.
+// problems collects the errors of a configuration, so that Validate reports all of them.
 type problems []error
 
-// If adds an error if wrong. The format gives the value and its limit.
+// If adds an error if wrong is true. The format has the value and its limit.
 func (p *problems) If(wrong bool, format string, args ...any) {
 	if wrong {
 		*p = append(*p, fmt.Errorf(format, args...))

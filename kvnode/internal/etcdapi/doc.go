@@ -1,48 +1,44 @@
-// Package etcdapi serves the etcd v3 API over a kvnode.Node, so that etcdctl,
-// clientv3 and everything built on them work against a kvnode unmodified.
+// Package etcdapi serves the etcd v3 API on a kvnode.Node. etcdctl, clientv3 and programs built
+// on them work with a kvnode member unmodified.
 //
-// # What is promised
+// # Invariants
 //
-//   - A request is validated as etcd validates it and refused with etcd's own
-//     errors (package rpctypes), since clients recognise errors by their text.
-//   - A value is fetched after its read was permitted, never before. A read that
-//     could not be permitted fails with Unavailable, which clientv3 retries.
-//   - Any member takes any request. Every reply carries a header with cluster,
-//     member, revision and term.
-//   - A request cannot end the process: a panic under it becomes Internal.
-//   - Every unary request has a deadline, a size and a place among a bounded
-//     number of others.
+//   - Requests are validated as etcd validates them and rejected with etcd's errors (package
+//     rpctypes), because clients match error texts.
+//   - A value is read from the store after the node has permitted the read, never before. A read
+//     that the node cannot permit fails with Unavailable, and clientv3 retries it.
+//   - Every member serves every request. Every response header carries cluster ID, member ID,
+//     revision and term.
+//   - A panic in a handler fails that request with Internal. It does not end the process.
+//   - A unary request has a deadline and a size limit, and counts towards MaxInFlight.
 //
-// # How a read is made linearizable
+// # Linearizable reads
 //
-// The member has a default (kvnode.Config.ReadMode). One request may ask for
-// something else with the metadata x-lease-read: auto, lease, read-index, log
-// or serializable; it goes before RangeRequest.serializable. The trailers
-// x-lease-read-path and, under a lease, x-lease-remaining-ms say how the read
-// was served (see Config.TrailersOnDemand).
+// kvnode.Config.ReadMode is the default. A request selects another mode with the metadata
+// x-lease-read: auto, lease, read-index, log or serializable. The metadata takes precedence over
+// RangeRequest.serializable. The trailers x-lease-read-path and, under a lease,
+// x-lease-remaining-ms report how the read was served (see Config.TrailersOnDemand).
 //
-// # How a watch is served
+// # Watches
 //
-// A stream of watchers is one goroutine that receives, and one that does the
-// rest: it takes news from its watch.Stream when the transport has room for
-// more. A client that does not read costs what a watch.Limits allows, and holds
-// up nobody. The revision in the header of a reply is one up to which the
-// watcher has got everything; etcd sends the newest revision there even if more
-// is to come.
+// A watch stream uses one goroutine that receives requests and one that does everything else. The
+// second one takes events from its watch.Stream when the transport can send more. So a client
+// that does not read costs at most what watch.Limits allows, and delays no other client. The
+// revision in a reply's header is one up to which the watcher has received all events. In etcd it
+// is the newest revision, even if older events are still to be sent.
 //
-// # What only the leader can answer
+// # Requests for the leader
 //
-// How much time is left of a TTL lease, and how far a learner is, the leader alone
-// knows. Another member passes such a request on to the leader's client URLs,
-// once, and tries again while leadership moves (forward.go).
+// Only the leader knows the remaining time of a TTL lease and the progress of a learner. Another
+// member forwards such a request to the leader's client URLs, at most one hop, and retries while
+// leadership moves (forward.go).
 //
-// # What is missing
+// # Not supported
 //
-// Downgrades, and the administration of users and roles (auth.go), answer
-// Unimplemented: authentication is always off. The Lock and Election services are
-// package concurrency's.
+// Downgrades and the administration of users and roles (auth.go) return Unimplemented:
+// authentication is always off. Package concurrency implements the Lock and Election services.
 //
-// # Using it
+// # Use
 //
 //	api := etcdapi.New(node, etcdapi.Config{})
 //	s := grpc.NewServer(api.ServerOptions()...)
@@ -53,5 +49,5 @@
 //	api.EndStreams() // before s.GracefulStop, which waits for fastkv's streams
 //	s.GracefulStop()
 //
-// Handler and Gateway are for a second listener, which speaks HTTP.
+// Handler and Gateway serve HTTP on another listener.
 package etcdapi

@@ -12,8 +12,8 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// sentinels maps what the node returns to what clients know. The node's own
-// errors come first: they may wrap the end of a context.
+// sentinels maps the node's errors to etcd's. The node's own errors come first, because they may
+// wrap a context error.
 var sentinels = []struct{ from, to error }{
 	{kvnode.ErrNoLeader, rpctypes.ErrGRPCNoLeader},
 	{kvnode.ErrLeaderChanged, rpctypes.ErrGRPCLeaderChanged},
@@ -35,8 +35,8 @@ var sentinels = []struct{ from, to error }{
 	{context.DeadlineExceeded, rpctypes.ErrGRPCDeadlineExceeded},
 }
 
-// clientError returns err as clients know it: an error that is, or wraps, a
-// status keeps it, and what nobody knows is Unknown, as in etcd.
+// clientError returns err as clients know it. An error that is or wraps a gRPC status keeps its
+// status. As in etcd, an unknown error gets the code Unknown.
 func clientError(err error) error {
 	if err == nil {
 		return nil
@@ -58,8 +58,8 @@ func clientError(err error) error {
 	return status.Error(codes.Unknown, err.Error())
 }
 
-// noLeaseError says why neither the lease nor a quorum round permitted a read.
-// All of it is Unavailable: the read had no effect, and clients retry it.
+// noLeaseError maps the reason why neither the lease nor a quorum round permitted a read. All
+// results are Unavailable: the read had no effect, and clients retry it.
 func noLeaseError(err *leaderlease.NoLeaseError) error {
 	switch err.Status {
 	case leaderlease.StatusClosed:

@@ -26,6 +26,13 @@ func TestNodeErrorsBecomeEtcdErrors(t *testing.T) {
 		{kvnode.ErrStopped, rpctypes.ErrGRPCStopped},
 		{kvnode.ErrNotLeader, rpctypes.ErrGRPCNotLeader},
 		{kvnode.ErrUnknownMember, rpctypes.ErrGRPCMemberNotFound},
+		{kvnode.ErrMemberNotFound, rpctypes.ErrGRPCMemberNotFound},
+		{kvnode.ErrMemberExists, rpctypes.ErrGRPCPeerURLExist},
+		{kvnode.ErrNotLearner, rpctypes.ErrGRPCMemberNotLearner},
+		{kvnode.ErrLearnerNotReady, rpctypes.ErrGRPCLearnerNotReady},
+		{kvnode.ErrTooManyLearners, rpctypes.ErrGRPCTooManyLearners},
+		{kvnode.ErrNotStarted, rpctypes.ErrGRPCMemberNotEnoughStarted},
+		{kvnode.ErrUnhealthy, rpctypes.ErrGRPCUnhealthy},
 		{kvnode.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},
 		{kvnode.ErrDiskFull, rpctypes.ErrGRPCNoSpace},
 		{context.Canceled, rpctypes.ErrGRPCCanceled},
@@ -44,7 +51,7 @@ func TestNodeErrorsBecomeEtcdErrors(t *testing.T) {
 
 // Whatever the reason for which a read could not be permitted, clientv3 may try
 // it again.
-func TestReadsThatWereNotAdmittedMayBeRetried(t *testing.T) {
+func TestRejectedReadsMayBeRetried(t *testing.T) {
 	s := startServer(t, Config{})
 	for status := leaderlease.StatusNone; status <= leaderlease.StatusMargin; status++ {
 		for _, leader := range []uint64{0, 2} {

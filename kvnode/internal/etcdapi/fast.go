@@ -19,53 +19,52 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// maxIdleWorkers is the number of goroutines of all streams that wait for a request, 10 KiB each.
-// With fewer, more requests grow a new stack.
+// maxIdleWorkers limits the idle workers of all streams, 10 KiB each. With fewer, more requests
+// grow a new stack.
 const maxIdleWorkers = 256
 
-// fastStream is one stream of service Fast. Its requests, which are called items, are
-// answered as calls of their own would be. One goroutine receives and never waits for an
-// item, one sends, and each item that may have to wait has its own.
+// fastStream is one stream of service Fast. Each of its requests is answered as a call would be.
+// One goroutine receives and never waits for a request, one sends, and each request that may have
+// to wait has a worker.
 type fastStream struct {
-	kv     *kvServer
-	stream grpc.ServerStream
-	conn   *fastConn
-	items  context.Context // that of each item is one of it
-	cancel context.CancelCauseFunc
-	chain  grpc.UnaryServerInterceptor
-	md     metadata.MD // of the stream
-	pairs  int         // of md
-	place  place       // of the goroutine that receives, as last
-	last   uint64      // ID of the request that was taken last
-	// answering is held by the item that is being answered. Others wait, with their answers
+	kv         *kvServer
+	stream     grpc.ServerStream
+	conn       *fastConn
+	requestCtx context.Context // parent of the requests' contexts
+	cancel     context.CancelCauseFunc
+	chain      grpc.UnaryServerInterceptor
+	md         metadata.MD   // of the stream
+	pairs      int           // number of key-value pairs in md
+	inline     inlineHandler // of the receiving goroutine, as lastID
+	lastID     uint64        // of the last request that was received
+	// answerSlot is held by the worker that queues an answer. The others wait with their answers
 	// not encoded.
-	answering chan struct{}
-	// idle is where those who have done an item wait for another. Who receives puts one there
-	// if somebody waits; it is closed when the stream ends. Both under the lock.
-	idle chan *item
+	answerSlot chan struct{}
+	// handoff passes requests to idle workers. It is closed when the stream ends. Sends and the
+	// close happen under mu.
+	handoff chan *fastRequest
 
 	working sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		// room wakes the goroutine that receives, the item that is being answered and run, ready
-		// the goroutine that sends.
-		room, ready sync.Cond
-		taking      bool // a message is being taken
-		stopping    bool // nothing is taken after that message
-		ended       bool // nothing is taken any more
-		closed      bool // nothing is charged any more
-		under       map[uint64]*item
-		asked       int      // what those cost
-		bytes       int      // asked, and the answers that gRPC has not written
-		unwritten   int      // messages that gRPC has and has not written
-		out         [][]byte // messages; the last one grows
-		large       []*large
+		// space wakes the receiver, the worker in answerSlot and run. ready wakes the sender.
+		space, ready sync.Cond
+		inMessage    bool // the receiver handles a message
+		stopping     bool // the stream ends after that message
+		ended        bool // no more requests are accepted
+		closed       bool // nothing is charged any more
+		pending      map[uint64]*fastRequest
+		pendingCost  int      // of the requests in pending
+		bytes        int      // pendingCost, and the answers that gRPC has not written
+		unwritten    int      // messages given to gRPC and not written
+		messages     [][]byte // the last one grows
+		large        []*largeAnswer
 	}
 }
 
-// RegisterFast registers service Fast, by which package fastkv sends what would be calls of
-// the KV service. They pass the interceptors of ServerOptions, and no others that the server
-// has: one that has its own, to authorize calls, must not offer it. It comes before Register.
+// RegisterFast registers service Fast, by which package fastkv sends requests of the KV service.
+// The requests pass the interceptors of ServerOptions and no others: a server that authorizes
+// calls in its own interceptors must not register it. Call it before Register.
 func (a *API) RegisterFast(s grpc.ServiceRegistrar) {
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: fastwire.Service,
@@ -77,30 +76,30 @@ func (a *API) RegisterFast(s grpc.ServiceRegistrar) {
 func serveFast(srv any, stream grpc.ServerStream) error {
 	kv, ok := srv.(*kvServer)
 	if !ok {
-		return status.Errorf(codes.Internal, "%T is no KV service", srv)
+		return status.Errorf(codes.Internal, "%T is not a KV service", srv)
 	}
 	select {
 	case <-kv.fast.stopping:
 		return clientError(rpctypes.ErrGRPCStopped)
 	default:
 	}
-	conn, err := kv.fast.open(remoteOf(stream.Context()))
+	conn, err := kv.fast.openStream(remoteOf(stream.Context()))
 	if err != nil {
 		return err
 	}
-	defer kv.fast.close(conn)
+	defer kv.fast.closeStream(conn)
 	s := newFastStream(kv, stream, conn)
 	s.md, _ = metadata.FromIncomingContext(stream.Context())
 	for _, values := range s.md {
 		s.pairs += len(values)
 	}
-	s.place.init(stream.Context(), kv.API)
-	s.items, s.cancel = context.WithCancelCause(grpc.NewContextWithServerTransportStream(stream.Context(), noTrailers{}))
+	s.inline.init(stream.Context(), kv.API)
+	s.requestCtx, s.cancel = context.WithCancelCause(grpc.NewContextWithServerTransportStream(stream.Context(), noTrailers{}))
 	defer s.cancel(nil)
 	return s.run()
 }
 
-// remoteOf returns the address of a request's connection, nil if there is none.
+// remoteOf returns the address of a request's connection, or nil.
 func remoteOf(ctx context.Context) net.Addr {
 	if p, ok := peer.FromContext(ctx); ok {
 		return p.Addr
@@ -109,20 +108,20 @@ func remoteOf(ctx context.Context) net.Addr {
 }
 
 func newFastStream(kv *kvServer, stream grpc.ServerStream, conn *fastConn) *fastStream {
-	s := &fastStream{kv: kv, stream: stream, conn: conn, chain: chain(kv.unary()), answering: make(chan struct{}, 1), idle: make(chan *item)}
-	s.mu.room.L, s.mu.ready.L = &s.mu, &s.mu
-	s.mu.under = make(map[uint64]*item)
+	s := &fastStream{kv: kv, stream: stream, conn: conn, chain: chain(kv.unaryInterceptors()), answerSlot: make(chan struct{}, 1), handoff: make(chan *fastRequest)}
+	s.mu.space.L, s.mu.ready.L = &s.mu, &s.mu
+	s.mu.pending = make(map[uint64]*fastRequest)
 	return s
 }
 
 // run serves the stream until its client, its connection or the member ends it. It returns when
-// gRPC has written all answers: until then the stream counts, and so do they.
+// gRPC has written all answers, so that until then the stream and its answers count towards the
+// limits.
 func (s *fastStream) run() error {
 	ctx := s.stream.Context()
 	defer context.AfterFunc(ctx, s.end)()
 	received := make(chan error, 1)
-	// It ends when this call has returned, since receiving fails then, but no sooner: it
-	// must not be waited for.
+	// RecvMsg fails only after this call has returned, so it must not wait for the goroutine.
 	go func() { received <- s.receive() }()
 	s.working.Go(s.send)
 
@@ -131,7 +130,7 @@ func (s *fastStream) run() error {
 	case err = <-received:
 	case <-s.kv.fast.stopping:
 		err = rpctypes.ErrGRPCStopped
-		s.stop()
+		s.stopAfterMessage()
 	case <-ctx.Done():
 	}
 	s.working.Wait()
@@ -142,7 +141,7 @@ func (s *fastStream) run() error {
 	return clientError(err)
 }
 
-// receive takes what the client sends until there is no more, or it cannot be understood.
+// receive handles messages until the client closes its side or sends a malformed message.
 func (s *fastStream) receive() error {
 	defer s.end()
 	for {
@@ -153,14 +152,14 @@ func (s *fastStream) receive() error {
 			}
 			return err
 		}
-		if !s.begin() {
+		if !s.beginMessage() {
 			return errEnded
 		}
 		now := time.Now()
-		s.place.leased = s.place.may && s.kv.node.TryRead() // once all of the message have arrived
-		s.place.free, s.place.at = false, now
-		err := fastwire.Requests(message, func(data []byte) error { return s.take(data, now) })
-		s.taken()
+		s.inline.leased = s.inline.enabled && s.kv.node.TryRead() // after the whole message has arrived
+		s.inline.hasSpace, s.inline.start = false, now
+		err := fastwire.Requests(message, func(data []byte) error { return s.handleRequest(data, now) })
+		s.endMessage()
 		if _, ok := status.FromError(err); !ok { // of the message itself
 			err = malformed(err)
 		}
@@ -170,75 +169,76 @@ func (s *fastStream) receive() error {
 	}
 }
 
-// errEnded is what who receives is told when the stream has ended without it.
+// errEnded is returned to the receiver when another goroutine has ended the stream.
 var errEnded = errors.New("the stream has ended")
 
-// begin begins to take a message, unless the stream has ended.
-func (s *fastStream) begin() bool {
+// beginMessage begins the handling of a message. It returns false if the stream has ended.
+func (s *fastStream) beginMessage() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.taking = !s.mu.ended
-	return s.mu.taking
+	s.mu.inMessage = !s.mu.ended
+	return s.mu.inMessage
 }
 
-// taken queues what was answered in place of a message. A stream of a member that stops ends here.
-func (s *fastStream) taken() {
+// endMessage queues the inline answers of a message. The stream of a stopping member ends here.
+func (s *fastStream) endMessage() {
 	s.flush()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.taking = false
+	s.mu.inMessage = false
 	if s.mu.stopping {
 		s.stopLocked()
 	}
 }
 
-// reserve waits until the stream may cost so much more, and charges it. Nothing is charged for what
-// is answered in place, until it is queued.
+// reserve charges the stream for a request. It waits while the stream is over its limits. Inline
+// answers are charged when they are queued.
 func (s *fastStream) reserve(id uint64, cost int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.mu.ended && !s.fitsLocked(cost) {
-		s.flushLocked() // or there may be nothing that could be sent
+		s.flushLocked() // the queued answers may be all that frees space
 		if s.mu.bytes == 0 {
-			return fastwire.NoRoom(cost, s.kv.fast.bytes.Load(), maxFastBytes)
+			return fastwire.OverBudget(cost, s.kv.fast.bytes.Load(), maxFastBytes)
 		}
 		s.mu.ready.Signal()
-		s.mu.room.Wait()
-		s.place.at = time.Time{}
+		s.mu.space.Wait()
+		s.inline.start = time.Time{}
 	}
-	s.place.free = len(s.mu.under) == 0
+	s.inline.hasSpace = len(s.mu.pending) == 0
 	if s.mu.ended {
 		return errEnded
 	}
-	if s.mu.under[id] != nil {
-		return errTwice(id)
+	if s.mu.pending[id] != nil {
+		return errDuplicateID(id)
 	}
-	s.mu.asked += cost
+	s.mu.pendingCost += cost
 	s.chargeLocked(cost)
 	return nil
 }
 
-// stop ends the stream of a member that stops, after the message that is being taken.
-func (s *fastStream) stop() {
+// stopAfterMessage ends the stream of a stopping member after the message in progress.
+func (s *fastStream) stopAfterMessage() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.stopping = true
-	if !s.mu.taking {
+	if !s.mu.inMessage {
 		s.stopLocked()
 	}
 }
 
-// stopLocked tells the client which request was taken last: it makes those after it elsewhere.
+// stopLocked tells the client the last request that was received, so that the client makes the
+// later ones elsewhere.
 func (s *fastStream) stopLocked() {
 	if !s.mu.ended {
-		last, charged := s.messageLocked(0)
-		*last = fastwire.AppendEnding(*last, s.last)
+		last, charged := s.currentMessageLocked(0)
+		*last = fastwire.AppendStopping(*last, s.lastID)
 		s.chargeLocked(cap(*last) - charged)
 	}
 	s.endLocked()
 }
 
-// end takes nothing more. Those under way are answered, and then who sends ends.
+// end accepts no more requests. The pending ones are answered, and then the sender returns.
 func (s *fastStream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,25 +248,25 @@ func (s *fastStream) end() {
 func (s *fastStream) endLocked() {
 	if !s.mu.ended {
 		s.mu.ended = true
-		close(s.idle)
+		close(s.handoff)
 	}
-	s.mu.room.Broadcast()
+	s.mu.space.Broadcast()
 	s.mu.ready.Signal()
 }
 
-// close waits until gRPC has written all messages, or forgets them with their client, and gives
-// back what the stream has cost.
+// close waits until gRPC has written all messages, or dropped them with their client, and frees
+// what the stream is charged for.
 func (s *fastStream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.mu.unwritten > 0 && s.stream.Context().Err() == nil {
-		s.mu.room.Wait()
+		s.mu.space.Wait()
 	}
 	s.chargeLocked(-s.mu.bytes)
 	s.mu.closed = true
 }
 
-// chain makes one interceptor of several, as gRPC does.
+// chain combines interceptors, as gRPC does.
 func chain(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	if len(all) == 1 {
 		return all[0]
@@ -278,8 +278,8 @@ func chain(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	}
 }
 
-// noTrailers is where items leave their trailers. Those of the stream would grow with
-// each; who wants them makes a call of its own.
+// noTrailers discards the trailers of requests, or those of the stream would grow with each
+// request. A client that needs trailers makes a call.
 type noTrailers struct{}
 
 func (noTrailers) Method() string               { return fastwire.Method }

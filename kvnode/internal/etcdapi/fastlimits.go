@@ -12,32 +12,34 @@ import (
 )
 
 const (
-	// maxFastStreams is the number of streams of service Fast on all connections. Each has three
-	// goroutines, some 40 KiB. With fewer streams more clients make calls instead.
+	// maxFastStreams limits the streams of service Fast on all connections. Each has three
+	// goroutines, about 40 KiB. With fewer streams more clients make calls instead.
 	maxFastStreams = 1024
-	// maxFastBytes is what all streams may cost together: a request from before it is copied until
-	// it is answered, an answer until gRPC has written it. A stream that costs fairFastBytes may grow
-	// only while its own cost, that of its connection and that of all connections, added up, are
-	// below maxFastBytes. So a stream alone uses a third of it, a connection with many streams
-	// nearly a half, and each further connection finds as much free. A stream above is not read.
-	// With less, clients with hundreds of requests under way wait. With more, a client that takes
-	// no answers costs that much memory, and 16,000 goroutines for each 256 MiB.
+	// maxFastBytes limits the charge of all streams: a request is charged before it is copied
+	// until it is answered, an answer until gRPC has written it. A stream charged for
+	// fairFastBytes may grow only while its own charge, its connection's and that of all
+	// connections add up to less than maxFastBytes. So a single stream uses up to a third, a
+	// connection with many streams nearly half, and each further connection finds as much free. A
+	// stream over the limit is not read. With less, clients with hundreds of pending requests
+	// wait. With more, a client that does not read costs as much memory, and 16,000 goroutines
+	// per 256 MiB.
 	maxFastBytes = 64 << 20
-	// fairFastBytes is what each stream may cost whatever the others do: two small requests and their answers.
+	// fairFastBytes is what each stream may be charged for in any case: two small requests and
+	// their answers.
 	fairFastBytes = 3 * requestCost
-	// requestCost is what a request costs beside its bytes: a goroutine with a stack of 8 KiB, its
-	// contexts, the decoded request and its response.
+	// requestCost is the cost of a request in addition to its bytes: a goroutine with a stack of
+	// 8 KiB, its contexts, the decoded request and its response.
 	requestCost = 16 << 10
-	// pairCost and messageCost are what a pair of metadata and a message inside a transaction
-	// become when they are decoded.
+	// pairCost and messageCost are the decoded sizes of a metadata pair and of a message inside a
+	// transaction.
 	pairCost    = 256
 	messageCost = 256
 )
 
 // fastLimits are the limits of all streams of service Fast.
 type fastLimits struct {
-	bytes atomic.Int64 // what they cost
-	// idleWorkers are their goroutines that wait for a request.
+	bytes atomic.Int64 // charged
+	// idleWorkers counts the workers that wait for a request.
 	idleWorkers atomic.Int64
 
 	stop     sync.Once
@@ -46,11 +48,11 @@ type fastLimits struct {
 	mu struct {
 		sync.Mutex
 		streams int
-		conns   map[net.Addr]*fastConn // gRPC has one address for each connection
+		conns   map[net.Addr]*fastConn // gRPC has one address per connection
 	}
 }
 
-// fastConn is the part of one connection in fastLimits.
+// fastConn is one connection's part in fastLimits.
 type fastConn struct {
 	addr    net.Addr
 	bytes   atomic.Int64
@@ -62,11 +64,11 @@ func (l *fastLimits) init() {
 	l.mu.conns = make(map[net.Addr]*fastConn)
 }
 
-// open counts one more stream of the connection with that address, or refuses it.
-func (l *fastLimits) open(addr net.Addr) (*fastConn, error) {
+// openStream counts a new stream of the connection with that address, or rejects it.
+func (l *fastLimits) openStream(addr net.Addr) (*fastConn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c, err := l.roomLocked(addr)
+	c, err := l.checkLocked(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -76,36 +78,36 @@ func (l *fastLimits) open(addr net.Addr) (*fastConn, error) {
 	return c, nil
 }
 
-// roomLocked returns the part of the connection with that address, which is new if it has no
-// stream, or why it may have no further one.
-func (l *fastLimits) roomLocked(addr net.Addr) (*fastConn, error) {
+// checkLocked returns the connection with that address, a new one if it has no stream, or an
+// error if it may open no further stream.
+func (l *fastLimits) checkLocked(addr net.Addr) (*fastConn, error) {
 	c := l.mu.conns[addr]
 	if c == nil {
 		c = &fastConn{addr: addr}
 	}
 	if c.streams+1+l.mu.streams+1 > maxFastStreams {
-		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: one stream of %s too many: %d are open on this connection, and %d on all, of %d at most; "+
+		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: too many streams of %s: %d are open on this connection, and %d on all, of %d at most; "+
 			"a connection may have as many as all leave free: make calls instead", fastwire.Service, c.streams, l.mu.streams, maxFastStreams)
 	}
 	return c, nil
 }
 
-// RoomForStream returns the error with which a stream of service Fast is refused that is to begin on
-// the connection from addr, nil if there is room for it or if it is a request of another method. A
-// server that asks it in grpc.InTapHandle refuses streams before they cost goroutines. It counts
-// none: streams that begin at the same time may be refused later.
-func (a *API) RoomForStream(addr net.Addr, method string) error {
+// AdmitStream returns an error if a new stream of service Fast on the connection from addr
+// exceeds the limits. It returns nil for other methods. A server that calls it in
+// grpc.InTapHandle rejects streams before they cost goroutines. It does not count the stream: of
+// streams that open at the same time, some may be rejected later.
+func (a *API) AdmitStream(addr net.Addr, method string) error {
 	if method != fastwire.Method {
 		return nil
 	}
 	a.fast.mu.Lock()
 	defer a.fast.mu.Unlock()
-	_, err := a.fast.roomLocked(addr)
+	_, err := a.fast.checkLocked(addr)
 	return err
 }
 
-// close counts one stream less.
-func (l *fastLimits) close(c *fastConn) {
+// closeStream counts the end of a stream.
+func (l *fastLimits) closeStream(c *fastConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.streams--
@@ -114,12 +116,12 @@ func (l *fastLimits) close(c *fastConn) {
 	}
 }
 
-// EndStreams has the streams of service Fast take no further request, for a server that stops.
-// Each stream tells its client which request it has taken last, and ends when it has answered
-// those that it has taken. Call EndStreams before GracefulStop, which waits for the streams.
+// EndStreams makes the streams of service Fast accept no further requests when the server stops.
+// Each stream tells its client the last request it has received, answers the pending ones and
+// ends. Call it before GracefulStop, which waits for the streams.
 func (a *API) EndStreams() { a.fast.stop.Do(func() { close(a.fast.stopping) }) }
 
-// costOf returns what a request costs that has so many bytes.
+// costOf returns the cost of a request of size bytes.
 func (s *fastStream) costOf(r *fastwire.Request, size int) int {
 	cost := requestCost + 3*size // copied, decoded, proposed
 	if n := len(r.Metadata) / 2; n > 0 {
@@ -131,13 +133,13 @@ func (s *fastStream) costOf(r *fastwire.Request, size int) int {
 	return cost
 }
 
-// fitsLocked reports whether the stream may cost so much more.
+// fitsLocked reports whether the stream may be charged for more bytes.
 func (s *fastStream) fitsLocked(more int) bool {
 	own := s.mu.bytes + more
 	return own <= fairFastBytes || int64(own)+s.conn.bytes.Load()+s.kv.fast.bytes.Load() <= maxFastBytes
 }
 
-// chargeLocked adds to what the stream costs, or takes away if n is negative.
+// chargeLocked adds n, which may be negative, to what the stream is charged for.
 func (s *fastStream) chargeLocked(n int) {
 	s.mu.bytes += n
 	s.conn.bytes.Add(int64(n))

@@ -12,30 +12,30 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// large is an answer that has room of its own. It is sent in pieces, one for each message,
-// so that small ones need not wait for all of it.
-type large struct {
+// largeAnswer is an answer with a reservation. It is sent in pieces, one per message, so that
+// small answers do not wait for all of it.
+type largeAnswer struct {
 	fastwire.Answer
 
-	room *room
+	reservation *reservation
 }
 
-// untilTaken returns once so many answers have been written that there is room for one more.
-func (s *fastStream) untilTaken() {
+// waitForSpace returns when enough answers are written that one more fits.
+func (s *fastStream) waitForSpace() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.mu.bytes-s.mu.asked >= fairFastBytes && !s.fitsLocked(0) && s.stream.Context().Err() == nil {
+	for s.mu.bytes-s.mu.pendingCost >= fairFastBytes && !s.fitsLocked(0) && s.stream.Context().Err() == nil {
 		s.mu.ready.Signal()
-		s.mu.room.Wait()
+		s.mu.space.Wait()
 	}
 }
 
-// answer queues what became of an item.
+// answer queues the answer of a request.
 func (s *fastStream) answer(id uint64, resp any, err error) {
 	a := fastwire.Answer{ID: id}
-	var r *room
-	if w, ok := resp.(*weighed); ok {
-		resp, r = w.message, w.room
+	var r *reservation
+	if w, ok := resp.(*reservedReply); ok {
+		resp, r = w.message, w.reservation
 	}
 	if err == nil {
 		m, _ := resp.(proto.Message)
@@ -51,59 +51,60 @@ func (s *fastStream) answer(id uint64, resp any, err error) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.mu.under[id]
+	i := s.mu.pending[id]
 	switch {
 	case i != nil:
-		delete(s.mu.under, id)
-		s.mu.asked -= i.cost
+		delete(s.mu.pending, id)
+		s.mu.pendingCost -= i.cost
 		s.chargeLocked(-i.cost)
-		s.mu.room.Broadcast()
+		s.mu.space.Broadcast()
 		s.mu.ready.Signal()
 	case s.mu.ended:
-		return // nobody may send it
+		return // an ended stream sends nothing
 	}
 	if r != nil {
-		s.mu.large = append(s.mu.large, &large{a, r})
+		s.mu.large = append(s.mu.large, &largeAnswer{a, r})
 		return
 	}
-	last, charged := s.messageLocked(len(a.Message))
+	last, charged := s.currentMessageLocked(len(a.Message))
 	*last = fastwire.AppendAnswer(*last, a)
 	s.chargeLocked(cap(*last) - charged)
 }
 
-// messageLocked returns the message that the next so many bytes of small answers go into, and how
-// many bytes of it are charged.
-func (s *fastStream) messageLocked(size int) (last *[]byte, charged int) {
-	n := len(s.mu.out)
-	if n > 0 && len(s.mu.out[n-1]) <= fastwire.MaxMessage {
-		return &s.mu.out[n-1], cap(s.mu.out[n-1])
+// currentMessageLocked returns the message for the next size bytes of small answers, and how many
+// of its bytes are charged already.
+func (s *fastStream) currentMessageLocked(size int) (last *[]byte, charged int) {
+	n := len(s.mu.messages)
+	if n > 0 && len(s.mu.messages[n-1]) <= fastwire.MaxMessage {
+		return &s.mu.messages[n-1], cap(s.mu.messages[n-1])
 	}
-	s.mu.out = append(s.mu.out, s.newMessage(size))
-	return &s.mu.out[n], 0
+	s.mu.messages = append(s.mu.messages, s.newMessage(size))
+	return &s.mu.messages[n], 0
 }
 
 const (
-	// minMessage is the least capacity of a message: gRPC does not say when one of 1 KiB is written.
+	// minMessage is the minimum capacity of a message: gRPC does not report when it has written a
+	// message of up to 1 KiB.
 	minMessage = 2 << 10
-	// maxUnwritten is the number of messages of a stream that gRPC may have and not have written.
-	// Answers after them share a message. With more, a client that takes no answers makes the member
-	// keep a message of minMessage bytes for each. With two, gRPC writes to the connection more often:
-	// puts of 256 at a time take a third longer.
+	// maxUnwritten limits the messages that gRPC has and has not written, per stream. Further
+	// answers share a message. With more, a client that does not read makes the member keep
+	// minMessage bytes for each. With two, gRPC writes to the connection more often: puts of 256
+	// at a time take a third longer.
 	maxUnwritten = 16
-	// smallMessage is the greatest capacity of a message that small answers begin: no more than
-	// requestCost, so that the first of them takes no more room than its request leaves.
+	// smallMessage is the maximum capacity of a message that begins with small answers. It is not
+	// above requestCost, so the first answer takes no more space than its request frees.
 	smallMessage = requestCost
-	// maxSpareMessage is the greatest capacity of a message that is used again.
+	// maxSpareMessage is the maximum capacity of a message that is reused.
 	maxSpareMessage = 64 << 10
 )
 
-// spareMessages are messages that gRPC has written, largeSpares those above smallMessage.
+// spareMessages are written messages for reuse, largeSpares those above smallMessage.
 var (
 	spareMessages = sync.Pool{New: func() any { return new(make([]byte, 0, minMessage)) }}
 	largeSpares   sync.Pool
 )
 
-// newMessage begins a message with room for size bytes.
+// newMessage begins a message with capacity for size bytes.
 func (s *fastStream) newMessage(size int) []byte {
 	var spare *[]byte
 	if size > smallMessage/2 {
@@ -112,32 +113,33 @@ func (s *fastStream) newMessage(size int) []byte {
 	if spare == nil {
 		spare, _ = spareMessages.Get().(*[]byte)
 	}
-	return fastwire.AppendWho((*spare)[:0], s.kv.node.ID(), s.kv.node.Leader())
+	return fastwire.AppendMember((*spare)[:0], s.kv.node.ID(), s.kv.node.Leader())
 }
 
-// outgoing is a message that gRPC has until it is written.
-type outgoing struct {
+// outMessage is a message that gRPC holds until it is written.
+type outMessage struct {
 	mem.NopBufferPool
 
-	stream  *fastStream
-	data    []byte
-	charged int
-	room    *room // of the large answer of which data has the last piece, or nil
-	written bool  // under the lock of stream
+	stream      *fastStream
+	data        []byte
+	charged     int
+	reservation *reservation // of the large answer that data completes, or nil
+	written     bool         // under the lock of stream
 }
 
-// marshal returns what gRPC is to write. It calls Put then, unless the stream has ended.
-func (o *outgoing) marshal() mem.BufferSlice {
-	if o.room != nil {
-		runtime.AddCleanup(o, (*room).release, o.room)
+// marshal returns the bytes for gRPC. gRPC calls Put after writing them, unless the stream has
+// ended.
+func (o *outMessage) marshal() mem.BufferSlice {
+	if o.reservation != nil {
+		runtime.AddCleanup(o, (*reservation).release, o.reservation)
 	}
 	return mem.BufferSlice{mem.NewBuffer(&o.data, o)}
 }
 
 // Put implements mem.BufferPool.
-func (o *outgoing) Put(*[]byte) {
-	if o.room != nil {
-		o.room.release()
+func (o *outMessage) Put(*[]byte) {
+	if o.reservation != nil {
+		o.reservation.release()
 	}
 	s := o.stream
 	s.mu.Lock()
@@ -148,7 +150,7 @@ func (o *outgoing) Put(*[]byte) {
 	o.written = true
 	s.mu.unwritten--
 	s.chargeLocked(-o.charged)
-	s.mu.room.Broadcast()
+	s.mu.space.Broadcast()
 	if s.mu.unwritten == maxUnwritten-1 {
 		s.mu.ready.Signal()
 	}
@@ -160,33 +162,33 @@ func (o *outgoing) Put(*[]byte) {
 	}
 }
 
-// send sends what there is until the stream has ended and nothing is under way. The first
-// message, which has no answer, says that this member knows the service.
+// send sends messages until the stream has ended and no request is pending. The first message has
+// no answer and shows the client that this member knows the service.
 func (s *fastStream) send() {
-	message := s.hello()
+	message := s.greeting()
 	for ok := true; ok; message, ok = s.next() {
 		if err := s.stream.SendMsg(message); err != nil {
 			message.Put(nil)
-			s.cancel(status.Error(codes.Canceled, "the client has gone")) // nobody waits for what is under way
+			s.cancel(status.Error(codes.Canceled, "the client has gone")) // pending requests have no client
 		}
 	}
 }
 
-func (s *fastStream) hello() *outgoing {
+func (s *fastStream) greeting() *outMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.unwritten++
-	return &outgoing{stream: s, data: s.newMessage(0)}
+	return &outMessage{stream: s, data: s.newMessage(0)}
 }
 
-// next returns the next message once there is one and gRPC has written those before, but for
-// maxUnwritten. There is none when all is over.
-func (s *fastStream) next() (message *outgoing, ok bool) {
+// next waits for the next message, while gRPC has maxUnwritten unwritten ones. ok is false after
+// the last message.
+func (s *fastStream) next() (message *outMessage, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		none := len(s.mu.out)+len(s.mu.large) == 0
-		if none && s.mu.ended && len(s.mu.under) == 0 {
+		none := len(s.mu.messages)+len(s.mu.large) == 0
+		if none && s.mu.ended && len(s.mu.pending) == 0 {
 			return nil, false
 		}
 		if !none && (s.mu.unwritten < maxUnwritten || s.stream.Context().Err() != nil) {
@@ -194,30 +196,30 @@ func (s *fastStream) next() (message *outgoing, ok bool) {
 		}
 		s.mu.ready.Wait()
 	}
-	o := &outgoing{stream: s}
-	if len(s.mu.out) > 0 {
-		o.data = s.mu.out[0]
+	o := &outMessage{stream: s}
+	if len(s.mu.messages) > 0 {
+		o.data = s.mu.messages[0]
 		o.charged = cap(o.data)
-		s.mu.out = s.mu.out[1:]
+		s.mu.messages = s.mu.messages[1:]
 	} else {
 		o.data = s.newMessage(0)
 	}
 	if len(s.mu.large) > 0 {
-		o.data, o.room = s.pieceLocked(o.data)
+		o.data, o.reservation = s.pieceLocked(o.data)
 	}
 	s.mu.unwritten++
 	return o, true
 }
 
-// pieceLocked appends the next piece of the large answer that waits for longest. With the
-// last piece it returns the answer's room.
-func (s *fastStream) pieceLocked(message []byte) (_ []byte, done *room) {
+// pieceLocked appends the next piece of the oldest large answer. With the last piece it returns
+// the answer's reservation.
+func (s *fastStream) pieceLocked(message []byte) (_ []byte, done *reservation) {
 	l := s.mu.large[0]
 	piece := l.Answer
 	if piece.More = len(l.Message) > fastwire.MaxMessage; piece.More {
 		piece.Message, l.Message = l.Message[:fastwire.MaxMessage], l.Message[fastwire.MaxMessage:]
 	} else {
-		s.mu.large, done = s.mu.large[1:], l.room
+		s.mu.large, done = s.mu.large[1:], l.reservation
 	}
 	return fastwire.AppendAnswer(message, piece), done
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,44 +24,43 @@ import (
 	"github.com/leaderlease/go/kvnode"
 )
 
-// metadataForwarded marks a request that another member has passed on. Whoever
-// gets it answers or refuses it, so that no request goes round in circles.
+// metadataForwarded marks a request that another member has forwarded. Its receiver answers or
+// rejects it, so a request makes at most one hop.
 const metadataForwarded = metadataMembers + "forwarded"
 
-// metadataMembers begins the names of what members say to each other.
+// metadataMembers is the prefix of metadata that only members send to each other.
 const metadataMembers = "x-kvnode-"
 
-// forwardPause is between two tries to reach a leader that is known.
+// forwardPause is the time between two attempts to reach a known leader.
 const forwardPause = 50 * time.Millisecond
 
-// leaderWork is something that only the leader can do.
-type leaderWork[T any] struct {
-	// here does it on this member; it fails with kvnode.ErrNotLeader if that does
-	// not lead, and then nothing was done.
-	here func(context.Context) (T, error)
-	// there asks another member.
-	there func(context.Context, grpc.ClientConnInterface) (T, error)
-	// repeatable says that it may be done twice.
+// leaderRequest is a request that only the leader can execute.
+type leaderRequest[T any] struct {
+	// local executes it on this member. It fails with kvnode.ErrNotLeader, and without effect, if
+	// this member is not the leader.
+	local func(context.Context) (T, error)
+	// remote sends it to another member.
+	remote func(context.Context, grpc.ClientConnInterface) (T, error)
+	// repeatable is set if it may be executed twice.
 	repeatable bool
 }
 
-// do does it here or has the leader asked, and tries again while leadership moves,
-// until ctx ends. Its error is one for clients.
-func (w leaderWork[T]) do(ctx context.Context, a *API) (T, error) {
+// run executes the request on the leader, and retries while leadership moves, until ctx ends. It
+// returns errors for clients.
+func (w leaderRequest[T]) run(ctx context.Context, a *API) (T, error) {
 	for {
-		// The channel is fetched before the leader is looked at, or a change in
-		// between would be missed.
+		// Fetch the channel before reading the leader, or a change in between is missed.
 		changed := a.node.LeaderChanged()
-		out, err := w.try(ctx, a, changed)
+		out, err := w.attempt(ctx, a, changed)
 		switch {
 		case err == nil:
 			return out, nil
 		case ctx.Err() != nil:
-			return out, a.overdue(ctx)
-		case !w.again(err):
+			return out, a.contextError(ctx)
+		case !w.isRetryable(err):
 			return out, clientError(err)
-		case wasForwarded(ctx):
-			return out, rpctypes.ErrGRPCNotLeader // whoever passed it on asks again
+		case isForwarded(ctx):
+			return out, rpctypes.ErrGRPCNotLeader // the forwarding member retries
 		}
 		pause := time.NewTimer(forwardPause)
 		select {
@@ -71,12 +72,12 @@ func (w leaderWork[T]) do(ctx context.Context, a *API) (T, error) {
 	}
 }
 
-func (w leaderWork[T]) try(ctx context.Context, a *API, changed <-chan struct{}) (out T, err error) {
+func (w leaderRequest[T]) attempt(ctx context.Context, a *API, changed <-chan struct{}) (out T, err error) {
 	leader := a.node.Leader()
 	switch {
 	case leader == a.node.ID():
-		return w.here(ctx)
-	case leader == 0 || wasForwarded(ctx):
+		return w.local(ctx)
+	case leader == 0 || isForwarded(ctx):
 		return out, kvnode.ErrNotLeader
 	}
 	conn, err := a.leader.connect(a, leader)
@@ -85,10 +86,10 @@ func (w leaderWork[T]) try(ctx context.Context, a *API, changed <-chan struct{})
 	}
 	ctx = metadata.AppendToOutgoingContext(ctx, metadataForwarded, "1")
 	if !w.repeatable {
-		return w.there(ctx, conn)
+		return w.remote(ctx, conn)
 	}
-	// A leader that was cut off does not answer, and there is another one before
-	// that shows.
+	// A partitioned leader does not answer, and its successor is elected before the
+	// connection fails.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -98,11 +99,11 @@ func (w leaderWork[T]) try(ctx context.Context, a *API, changed <-chan struct{})
 		case <-ctx.Done():
 		}
 	}()
-	return w.there(ctx, conn)
+	return w.remote(ctx, conn)
 }
 
-// again reports whether it may succeed elsewhere or later.
-func (w leaderWork[T]) again(err error) bool {
+// isRetryable reports whether a later attempt, or one at another member, may succeed.
+func (w leaderRequest[T]) isRetryable(err error) bool {
 	if errors.Is(err, kvnode.ErrNotLeader) {
 		return true
 	}
@@ -113,25 +114,24 @@ func (w leaderWork[T]) again(err error) bool {
 	if s.Message() == status.Convert(rpctypes.ErrGRPCNotLeader).Message() {
 		return true
 	}
-	// A connection that breaks, or is closed because leadership moved, leaves open
-	// what became of a request.
+	// If the connection fails, or closes because leadership moved, the outcome of the
+	// request is unknown.
 	return w.repeatable && (s.Code() == codes.Unavailable || s.Code() == codes.Canceled)
 }
 
-// overdue says what it means that ctx has ended.
-func (a *API) overdue(ctx context.Context) error {
+// contextError returns the client's error after ctx has ended.
+func (a *API) contextError(ctx context.Context) error {
 	if a.node.Leader() == 0 && !errors.Is(ctx.Err(), context.Canceled) {
 		return rpctypes.ErrGRPCNoLeader
 	}
 	return clientError(ctx.Err())
 }
 
-func wasForwarded(ctx context.Context) bool {
+func isForwarded(ctx context.Context) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, metadataForwarded)) > 0
 }
 
-// leaderConn is the connection to the member that leads, shared by all requests.
-// It is made when it is needed first.
+// leaderConn is the connection to the leader, shared by all requests and created on first use.
 type leaderConn struct {
 	mu     sync.Mutex
 	conn   *grpc.ClientConn // nil if there is none
@@ -140,7 +140,7 @@ type leaderConn struct {
 	closed bool
 }
 
-// connect returns a connection to member, which must not be closed.
+// connect returns the connection to member. The caller must not close it.
 func (l *leaderConn) connect(a *API, member uint64) (grpc.ClientConnInterface, error) {
 	urls := a.node.Store().Members().ByID[member].ClientURLs
 	l.mu.Lock()
@@ -151,7 +151,7 @@ func (l *leaderConn) connect(a *API, member uint64) (grpc.ClientConnInterface, e
 	case l.conn != nil && l.member == member && slices.Equal(l.urls, urls):
 		return l.conn, nil
 	}
-	conn, err := dialMember(urls, slices.Concat(a.cfg.LeaderDial, sameCluster(a.node.ClusterID()).options()))
+	conn, err := dialMember(urls, slices.Concat(a.cfg.LeaderDial, clusterCheck(a.node.ClusterID()).options()))
 	if err != nil {
 		return nil, err
 	}
@@ -167,15 +167,15 @@ func (l *leaderConn) close() {
 	l.closeLocked()
 }
 
-// closeLocked ends requests under way; those that may be are tried again.
+// closeLocked ends the requests in progress. Repeatable ones are retried.
 func (l *leaderConn) closeLocked() {
 	if l.conn != nil {
-		_ = l.conn.Close() // nobody can do anything about it
+		_ = l.conn.Close() // nothing depends on it
 		l.conn = nil
 	}
 }
 
-// dialMember returns a connection to whichever of its client URLs answers.
+// dialMember returns a connection that uses the first of a member's client URLs that answers.
 func dialMember(urls []string, options []grpc.DialOption) (*grpc.ClientConn, error) {
 	var state resolver.State
 	for _, text := range urls {
@@ -184,7 +184,7 @@ func dialMember(urls []string, options []grpc.DialOption) (*grpc.ClientConn, err
 		}
 	}
 	if len(state.Addresses) == 0 {
-		// It has not published them yet.
+		// The member has not published its URLs yet.
 		return nil, fmt.Errorf("%w: its client URLs are %q", kvnode.ErrNotLeader, urls)
 	}
 	r := manual.NewBuilderWithScheme("kvnode-leader")
@@ -196,4 +196,67 @@ func dialMember(urls []string, options []grpc.DialOption) (*grpc.ClientConn, err
 		return nil, fmt.Errorf("kvnode: connect to the leader at %q: %w", urls, err)
 	}
 	return conn, nil
+}
+
+// clusterCheck rejects answers of members of another cluster, which may have taken over the
+// address of a former leader. Such a member would answer that a TTL lease does not exist.
+type clusterCheck uint64
+
+// options returns the interceptors of a connection that check its answers. A request that they
+// reject is retried until the leader is known at another address.
+func (c clusterCheck) options() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
+			if err := call(ctx, method, req, reply, conn, o...); err != nil {
+				return verifyOrigin(ctx, method, conn, err)
+			}
+			return c.check(reply)
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+			stream, err := open(ctx, d, conn, method, o...)
+			return &checkedStream{stream, c, func(err error) error { return verifyOrigin(ctx, method, conn, err) }}, err
+		}),
+	}
+}
+
+func (c clusterCheck) check(reply any) error {
+	r, ok := reply.(response)
+	if ok && r.GetHeader().GetClusterId() != uint64(c) {
+		return fmt.Errorf("%w: the member at the leader's address belongs to cluster %x, not %x", kvnode.ErrNotLeader, r.GetHeader().GetClusterId(), uint64(c))
+	}
+	return nil
+}
+
+// verifyOrigin returns err if a member of this cluster has sent it. Errors have no header, so
+// verifyOrigin asks the member for its status. Otherwise the error of another cluster's member
+// would be final.
+func verifyOrigin(ctx context.Context, method string, conn *grpc.ClientConn, err error) error {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted:
+		return err // the member did not process the request
+	}
+	if status.Convert(err).Message() == status.Convert(rpctypes.ErrGRPCNotLeader).Message() {
+		return err // the next attempt goes to another member
+	}
+	if method == pb.Maintenance_Status_FullMethodName || errors.Is(err, io.EOF) {
+		return err
+	}
+	if _, failed := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{}); failed != nil {
+		return failed
+	}
+	return err
+}
+
+type checkedStream struct {
+	grpc.ClientStream
+	cluster      clusterCheck
+	verifyOrigin func(error) error
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *checkedStream) RecvMsg(m any) error {
+	if err := s.ClientStream.RecvMsg(m); err != nil {
+		return s.verifyOrigin(err)
+	}
+	return s.cluster.check(m)
 }

@@ -15,13 +15,15 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// two members: follower passes on to leader what only that can answer.
+// pair is two members. follower forwards to leader the requests that only the leader can answer.
 type pair struct {
 	follower, leader *server
 	dials            chan string  // addresses that the follower dialled
@@ -42,7 +44,7 @@ func startPairOf(t *testing.T, leader Config) *pair {
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			p.dials <- addr
 			if addr != "leader:2379" {
-				return nil, errors.New("nobody is there")
+				return nil, errors.New("connection refused")
 			}
 			return p.leader.dial(ctx, "")
 		}),
@@ -68,13 +70,13 @@ func (s *server) publish(urls ...string) {
 	s.apply(&store.Command{Register: &store.Member{ID: otherMember, ClientURLs: urls}})
 }
 
-// deposed makes the member answer like one that does not lead.
+// deposed makes the member answer like one that is not the leader.
 func (s *server) deposed() {
 	s.ttl.onTTL = func(context.Context, int64) error { return kvnode.ErrNotLeader }
 	s.changes.err = kvnode.ErrNotLeader
 }
 
-func TestWhatTheLeaderMustAnswerIsForwarded(t *testing.T) {
+func TestRequestsForTheLeaderAreForwarded(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
 	if _, err := p.leader.kv.Put(t.Context(), &pb.PutRequest{Key: []byte("a"), Lease: 7}); err != nil {
@@ -108,8 +110,8 @@ func TestWhatTheLeaderMustAnswerIsForwarded(t *testing.T) {
 	}
 }
 
-// Two members that take each other for the leader do not send a request round.
-func TestWhatWasForwardedIsNotForwardedAgain(t *testing.T) {
+// If two members take each other for the leader, a request is not forwarded in a circle.
+func TestForwardedRequestsMakeOneHop(t *testing.T) {
 	p := startPair(t)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), metadataForwarded, "1")
 	_, err := pb.NewLeaseClient(p.follower.conn).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: 7})
@@ -119,19 +121,19 @@ func TestWhatWasForwardedIsNotForwardedAgain(t *testing.T) {
 	if len(p.dials) != 0 {
 		t.Error("the follower has asked another member")
 	}
-	// It ends with an error, and not before its time: leadership may come back.
+	// The request fails at its deadline and not before: leadership may come back.
 	p.leader.deposed()
 	const limit = 300 * time.Millisecond
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	if _, err := pb.NewLeaseClient(p.follower.conn).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: 7}); err == nil || time.Since(begun) < limit {
-		t.Errorf("LeaseTimeToLive() = %v after %v when nobody leads, want an error at the deadline", err, time.Since(begun))
+		t.Errorf("LeaseTimeToLive() = %v after %v without a leader, want an error at the deadline", err, time.Since(begun))
 	}
 }
 
-// Nor can whoever comes over HTTP say that a request was forwarded.
-func TestTheGatewayDropsWhatMembersSayToEachOther(t *testing.T) {
+// HTTP clients cannot mark a request as forwarded.
+func TestGatewayDropsMembersMetadata(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
 	h, err := p.follower.api.Gateway(t.Context(), p.follower.conn)
@@ -144,7 +146,7 @@ func TestTheGatewayDropsWhatMembersSayToEachOther(t *testing.T) {
 	}
 }
 
-// A request that comes while leadership moves waits for it.
+// A request that arrives while leadership moves waits for the new leader.
 func TestForwardingFollowsTheLeader(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
@@ -172,8 +174,8 @@ func TestForwardingFollowsTheLeader(t *testing.T) {
 	}
 }
 
-// The leader is gone, and a member of another cluster has its address. That one
-// knows nothing of any TTL lease, and nobody must believe it.
+// The leader is gone, and a member of another cluster has its address. That member does not know
+// the TTL lease, and its answer must not be believed.
 func TestAnotherClusterDoesNotAnswerForTheLeader(t *testing.T) {
 	p := startPair(t)
 	p.leader.foreign.Store(true)
@@ -199,8 +201,7 @@ func TestAnotherClusterDoesNotAnswerForTheLeader(t *testing.T) {
 	}
 }
 
-// Nor do its errors count, which have no header: it says of each member that there
-// is none.
+// Errors of another cluster's member do not count either, although errors have no header.
 func TestAnotherClustersErrorsAreNotTheLeaders(t *testing.T) {
 	p := startPair(t)
 	p.leader.foreign.Store(true)
@@ -213,7 +214,7 @@ func TestAnotherClustersErrorsAreNotTheLeaders(t *testing.T) {
 	if _, err := pb.NewClusterClient(conn).MemberPromote(t.Context(), &pb.MemberPromoteRequest{ID: 5}); !errors.Is(err, kvnode.ErrNotLeader) {
 		t.Errorf("MemberPromote() = %v by another cluster's word, want %v", err, kvnode.ErrNotLeader)
 	}
-	if _, err := p.follower.api.elsewhere.renew(t.Context(), conn, 7); !errors.Is(err, kvnode.ErrNotLeader) {
+	if _, err := p.follower.api.leaderRenewals.renew(t.Context(), conn, 7); !errors.Is(err, kvnode.ErrNotLeader) {
 		t.Errorf("a keep-alive = %v by another cluster's word, want %v", err, kvnode.ErrNotLeader)
 	}
 	p.leader.foreign.Store(false)
@@ -222,7 +223,7 @@ func TestAnotherClustersErrorsAreNotTheLeaders(t *testing.T) {
 	}
 }
 
-// A leader that was cut off does not answer. The next one does.
+// A partitioned leader does not answer. The request goes to its successor.
 func TestAForwardedRequestIsNotStuckWithTheOldLeader(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
@@ -250,8 +251,8 @@ func TestAForwardedRequestIsNotStuckWithTheOldLeader(t *testing.T) {
 	}
 }
 
-// Opening a stream costs as much as a keep-alive, so those of one client share
-// one, until it fails.
+// Opening a stream costs as much as a keep-alive, so the keep-alives of a client share one until
+// it fails.
 func TestKeepAlivesShareAStreamToTheLeader(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
@@ -285,8 +286,8 @@ func TestKeepAlivesShareAStreamToTheLeader(t *testing.T) {
 	renew(2)
 }
 
-// The leader allows so many streams on a connection. Those that clients leave idle
-// do not use them up, nor do those of a burst for long.
+// The leader limits the streams of a connection. Idle streams of clients do not use them up, nor
+// do streams of a burst for long.
 func TestIdleKeepAlivesLeaveRoom(t *testing.T) {
 	p := startPairOf(t, Config{MaxConcurrentStreams: 4})
 	p.leader.grant(t, 7, 60)
@@ -324,4 +325,17 @@ func TestAfterCloseNothingIsForwarded(t *testing.T) {
 	p.follower.api.Close()
 	_, err := pb.NewLeaseClient(p.follower.conn).LeaseTimeToLive(t.Context(), &pb.LeaseTimeToLiveRequest{ID: 7})
 	wantStatus(t, "LeaseTimeToLive() after Close", err, rpctypes.ErrGRPCStopped)
+}
+
+// If a member answers that it is not the leader or is overloaded, its cluster is not verified,
+// since that would add to its load during an election.
+func TestErrorsWithoutOriginCheck(t *testing.T) {
+	for _, want := range []error{
+		rpctypes.ErrGRPCNotLeader, status.Error(codes.ResourceExhausted, "kvnode: too many requests"), rpctypes.ErrGRPCTimeout,
+	} {
+		// There is no connection to ask on.
+		if got := verifyOrigin(t.Context(), pb.Lease_LeaseTimeToLive_FullMethodName, nil, want); !errors.Is(got, want) {
+			t.Errorf("verifyOrigin() = %v, want %v unchanged", got, want)
+		}
+	}
 }

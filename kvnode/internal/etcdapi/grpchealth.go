@@ -11,27 +11,26 @@ import (
 )
 
 const (
-	// healthInterval is between two looks for a client that watches. Longer: it
-	// goes on sending requests to a member that cannot serve them.
+	// healthInterval is the time between two checks for a watching client. With a longer one,
+	// clients keep sending requests to a member that cannot serve them.
 	healthInterval = time.Second
-	// healthShared is for how long a look counts for all clients that watch, so
-	// that a thousand of them cost no more than two reads a second.
-	healthShared = healthInterval / 2
+	// healthMaxAge is how long watching clients share a result, so that a thousand of them cause
+	// at most two reads per second.
+	healthMaxAge = healthInterval / 2
 )
 
-// healthServer is grpc.health.v1. Its services readyz and livez run the checks of
-// /readyz and /livez. The empty name, the server as a whole, is for clients that
-// choose a member (gRPC's client-side health checks): it is SERVING while the
-// member serves requests. Etcd's is always SERVING, so that clients stay with a
-// member that was cut off.
+// healthServer implements grpc.health.v1. Its services readyz and livez run the checks of /readyz
+// and /livez. The empty name is for clients that choose a member by gRPC's client-side health
+// checks: it is SERVING while the member serves requests. etcd's is always SERVING, so that
+// clients stay with a partitioned member.
 type healthServer struct {
 	healthpb.UnsafeHealthServer
-	services map[string]*vital // immutable
+	services map[string]*sharedProbe // immutable
 }
 
 func (a *API) newHealthServer() *healthServer {
-	return &healthServer{services: map[string]*vital{
-		"": newVital(a.serves()), "readyz": newVital(a.readyz()), "livez": newVital(a.livez()),
+	return &healthServer{services: map[string]*sharedProbe{
+		"": newSharedProbe(a.servingProbe()), "readyz": newSharedProbe(a.readyz()), "livez": newSharedProbe(a.livez()),
 	}}
 }
 
@@ -39,85 +38,84 @@ func (a *API) newHealthServer() *healthServer {
 func (s *healthServer) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	v, ok := s.services[r.GetService()]
 	if !ok {
-		return nil, status.Errorf(codes.NotFound, `kvnode: there is no service %q to check, only "", "readyz" and "livez"`, r.GetService())
+		return nil, status.Errorf(codes.NotFound, `kvnode: unknown health service %q (use "", "readyz" or "livez")`, r.GetService())
 	}
-	return &healthpb.HealthCheckResponse{Status: v.look(ctx)}, nil
+	return &healthpb.HealthCheckResponse{Status: v.run(ctx)}, nil
 }
 
 // List implements healthpb.HealthServer.
 func (s *healthServer) List(ctx context.Context, _ *healthpb.HealthListRequest) (*healthpb.HealthListResponse, error) {
 	all := make(map[string]*healthpb.HealthCheckResponse, len(s.services))
 	for name, v := range s.services {
-		all[name] = &healthpb.HealthCheckResponse{Status: v.shared(ctx)}
+		all[name] = &healthpb.HealthCheckResponse{Status: v.latest(ctx)}
 	}
 	return &healthpb.HealthListResponse{Statuses: all}, nil
 }
 
-// Watch implements healthpb.HealthServer. The last that a client hears of a server
-// that stops is that it does not serve.
+// Watch implements healthpb.HealthServer. When the server stops, the last message is NOT_SERVING.
 func (s *healthServer) Watch(r *healthpb.HealthCheckRequest, out grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	ctx := out.Context()
 	v, known := s.services[r.GetService()]
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
-	said := healthpb.HealthCheckResponse_UNKNOWN
+	sent := healthpb.HealthCheckResponse_UNKNOWN
 	for {
 		now := healthpb.HealthCheckResponse_SERVICE_UNKNOWN
 		if known {
-			now = v.shared(ctx)
+			now = v.latest(ctx)
 		}
-		if now != said {
+		if now != sent {
 			if err := out.Send(&healthpb.HealthCheckResponse{Status: now}); err != nil {
 				return err
 			}
-			said = now
+			sent = now
 		}
 		select {
 		case <-tick.C:
 			continue
 		case <-ctx.Done():
 		}
-		if known && said != healthpb.HealthCheckResponse_NOT_SERVING {
-			// An error means that it is the client who has gone.
+		if known && sent != healthpb.HealthCheckResponse_NOT_SERVING {
+			// Send fails only if the client has disconnected.
 			_ = out.Send(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING})
 		}
 		return clientError(context.Cause(ctx))
 	}
 }
 
-// vital is a probe whose newest result many clients share.
-type vital struct {
+// sharedProbe is a probe with a result that many clients share.
+type sharedProbe struct {
 	probe probe // immutable
-	// turn is held by the goroutine that looks, and by those that read or write the rest.
-	turn chan struct{}
-	seen healthpb.HealthCheckResponse_ServingStatus
-	at   time.Time
+	// sem is held by the goroutine that runs the probe, and to access the other fields.
+	sem    chan struct{}
+	result healthpb.HealthCheckResponse_ServingStatus
+	at     time.Time
 }
 
-func newVital(p probe) *vital { return &vital{probe: p, turn: make(chan struct{}, 1)} }
+func newSharedProbe(p probe) *sharedProbe { return &sharedProbe{probe: p, sem: make(chan struct{}, 1)} }
 
-// look runs the checks.
-func (v *vital) look(ctx context.Context) healthpb.HealthCheckResponse_ServingStatus {
+// run runs the checks.
+func (v *sharedProbe) run(ctx context.Context) healthpb.HealthCheckResponse_ServingStatus {
 	if v.probe.failure(ctx) != nil {
 		return healthpb.HealthCheckResponse_NOT_SERVING
 	}
 	return healthpb.HealthCheckResponse_SERVING
 }
 
-// shared returns the newest result, or looks if that is too old.
-func (v *vital) shared(ctx context.Context) healthpb.HealthCheckResponse_ServingStatus {
+// latest returns the latest result, or runs the checks if it is too old.
+func (v *sharedProbe) latest(ctx context.Context) healthpb.HealthCheckResponse_ServingStatus {
 	select {
-	case v.turn <- struct{}{}:
-		defer func() { <-v.turn }()
+	case v.sem <- struct{}{}:
+		defer func() { <-v.sem }()
 	case <-ctx.Done():
 		return healthpb.HealthCheckResponse_NOT_SERVING
 	}
-	if v.at.IsZero() || time.Since(v.at) >= healthShared {
-		seen := v.look(ctx)
+	if v.at.IsZero() || time.Since(v.at) >= healthMaxAge {
+		seen := v.run(ctx)
 		if ctx.Err() != nil {
-			return seen // it is this client that has gone; that says nothing to others
+			return seen // this client has left, so the result is not valid for others
 		}
-		v.seen, v.at = seen, time.Now()
+		v.result, v.at = seen, time.Now()
 	}
-	return v.seen
+	return v.result
 }

@@ -26,7 +26,7 @@ const (
 	notServing = healthpb.HealthCheckResponse_NOT_SERVING
 )
 
-// leaderless makes reads wait for a leader that never comes, as a node's do.
+// leaderless makes reads wait for a leader that is never elected.
 func leaderless(n *fakeNode) {
 	n.onRead = func(ctx context.Context, m kvnode.ReadMode) error {
 		if m == kvnode.ReadSerializable {
@@ -37,7 +37,7 @@ func leaderless(n *fakeNode) {
 	}
 }
 
-// replaying is a member that waits for its log.
+// replaying makes the member wait for its log.
 func replaying(n *fakeNode) {
 	n.replays.Store(true)
 	n.onRead = func(ctx context.Context, _ kvnode.ReadMode) error {
@@ -51,10 +51,10 @@ func stopped(n *fakeNode) {
 	n.onRead = func(context.Context, kvnode.ReadMode) error { return kvnode.ErrStopped }
 }
 
-// The services readyz and livez say what the pages of these names say. The server as a whole serves
-// also in a restart hold and on a learner: etcd's is always SERVING, and its fault injection expects
-// that of a member that has just restarted.
-func TestGRPCHealthIsThatOfTheProbes(t *testing.T) {
+// The services readyz and livez agree with the pages of these names. The server as a whole is
+// SERVING also in a restart hold and on a learner: etcd's is always SERVING, and its fault
+// injection expects that of a member that has just restarted.
+func TestGRPCHealthAgreesWithProbes(t *testing.T) {
 	for _, c := range []struct {
 		name                string
 		harm                func(*fakeNode)
@@ -118,7 +118,7 @@ func TestGRPCHealthOfAServiceThatIsNotThere(t *testing.T) {
 	}
 }
 
-// healthStream collects what a client that watches is told.
+// healthStream collects what a watching client receives.
 type healthStream struct {
 	grpc.ServerStream
 	ctx  context.Context
@@ -132,7 +132,7 @@ func (s *healthStream) Send(r *healthpb.HealthCheckResponse) error {
 	return nil
 }
 
-// watchHealth returns what a client hears, and what its stream ends with.
+// watchHealth returns what a client receives, and the error that ends its stream.
 func watchHealth(ctx context.Context, h *healthServer, service string) (told chan healthpb.HealthCheckResponse_ServingStatus, ended chan error) {
 	told, ended = make(chan healthpb.HealthCheckResponse_ServingStatus, 100), make(chan error, 1)
 	go func() {
@@ -141,7 +141,7 @@ func watchHealth(ctx context.Context, h *healthServer, service string) (told cha
 	return told, ended
 }
 
-// hears fails unless exactly that was told since it was asked last.
+// hears fails unless the client has received exactly want since the last call.
 func hears(t *testing.T, told <-chan healthpb.HealthCheckResponse_ServingStatus, when string, want ...healthpb.HealthCheckResponse_ServingStatus) {
 	t.Helper()
 	synctest.Wait()
@@ -154,8 +154,8 @@ func hears(t *testing.T, told <-chan healthpb.HealthCheckResponse_ServingStatus,
 	}
 }
 
-// A client that watches hears of each change once, and nothing of an election
-// that ends in time.
+// A watching client receives each change once, and no change during an election that ends in
+// time.
 func TestGRPCHealthIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFakeNode(t)
@@ -200,8 +200,8 @@ func TestGRPCHealthIsWatched(t *testing.T) {
 	})
 }
 
-// As the protocol demands, the stream of an unknown service stays open: the
-// service may come.
+// As the protocol requires, the stream of an unknown service stays open: the service may be
+// added.
 func TestGRPCHealthWatchOfAServiceThatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
@@ -210,13 +210,13 @@ func TestGRPCHealthWatchOfAServiceThatIsNotThere(t *testing.T) {
 		hears(t, told, "of an unknown service", healthpb.HealthCheckResponse_SERVICE_UNKNOWN)
 		leave()
 		if err := <-ended; status.Code(err) != codes.Canceled {
-			t.Errorf("Watch() whose client leaves = %v, want Canceled", err)
+			t.Errorf("Watch() after its client has left = %v, want Canceled", err)
 		}
 	})
 }
 
-// A thousand clients that watch cost two reads a second, and one that leaves in
-// the middle of a look does not speak for the others.
+// A thousand watching clients cause two reads per second. One that leaves during a check does not
+// affect the others.
 func TestGRPCHealthIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFakeNode(t)
@@ -245,7 +245,7 @@ func TestGRPCHealthIsShared(t *testing.T) {
 		synctest.Wait()
 		leave()
 		if err := <-ended; status.Code(err) != codes.Canceled {
-			t.Errorf("Watch() whose client leaves = %v, want Canceled", err)
+			t.Errorf("Watch() after its client has left = %v, want Canceled", err)
 		}
 		time.Sleep(10*time.Second + 50*time.Millisecond)
 		for _, told := range all {

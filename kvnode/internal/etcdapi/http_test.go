@@ -48,7 +48,7 @@ func TestVersionIsWhatEtcdToolsParse(t *testing.T) {
 	}
 }
 
-// A member is healthy if it can read and has no alarm, as in etcd.
+// As in etcd, a member is healthy if it can read and has no alarm.
 func TestHealthIsThatOfEtcd(t *testing.T) {
 	unreadable := func(n *fakeNode) {
 		n.onRead = func(_ context.Context, m kvnode.ReadMode) error {
@@ -89,8 +89,8 @@ func noSpace(n *fakeNode) {
 	}})
 }
 
-// /readyz fails with the cluster, /livez only with the member; each check has
-// its own path, and can be left out.
+// /readyz fails with the cluster, /livez only with the member. Each check has its own path and
+// can be excluded.
 func TestProbesRunTheirChecks(t *testing.T) {
 	n := newFakeNode(t)
 	h := New(n, Config{}).Handler()
@@ -132,8 +132,8 @@ func TestProbesRunTheirChecks(t *testing.T) {
 	}
 }
 
-// What curl sends and gets looks as it does with etcd: base64, protobuf names,
-// 64-bit numbers as strings, and nothing that is zero.
+// The JSON is that of etcd: base64, protobuf names, 64-bit numbers as strings, and no zero
+// values.
 func TestGatewaySpeaksTheJSONOfEtcd(t *testing.T) {
 	s := startServer(t, Config{})
 	h, err := s.api.Gateway(t.Context(), s.conn)
@@ -163,7 +163,7 @@ func TestGatewaySpeaksTheJSONOfEtcd(t *testing.T) {
 
 func compact(json string) string { return strings.ReplaceAll(json, " ", "") }
 
-// A request over HTTP may choose how it is read as well, and learns it.
+// HTTP requests may select a read mode, and get the trailers as headers.
 func TestGatewayPassesReadModeAndTrailers(t *testing.T) {
 	s := startServer(t, Config{})
 	h, err := s.api.Gateway(t.Context(), s.conn)
@@ -208,8 +208,8 @@ func TestGatewayBoundsRequests(t *testing.T) {
 	}
 }
 
-// What is too large is refused as gRPC refuses it, with both values where the
-// client has told its own; what fits is not, and what makes no sense is said so.
+// A body that is too large is rejected with gRPC's code. The error has the limit, and the size if
+// the client has announced it.
 func TestGatewayNamesItsLimit(t *testing.T) {
 	s := startServer(t, Config{MaxRequestBytes: 1024})
 	h, err := s.api.Gateway(t.Context(), s.conn)
@@ -217,7 +217,7 @@ func TestGatewayNamesItsLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	limit := s.api.maxMessageBytes() / 3 * 4
-	// What no field is for is read, and counts.
+	// Unknown fields count towards the size.
 	body := func(size int) string {
 		const around = len(`{"key":"Zm9v","x":""}`)
 		return `{"key":"Zm9v","x":"` + strings.Repeat("A", size-around) + `"}`
@@ -246,7 +246,7 @@ func TestGatewayNamesItsLimit(t *testing.T) {
 	}
 }
 
-// Headers tell nothing of how gRPC has encoded the reply.
+// Replies have no headers about gRPC's encoding.
 func TestGatewayHasNoHeadersOfGRPC(t *testing.T) {
 	s := startServer(t, Config{})
 	h, err := s.api.Gateway(t.Context(), s.conn)
@@ -263,8 +263,8 @@ func TestGatewayHasNoHeadersOfGRPC(t *testing.T) {
 	}
 }
 
-// A member in its restart hold is not ready: it does not vote. Nor is one whose
-// checkpoints find no room, as it will refuse writes next. Both say so.
+// A member in its restart hold is not ready, since it does not vote. A member without space for
+// checkpoints is not ready, since it will reject writes next. Both name the reason.
 func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	n := newFakeNode(t)
 	h := New(n, Config{}).Handler()
@@ -282,7 +282,7 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A step of its clock holds a leader, too. It serves meanwhile.
+// A step of its clock holds a leader, too. It serves meanwhile, so it is ready.
 func TestALeaderInAHoldIsReady(t *testing.T) {
 	n := newFakeNode(t)
 	h := New(n, Config{}).Handler()
@@ -292,7 +292,7 @@ func TestALeaderInAHoldIsReady(t *testing.T) {
 	}
 }
 
-// A member that refuses writes for lack of room is not ready, and says why.
+// A member that rejects writes because its disk is full is not ready, and names the reason.
 func TestReadinessEndsWithTheDisk(t *testing.T) {
 	n := newFakeNode(t)
 	h := New(n, Config{}).Handler()
@@ -305,8 +305,8 @@ func TestReadinessEndsWithTheDisk(t *testing.T) {
 	}
 }
 
-// A member whose raft loop or applier hangs is not alive, and says which. /health about this
-// member alone, which older probes ask, and gRPC's health service agree with /livez.
+// A member with a stuck raft loop or applier is not alive, and names it.
+// /health?serializable=true, which older probes use, and gRPC's health service agree with /livez.
 func TestAMemberThatHangsIsNotAlive(t *testing.T) {
 	n := newFakeNode(t)
 	a := New(n, Config{ElectionTimeout: time.Second})

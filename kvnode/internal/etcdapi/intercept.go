@@ -5,92 +5,94 @@ import (
 	"errors"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// interceptUnary bounds a request in number and time, refuses it if it requires
-// a leader and there is none, and survives it.
+// interceptUnary limits the number and the time of requests, rejects a request that requires a
+// leader when there is none, and recovers from panics.
 func (a *API) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
 	if slices.Contains(a.cfg.WaitingMethods, info.FullMethod) {
 		return a.interceptWaiting(ctx, req, info, handle)
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			resp, err = nil, a.recovered(info.FullMethod, p)
+			resp, err = nil, a.recoveredError(info.FullMethod, p)
 		}
 	}()
 	begun := time.Now()
-	resp, err = a.bounded(ctx, begun, req, info.FullMethod, handle)
-	a.note(ctx, info.FullMethod, req, resp, err, time.Since(begun))
+	resp, err = a.handleBounded(ctx, begun, req, info.FullMethod, handle)
+	a.recordRequest(ctx, info.FullMethod, req, resp, err, time.Since(begun))
 	if err != nil {
-		return nil, noRBAC(info.FullMethod, err)
+		return nil, authError(info.FullMethod, err)
 	}
-	// Its work is done: while its reply waits for clients that take nothing, it must
-	// not keep out others. That has a bound of its own.
-	return a.weigh(ctx, resp)
+	// The handler is done, so a reply that waits for memory does not count towards
+	// MaxInFlight. The reply budget has its own limit.
+	return a.reserveReply(ctx, resp)
 }
 
-// bounded handles a request that has begun just now, unless too many are under way.
-func (a *API) bounded(ctx context.Context, begun time.Time, req any, method string, handle grpc.UnaryHandler) (any, error) {
+// handleBounded handles a request that has just begun, unless too many are in progress.
+func (a *API) handleBounded(ctx context.Context, begun time.Time, req any, method string, handle grpc.UnaryHandler) (any, error) {
 	defer a.inFlight.Add(-1)
-	under := a.inFlight.Add(1)
-	if err := a.mayBegin(under, a.node.Leader() == 0 && requiresLeader(ctx)); err != nil {
+	inFlight := a.inFlight.Add(1)
+	if err := a.checkAdmission(inFlight, a.node.Leader() == 0 && requiresLeader(ctx)); err != nil {
 		return nil, err
 	}
 	if method == pb.Maintenance_Defragment_FullMethodName {
-		// It waits for no other member, and takes as long as there is to copy.
+		// It does not wait for other members, and takes as long as copying the store.
 		return handle(ctx, req)
 	}
-	return a.inTime(ctx, begun, req, handle)
+	return a.handleWithTimeout(ctx, begun, req, handle)
 }
 
-// mayBegin refuses a request if so many are too many under way, with it, or if it requires a
-// leader and there is none.
-func (a *API) mayBegin(under int64, requires bool) error {
-	if under > int64(a.cfg.MaxInFlight) {
+// checkAdmission rejects a request if the number in progress, including this one, is above
+// MaxInFlight, or if it requires a leader and there is none.
+func (a *API) checkAdmission(inFlight int64, requiresLeader bool) error {
+	if inFlight > int64(a.cfg.MaxInFlight) {
 		return status.Errorf(codes.ResourceExhausted, "kvnode: too many requests: %d are under way, which is the limit", a.cfg.MaxInFlight)
 	}
-	if requires && a.node.Leader() == 0 {
+	if requiresLeader && a.node.Leader() == 0 {
 		return rpctypes.ErrGRPCNoLeader
 	}
 	return nil
 }
 
-// inTime lets a request, which has begun just now, wait for RequestTimeout, or until the client's deadline
-// if that comes first. However long a client would wait: where there is no
-// quorum it had better learn so and ask another member.
-func (a *API) inTime(ctx context.Context, begun time.Time, req any, handle grpc.UnaryHandler) (any, error) {
+// handleWithTimeout lets a request wait until the earlier of the client's deadline and
+// RequestTimeout. Without a quorum the client should ask another member, however long it is
+// prepared to wait.
+func (a *API) handleWithTimeout(ctx context.Context, begun time.Time, req any, handle grpc.UnaryHandler) (any, error) {
 	end := begun.Add(a.cfg.RequestTimeout)
-	d, decided := ctx.Deadline()
-	if decided && !d.After(end) {
+	d, hasDeadline := ctx.Deadline()
+	if hasDeadline && !d.After(end) {
 		return handle(ctx, req)
 	}
-	late := newLateContext(ctx, end)
-	late.undecided = !decided && !a.cfg.WaitForLeader
-	defer late.release()
+	late := newLazyContext(ctx, end)
+	late.noClientDeadline = !hasDeadline && !a.cfg.WaitForLeader
+	defer late.stop()
 	resp, err := handle(late, req)
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
-		// The time was ours, not the client's: etcd calls that a timeout, and
-		// clients repeat reads that met one.
+		// The server's timeout has ended the request, not the client's deadline. For
+		// that, etcd has an error of its own, after which clients repeat reads.
 		err = rpctypes.ErrGRPCTimeout
 	}
 	return resp, err
 }
 
-// interceptWaiting does the same for a request that waits for other clients,
-// except that it has no bounds.
+// interceptWaiting is interceptUnary for WaitingMethods, without limits.
 func (a *API) interceptWaiting(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			resp, err = nil, a.recovered(info.FullMethod, p)
+			resp, err = nil, a.recoveredError(info.FullMethod, p)
 		}
 	}()
 	if a.node.Leader() == 0 && requiresLeader(ctx) {
@@ -99,28 +101,28 @@ func (a *API) interceptWaiting(ctx context.Context, req any, info *grpc.UnarySer
 	return handle(ctx, req)
 }
 
-// interceptStream does the same for a stream, except that it has no bounds. On one of
-// service Fast each request that requires a leader is refused as a call is.
+// interceptStream is interceptUnary for streams, without limits. On a stream of service Fast each
+// request is checked for a leader, not the stream.
 func (a *API) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = a.recovered(info.FullMethod, p)
+			err = a.recoveredError(info.FullMethod, p)
 		}
 	}()
 	if info.FullMethod == fastwire.Method || !requiresLeader(ss.Context()) {
 		return streamError(ss.Context(), handle(srv, ss))
 	}
-	return a.whileLed(ss, func(led grpc.ServerStream) error { return handle(srv, led) })
+	return a.handleWhileLed(ss, func(ss grpc.ServerStream) error { return handle(srv, ss) })
 }
 
-// errStopping ends a stream whose member stops. It is none of etcd's errors: KeepAliveOnce of
-// clientv3 tries again after Unavailable, but not after an error that clientv3 knows, such as
-// "etcdserver: server stopped".
-var errStopping = status.Error(codes.Unavailable, "kvnode: the member stops")
+// errStopping ends the streams of a member that stops. It is not one of etcd's errors:
+// KeepAliveOnce of clientv3 retries after Unavailable, but not after an error that clientv3
+// knows, such as "etcdserver: server stopped".
+var errStopping = status.Error(codes.Unavailable, "kvnode: the member is stopping")
 
-// streamError returns what a stream ends with. If the server has ended its context, the handler's
-// Canceled is replaced by the server's reason, for example that the member stops: clients try
-// again at another member after Unavailable, and give up after Canceled.
+// streamError returns the error that ends a stream. If the server has ended the context, its
+// reason replaces the handler's Canceled: clients retry at another member after Unavailable, and
+// give up after Canceled.
 func streamError(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || errors.Is(cause, context.Canceled) || status.Code(clientError(err)) != codes.Canceled {
@@ -132,11 +134,163 @@ func streamError(ctx context.Context, err error) error {
 	return clientError(cause)
 }
 
-// recovered logs a panic under method and returns what the client is told.
-func (a *API) recovered(method string, p any) error {
+// recoveredError logs a panic of method and returns the error for the client.
+func (a *API) recoveredError(method string, p any) error {
 	stack := debug.Stack() // of the panic
-	a.complain.Do(func() {
+	a.logLimit.Do(func() {
 		a.cfg.Logger.Error("request panicked", "method", method, "panic", p, "stack", string(stack))
 	})
-	return status.Errorf(codes.Internal, "kvnode: %s failed on an internal error, which the member has logged", method)
+	return status.Errorf(codes.Internal, "kvnode: %s failed with an internal error; see the member's log", method)
+}
+
+// lazyContext is a context.WithDeadlineCause for requests that rarely wait. It creates its timer,
+// and allocates a second time, on the first call of Done. Its cause is kvnode.ErrTimeout, like
+// that of the node's own deadline.
+type lazyContext struct {
+	context.Context  // of the request
+	deadline         time.Time
+	noClientDeadline bool // Value then returns true for kvnode.FailWithoutLeader
+
+	mu struct {
+		sync.Mutex
+		inner  context.Context // nil until the first call of Done
+		cancel context.CancelFunc
+	}
+}
+
+func newLazyContext(parent context.Context, deadline time.Time) *lazyContext {
+	return &lazyContext{Context: parent, deadline: deadline}
+}
+
+// Deadline implements context.Context.
+func (c *lazyContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Done implements context.Context.
+func (c *lazyContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.inner == nil {
+		c.mu.inner, c.mu.cancel = context.WithDeadlineCause(c.Context, c.deadline, kvnode.ErrTimeout)
+	}
+	return c.mu.inner.Done()
+}
+
+// Err implements context.Context.
+func (c *lazyContext) Err() error {
+	if inner := c.timed(); inner != nil {
+		return inner.Err()
+	}
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	if time.Now().Before(c.deadline) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// Value implements context.Context. It passes keys on to inner, so that package context finds the
+// context that Done belongs to and starts no goroutine for derived contexts.
+func (c *lazyContext) Value(key any) any {
+	if _, ok := key.(kvnode.FailWithoutLeader); ok {
+		if c.noClientDeadline {
+			return true
+		}
+		return nil
+	}
+	if inner := c.timed(); inner != nil {
+		return inner.Value(key)
+	}
+	return c.Context.Value(key)
+}
+
+// clientContext returns the client's context if ctx is a lazyContext. Work that a member does
+// alone after it was permitted is limited by the client only: another member would not be faster.
+func clientContext(ctx context.Context) context.Context {
+	if late, ok := ctx.(*lazyContext); ok {
+		return late.Context
+	}
+	return ctx
+}
+
+func (c *lazyContext) timed() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.inner
+}
+
+// stop stops the timer, if there is one. A later Done ends with the request.
+func (c *lazyContext) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.cancel != nil {
+		c.mu.cancel()
+	}
+}
+
+// noLeaderTimeouts is for how many election timeouts a stream that requires a leader continues
+// without one. It is etcd's value: a new connection costs more than a rejected request, and most
+// elections take less.
+const noLeaderTimeouts = 3
+
+// requiresLeader reports whether the client has used clientv3.WithRequireLeader.
+func requiresLeader(ctx context.Context) bool {
+	v := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataRequireLeaderKey)
+	return len(v) > 0 && v[0] == rpctypes.MetadataHasLeader
+}
+
+// streamWithContext is a stream with another context.
+type streamWithContext struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s streamWithContext) Context() context.Context { return s.ctx }
+
+// handleWhileLed runs handle on a stream. The stream's context ends with ErrGRPCNoLeader after
+// noLeaderTimeouts without a leader. A handler that blocks in RecvMsg must also wait for the
+// context.
+func (a *API) handleWhileLed(ss grpc.ServerStream, handle func(grpc.ServerStream) error) error {
+	if a.node.Leader() == 0 {
+		return rpctypes.ErrGRPCNoLeader
+	}
+	ctx, cancel := context.WithCancelCause(ss.Context())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if a.leaderLost(ctx) {
+			cancel(rpctypes.ErrGRPCNoLeader)
+		}
+	}()
+	defer func() {
+		cancel(nil)
+		<-watched
+	}()
+	return streamError(ctx, handle(streamWithContext{ss, ctx}))
+}
+
+// leaderLost returns true after noLeaderTimeouts without a leader, or false when ctx ends.
+func (a *API) leaderLost(ctx context.Context) bool {
+	var timeout <-chan time.Time // runs while there is no leader
+	for {
+		// Fetch the channel before reading the leader, or a change in between is missed.
+		changed := a.node.LeaderChanged()
+		switch {
+		case a.node.Leader() != 0:
+			timeout = nil
+		case timeout == nil:
+			timeout = time.After(noLeaderTimeouts * a.cfg.ElectionTimeout)
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			if a.node.Leader() == 0 {
+				return true
+			}
+			timeout = nil
+		case <-ctx.Done():
+			return false
+		}
+	}
 }

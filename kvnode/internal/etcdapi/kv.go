@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode"
 )
 
-// kvServer is the KV service.
+// kvServer implements the KV service.
 type kvServer struct {
 	*API
-	pb.UnsafeKVServer // a method that a new version adds is an error here
+	pb.UnsafeKVServer // a method that a new version adds is a compile error
 }
 
 // Range answers a range request.
@@ -22,43 +25,43 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	if err := checkRange(r); err != nil {
 		return nil, err
 	}
-	if err := s.mayRead(ctx, r.GetSerializable()); err != nil {
+	if err := s.waitForRead(ctx, r.GetSerializable()); err != nil {
 		return nil, err
 	}
 	if isGet(r) {
 		return s.get(r.GetKey()), nil
 	}
-	resp, err := s.node.Store().Range(ownContext(ctx), r)
+	resp, err := s.node.Store().Range(clientContext(ctx), r)
 	if err != nil {
 		return nil, clientError(err)
 	}
-	s.fill(resp.GetHeader())
+	s.fillHeader(resp.GetHeader())
 	return resp, nil
 }
 
-// isGet reports whether r asks for the newest version of one key and nothing
-// else. Limit and order make no difference to one key.
+// isGet reports whether r asks for the newest version of one key and nothing else. Limit and
+// order do not matter for one key.
 func isGet(r *pb.RangeRequest) bool {
 	return len(r.GetRangeEnd()) == 0 && r.GetRevision() <= 0 && !r.GetKeysOnly() && !r.GetCountOnly() &&
 		r.GetMinModRevision() == 0 && r.GetMaxModRevision() == 0 &&
 		r.GetMinCreateRevision() == 0 && r.GetMaxCreateRevision() == 0
 }
 
-// single is the answer to a get, in one piece of memory.
-type single struct {
+// getResponse is the response to a get, in one allocation.
+type getResponse struct {
 	response pb.RangeResponse
 	header   pb.ResponseHeader
 	kvs      [1]*mvccpb.KeyValue
 	kv       mvccpb.KeyValue
 }
 
-// get answers with the newest version of key.
+// get returns the newest version of key.
 func (s *kvServer) get(key []byte) *pb.RangeResponse {
-	one := new(single)
+	one := new(getResponse)
 	one.response.Header = &one.header
 	v, revision := s.node.Store().Get(key)
 	one.header.Revision = revision
-	s.fill(&one.header)
+	s.fillHeader(&one.header)
 	if v != nil {
 		v.Fill(&one.kv)
 		one.kvs[0] = &one.kv
@@ -70,7 +73,7 @@ func (s *kvServer) get(key []byte) *pb.RangeResponse {
 
 // Put puts a key.
 func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
-	if err := s.mayGrow(ctx, putCost(r)); err != nil {
+	if err := s.checkQuota(ctx, putCost(r)); err != nil {
 		return nil, err
 	}
 	if err := checkPut(r); err != nil {
@@ -87,9 +90,9 @@ func (s *kvServer) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*
 	return propose[*pb.DeleteRangeResponse](ctx, s.API, &pb.InternalRaftRequest{DeleteRange: r})
 }
 
-// Txn does several things at once. What only reads leaves no entry in the log.
+// Txn executes a transaction. A transaction that only reads leaves no entry in the log.
 func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if err := s.mayGrow(ctx, txnCost(r)); err != nil {
+	if err := s.checkQuota(ctx, txnCost(r)); err != nil {
 		return nil, err
 	}
 	if err := checkTxn(r, s.cfg.MaxTxnOps); err != nil {
@@ -104,17 +107,17 @@ func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, 
 	return propose[*pb.TxnResponse](ctx, s.API, &pb.InternalRaftRequest{Txn: r})
 }
 
-// Compact forgets history. Where the request says physical, this member has let go
-// of it when this returns, unless its disk is full: dbSizeInUse has fallen.
+// Compact discards history. If r.Physical is set, this member has freed the space when Compact
+// returns (dbSizeInUse has fallen), unless its disk is full.
 func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
 	resp, err := propose[*pb.CompactionResponse](ctx, s.API, &pb.InternalRaftRequest{Compaction: r})
 	if err != nil || !r.GetPhysical() {
 		return resp, err
 	}
-	err = s.letGo(ctx)
+	err = s.freeCompacted(ctx)
 	if errors.Is(err, kvnode.ErrDiskFull) {
-		// It took effect, and cannot be repeated. A defragmentation makes room.
-		s.cfg.Logger.Warn("what was compacted stays in use: there is no room for a checkpoint", "error", err)
+		// The compaction took effect and cannot be repeated. A defragmentation frees space.
+		s.cfg.Logger.Warn("compacted space stays in use: the disk has no space for a checkpoint; defragment the store", "error", err)
 		return resp, nil
 	}
 	if err != nil {
@@ -123,9 +126,9 @@ func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Co
 	return resp, nil
 }
 
-// letGo frees in the store what compactions have made unreachable. It is in use
-// until a checkpoint has let go of it.
-func (a *API) letGo(ctx context.Context) error {
+// freeCompacted frees the space of compacted revisions. It stays in use until a checkpoint no
+// longer contains them.
+func (a *API) freeCompacted(ctx context.Context) error {
 	if err := a.node.Store().FinishCompaction(ctx); err != nil {
 		return err
 	}
@@ -133,4 +136,147 @@ func (a *API) letGo(ctx context.Context) error {
 		return fmt.Errorf("checkpoint after a compaction: %w", err)
 	}
 	return nil
+}
+
+// readTxn answers a transaction that only reads, at one revision.
+func (s *kvServer) readTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := s.waitForRead(ctx, allSerializable(r)); err != nil {
+		return nil, err
+	}
+	resp, err := s.node.Store().Txn(clientContext(ctx), r)
+	if err != nil {
+		return nil, clientError(err)
+	}
+	s.fillHeader(resp.GetHeader())
+	s.countTxn(resp)
+	return resp, nil
+}
+
+// countTxn counts the ranges of an answered transaction.
+func (a *API) countTxn(resp *pb.TxnResponse) {
+	ranges := countRanges(resp)
+	a.stats.ranges.Add(ranges)
+	if ranges > 1 {
+		a.stats.txns.Add(1)
+	}
+}
+
+func countRanges(resp *pb.TxnResponse) (n uint64) {
+	for _, r := range resp.GetResponses() {
+		if nested := r.GetResponseTxn(); nested != nil {
+			n += countRanges(nested)
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+// readOnly reports whether r writes in no branch, at any depth.
+func readOnly(r *pb.TxnRequest) bool {
+	return everyOp(r, func(op *pb.RequestOp) bool { return op.GetRequestRange() != nil })
+}
+
+// allSerializable reports whether every read of r is serializable. It is false for a transaction
+// that only compares.
+func allSerializable(r *pb.TxnRequest) bool {
+	ranges := 0
+	all := everyOp(r, func(op *pb.RequestOp) bool {
+		ranges++
+		return op.GetRequestRange().GetSerializable()
+	})
+	return all && ranges > 0
+}
+
+// everyOp reports whether ok holds for every operation of r that is not itself a transaction.
+func everyOp(r *pb.TxnRequest, ok func(*pb.RequestOp) bool) bool {
+	for _, branch := range [][]*pb.RequestOp{r.GetSuccess(), r.GetFailure()} {
+		for _, op := range branch {
+			if t := op.GetRequestTxn(); t != nil {
+				if !everyOp(t, ok) {
+					return false
+				}
+				continue
+			}
+			if !ok(op) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// chunkBytes is the approximate size of one message of a RangeStream. A single key may exceed it.
+// Larger messages delay others on the connection.
+const chunkBytes = 256 << 10
+
+// RangeStream answers a range request in chunks, all at one revision. The store returns its own
+// key-values, so a slow reader does not cause a copy.
+func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServer[pb.RangeStreamResponse]) error {
+	if err := checkRangeStream(r); err != nil {
+		return err
+	}
+	ctx := out.Context()
+	// The timeout is for the wait for the cluster, not for the stream.
+	_, err := s.handleWithTimeout(ctx, time.Now(), r, func(ctx context.Context, _ any) (any, error) {
+		return nil, s.waitForRead(ctx, r.GetSerializable())
+	})
+	if err != nil {
+		return err
+	}
+	all, err := s.node.Store().Range(ctx, r)
+	if err != nil {
+		return clientError(err)
+	}
+	s.stats.ranges.Add(1)
+	kvs := all.GetKvs()
+	for {
+		n := chunkLen(kvs)
+		resp := &pb.RangeResponse{Kvs: kvs[:n]}
+		kvs = kvs[n:]
+		if len(kvs) == 0 {
+			// Header, more and count go into the last chunk, so that all chunks merged
+			// are the response of Range.
+			resp.Header, resp.More, resp.Count = all.GetHeader(), all.GetMore(), all.GetCount()
+			s.fillHeader(resp.GetHeader())
+		}
+		if err := ctx.Err(); err != nil {
+			return clientError(err)
+		}
+		if err := s.sendChunk(out, &pb.RangeStreamResponse{RangeResponse: resp}); err != nil {
+			return clientError(err)
+		}
+		if len(kvs) == 0 {
+			return nil
+		}
+	}
+}
+
+// sendChunk sends a message when the reply budget has space for it.
+func (s *kvServer) sendChunk(out grpc.ServerStreamingServer[pb.RangeStreamResponse], resp *pb.RangeStreamResponse) error {
+	size := proto.Size(resp)
+	if size <= smallReply {
+		return out.Send(resp)
+	}
+	r, err := s.replies.reserve(out.Context(), int64(size), 1)
+	if err != nil {
+		return err
+	}
+	err = out.SendMsg(&reservedReply{resp, r})
+	if err != nil {
+		r.release()
+	}
+	return err
+}
+
+// chunkLen returns how many of kvs, at least one, go into one message.
+func chunkLen(kvs []*mvccpb.KeyValue) int {
+	size := 0
+	for i, kv := range kvs {
+		size += proto.Size(kv)
+		if size > chunkBytes {
+			return max(i, 1)
+		}
+	}
+	return len(kvs)
 }

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
-// What etcd's own client does with keys works, and every reply says who gave it
-// and as of when.
+// etcd's own client works, and every reply has a complete header.
 func TestEtcdClientPutsGetsDeletesAndCompacts(t *testing.T) {
 	s := startServer(t, Config{})
 	c := s.client(t)
@@ -58,7 +58,7 @@ func TestEtcdClientPutsGetsDeletesAndCompacts(t *testing.T) {
 	}
 }
 
-// getting reads k, which was put at revisions 2 and 3, and what is not there.
+// getting reads k, which was put at revisions 2 and 3, and a key that does not exist.
 func getting(t *testing.T, c *clientv3.Client) {
 	t.Helper()
 	ctx := t.Context()
@@ -76,7 +76,7 @@ func getting(t *testing.T, c *clientv3.Client) {
 	wantHeader(t, "Get of nothing", get.Header, 3)
 }
 
-// The short cut for one key gives what the long way gives.
+// The fast path for one key returns the same as the slow path.
 func TestGetOfOneKeyAgreesWithRange(t *testing.T) {
 	s := startServer(t, Config{})
 	s.put(t, "k", "v")
@@ -96,8 +96,8 @@ func TestGetOfOneKeyAgreesWithRange(t *testing.T) {
 	}
 }
 
-// Only what is no plain get goes the long way.
-func TestShortCutIsForPlainGets(t *testing.T) {
+// Only plain gets take the fast path.
+func TestFastPathIsForPlainGets(t *testing.T) {
 	key := []byte("k")
 	for _, c := range []struct {
 		req  *pb.RangeRequest
@@ -120,8 +120,8 @@ func TestShortCutIsForPlainGets(t *testing.T) {
 	}
 }
 
-// A transaction that only reads costs no entry in the log, however deep it is,
-// and reads everything as of one revision.
+// A transaction that only reads leaves no entry in the log at any depth, and reads at one
+// revision.
 func TestTransactionsThatOnlyReadAreReads(t *testing.T) {
 	s := startServer(t, Config{})
 	s.put(t, "k", "v")
@@ -146,7 +146,7 @@ func TestTransactionsThatOnlyReadAreReads(t *testing.T) {
 	}
 }
 
-// Whatever part of a transaction writes, it is replicated.
+// A transaction that may write in any branch is replicated.
 func TestTransactionsThatMayWriteAreReplicated(t *testing.T) {
 	for name, r := range map[string]*pb.TxnRequest{
 		"put":                  {Success: ops(opGet("k"), opPut("a"))},
@@ -161,8 +161,7 @@ func TestTransactionsThatMayWriteAreReplicated(t *testing.T) {
 	}
 }
 
-// A transaction is local only if every read in it says so; a mere comparison
-// says nothing.
+// A transaction is serializable only if all its reads are. One that only compares is not.
 func TestOnlySerializableTransactionsAreLocal(t *testing.T) {
 	local := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("k"), Serializable: true}}}
 	for _, c := range []struct {
@@ -185,8 +184,8 @@ func TestOnlySerializableTransactionsAreLocal(t *testing.T) {
 	}
 }
 
-// The chunks of a stream put together are the answer of Range; none is large,
-// and only the last says how it went.
+// The merged chunks of a stream are the response of Range. No chunk is large, and only the last
+// has the header.
 func TestRangeStreamMergesIntoRange(t *testing.T) {
 	s := startServer(t, Config{})
 	for i := range 20 {
@@ -266,14 +265,14 @@ func TestChunkHoldsAtLeastOneKey(t *testing.T) {
 		{"a small one before it", []*mvccpb.KeyValue{kv(1), kv(chunkBytes)}, 1},
 		{"two halves", []*mvccpb.KeyValue{kv(chunkBytes/2 - 16), kv(chunkBytes/2 - 16), kv(64)}, 2},
 	} {
-		if got := chunk(c.kvs); got != c.want {
+		if got := chunkLen(c.kvs); got != c.want {
 			t.Errorf("chunk(%s) = %d, want %d", c.name, got, c.want)
 		}
 	}
 }
 
-// The answers within a transaction say the revision alone, as etcd's do, and the outermost
-// all that a header has.
+// As in etcd, the headers inside a transaction's response have only the revision, and the outer
+// one is complete.
 func TestHeadersWithinATxnHaveTheRevision(t *testing.T) {
 	s := startServer(t, Config{})
 	first := s.put(t, "k", "v").GetHeader().GetRevision()
@@ -298,6 +297,103 @@ func TestHeadersWithinATxnHaveTheRevision(t *testing.T) {
 	} {
 		if want := (&pb.ResponseHeader{Revision: c.revision}); !proto.Equal(c.got, want) {
 			t.Errorf("header of answer %d = %v, want %v", i, c.got, want)
+		}
+	}
+}
+
+// requestOf makes a KV request of kind from bytes as they come from the network.
+func requestOf(kind byte, data []byte) (req any, ok bool) {
+	var m proto.Message
+	switch kind % 5 {
+	case 0:
+		m = &pb.RangeRequest{}
+	case 1:
+		m = &pb.PutRequest{}
+	case 2:
+		m = &pb.DeleteRangeRequest{}
+	case 3:
+		m = &pb.TxnRequest{}
+	default:
+		m = &pb.CompactionRequest{}
+	}
+	return m, proto.Unmarshal(data, m) == nil
+}
+
+// FuzzRequestsNeverPanicAndMembersAgree: whatever bytes a client sends, the
+// request is answered or refused without a panic, and two members that apply it
+// end up equal.
+func FuzzRequestsNeverPanicAndMembersAgree(f *testing.F) {
+	for _, seed := range []struct {
+		kind byte
+		m    proto.Message
+	}{
+		{0, &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte{0}, Limit: 1, SortOrder: 2, SortTarget: 4}},
+		{0, &pb.RangeRequest{Key: []byte("a"), Revision: 2, KeysOnly: true, MaxModRevision: 3}},
+		{1, &pb.PutRequest{Key: []byte("a"), Value: []byte("v"), PrevKv: true}},
+		{1, &pb.PutRequest{Key: []byte("a"), IgnoreValue: true, IgnoreLease: true}},
+		{2, &pb.DeleteRangeRequest{Key: []byte("a"), RangeEnd: []byte("c"), PrevKv: true}},
+		{3, &pb.TxnRequest{Success: ops(opPut("a"), opGet("a"), opTxn(ops(opDel("b", "")), nil)), Failure: ops(opDel("a", ""))}},
+		{3, &pb.TxnRequest{Success: ops(opTxn(ops(opPut("a")), nil), opTxn(ops(opDel("a", "")), nil))}},
+		{3, &pb.TxnRequest{Success: ops(opDel("a", "\x00"), opPut("b"))}},
+		{3, &pb.TxnRequest{Compare: []*pb.Compare{{Key: []byte("a"), RangeEnd: []byte{0}, Target: 9, Result: 9}}, Success: ops(&pb.RequestOp{})}},
+		{4, &pb.CompactionRequest{Revision: 3, Physical: true}},
+	} {
+		data, err := proto.Marshal(seed.m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(seed.kind, data)
+	}
+	f.Fuzz(func(t *testing.T, kind byte, data []byte) {
+		var hashes [2]uint32
+		for i := range hashes {
+			req, ok := requestOf(kind, data)
+			if !ok {
+				return
+			}
+			n := newFakeNodeOn(t, storetest.NewDisk().Open())
+			s := &kvServer{API: New(n, Config{})}
+			for _, key := range []string{"a", "b", "c", "a"} {
+				if _, err := s.Put(t.Context(), &pb.PutRequest{Key: []byte(key), Value: []byte("v")}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			serve(t, s, req)
+			h, err := n.store.HashKV(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hashes[i] = h.Hash
+		}
+		if hashes[0] != hashes[1] {
+			t.Errorf("members have hashes %v after the same request", hashes)
+		}
+	})
+}
+
+// serve gives req to the handler and checks that it gives an answer or an error.
+func serve(t *testing.T, s *kvServer, req any) {
+	t.Helper()
+	var resp response
+	var err error
+	switch r := req.(type) {
+	case *pb.RangeRequest:
+		resp, err = s.Range(t.Context(), r)
+	case *pb.PutRequest:
+		resp, err = s.Put(t.Context(), r)
+	case *pb.DeleteRangeRequest:
+		resp, err = s.DeleteRange(t.Context(), r)
+	case *pb.TxnRequest:
+		resp, err = s.Txn(t.Context(), r)
+	case *pb.CompactionRequest:
+		resp, err = s.Compact(t.Context(), r)
+	}
+	if err == nil && resp.GetHeader().GetClusterId() != testCluster {
+		t.Errorf("response to %v has header %v", req, resp.GetHeader())
+	}
+	if err == nil {
+		if _, err := proto.Marshal(resp); err != nil {
+			t.Errorf("response to %v cannot be sent: %v", req, err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 func TestStatusDescribesTheMember(t *testing.T) {
@@ -120,7 +122,7 @@ func TestMoveLeaderIsForTheLeader(t *testing.T) {
 	}
 	s.moved = kvnode.ErrUnknownMember
 	_, err := c.MoveLeader(t.Context(), two)
-	wantStatus(t, "MoveLeader to nobody", err, rpctypes.ErrGRPCBadLeaderTransferee)
+	wantStatus(t, "MoveLeader to an unknown member", err, rpctypes.ErrGRPCBadLeaderTransferee)
 	s.moved = kvnode.ErrTimeout
 	_, err = c.MoveLeader(t.Context(), two)
 	wantStatus(t, "MoveLeader in vain", err, rpctypes.ErrGRPCTimeout)
@@ -129,8 +131,8 @@ func TestMoveLeaderIsForTheLeader(t *testing.T) {
 	wantStatus(t, "MoveLeader on a follower", err, rpctypes.ErrGRPCNotLeader)
 }
 
-// A snapshot is what was acknowledged, as a bbolt file, followed by its SHA-256;
-// clients tell by the size that the checksum is there.
+// A snapshot has everything acknowledged, as a bbolt file followed by its SHA-256. Clients detect
+// the checksum by the size.
 func TestSnapshotIsAFileAndItsChecksum(t *testing.T) {
 	s := startServer(t, Config{})
 	s.put(t, "k", string(bytes.Repeat([]byte("v"), 300<<10)))
@@ -170,7 +172,7 @@ func TestSnapshotIsAFileAndItsChecksum(t *testing.T) {
 	}
 }
 
-// The messages count down to the checksum.
+// The remaining bytes in the messages count down to the checksum.
 func TestSnapshotMessagesSayWhatRemains(t *testing.T) {
 	s := startServer(t, Config{})
 	stream, err := pb.NewMaintenanceClient(s.conn).Snapshot(t.Context(), &pb.SnapshotRequest{})
@@ -203,8 +205,8 @@ func TestSnapshotMessagesSayWhatRemains(t *testing.T) {
 	}
 }
 
-// On a full disk a defragmentation gives back what the newest checkpoint does not use,
-// which makes room for the next.
+// On a full disk, a defragmentation frees the space that the newest checkpoint does not use,
+// which is enough for the next one.
 func TestDefragmentMakesRoomForACheckpoint(t *testing.T) {
 	s := startServer(t, Config{})
 	c := s.client(t)
@@ -248,5 +250,51 @@ func TestDefragmentWorksAndDowngradeDoesNot(t *testing.T) {
 	_, err = pb.NewMaintenanceClient(s.conn).Downgrade(t.Context(), &pb.DowngradeRequest{})
 	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("Downgrade = %v, want Unimplemented", err)
+	}
+}
+
+// remoteHash rejects the hash of any other member at the same address.
+func TestRemoteHashChecksMember(t *testing.T) {
+	p := startPair(t)
+	p.leader.put(t, "key", "value")
+	at := store.Member{ID: testMember, Name: "b", ClientURLs: []string{"http://gone:2379", "http://leader:2379"}}
+	api := p.follower.api
+	want, err := p.leader.store.HashKV(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := api.remoteHash(t.Context(), &at, 0); err != nil || h != want {
+		t.Errorf("hashOf() = %+v, %v, want %+v", h, err, want)
+	}
+	if h, err := api.remoteHash(t.Context(), &at, 1); err != nil || h.HashRevision != 1 || h.Hash == want.Hash {
+		t.Errorf("hashOf(revision 1) = %+v, %v, want another", h, err)
+	}
+	other := at
+	other.ID = otherMember
+	if h, err := api.remoteHash(t.Context(), &other, 0); err == nil || !strings.Contains(err.Error(), "lead to member a1, not b2") {
+		t.Errorf("hashOf() = %+v, %v where another member answers, want it refused", h, err)
+	}
+	p.leader.foreign.Store(true)
+	if h, err := api.remoteHash(t.Context(), &at, 0); !errors.Is(err, kvnode.ErrNotLeader) {
+		t.Errorf("hashOf() = %+v, %v where another cluster answers, want it refused", h, err)
+	}
+	for _, urls := range [][]string{nil, {"unix://localhost:2379"}} {
+		nowhere := store.Member{ID: testMember, ClientURLs: urls}
+		if _, err := api.remoteHash(t.Context(), &nowhere, 0); !errors.Is(err, kvnode.ErrNotLeader) {
+			t.Errorf("hashOf() = %v at %q, want that it has no address", err, urls)
+		}
+	}
+}
+
+// Hashers returns all members, this one first.
+func TestHashers(t *testing.T) {
+	p := startPair(t)
+	all := p.follower.api.Hashers()
+	if len(all) != 2 || all[0].ID != testMember || all[0].Name != "a" || all[1].ID != otherMember {
+		t.Fatalf("Hashers() = %v, want this member and the other", all)
+	}
+	want, err := p.follower.store.HashKV(0)
+	if h, failed := all[0].Hash(t.Context(), 0); err != nil || failed != nil || h != want {
+		t.Errorf("Hash() of this member = %+v, %v, want %+v", h, failed, want)
 	}
 }

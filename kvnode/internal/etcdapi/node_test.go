@@ -26,8 +26,7 @@ const (
 	testTerm    = 7
 )
 
-// fakeNode is a cluster of one without a log: it applies to a real store what
-// is proposed.
+// fakeNode is a cluster of one without a log: it applies proposals to a real store.
 type fakeNode struct {
 	store *store.Store
 	hub   *watch.Hub
@@ -188,7 +187,7 @@ func (n *fakeNode) TryRead() bool {
 	return n.leased.Load() && (n.onRead == nil || n.onRead(context.Background(), kvnode.ReadAuto) == nil)
 }
 
-// lastMode returns how the newest read was asked for, and forgets all.
+// lastMode returns the mode of the only read since the last call.
 func (n *fakeNode) lastMode(t *testing.T) kvnode.ReadMode {
 	t.Helper()
 	n.mu.Lock()
@@ -201,7 +200,7 @@ func (n *fakeNode) lastMode(t *testing.T) kvnode.ReadMode {
 	return mode
 }
 
-// setLeader makes another member, or nobody, the leader.
+// setLeader changes the leader; 0 means none.
 func (n *fakeNode) setLeader(id uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -273,8 +272,7 @@ func (n *fakeNode) Checkpoint(context.Context) error {
 	return err
 }
 
-// changed is what the fake node was asked to do to its members, and err what it
-// answers.
+// changed records the calls that change members. err is their result.
 type changed struct {
 	calls []string
 	err   error

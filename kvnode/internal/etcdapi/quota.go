@@ -9,13 +9,12 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// keyOverhead is what a key costs besides its own bytes, as etcd estimates it.
+// keyOverhead is the cost of a key in addition to its bytes, as etcd estimates it.
 const keyOverhead = 256
 
-// mayGrow refuses a request that may take cost more bytes than the quota
-// leaves, and raises the alarm that makes all members refuse such requests. As
-// in etcd this comes before any other check.
-func (a *API) mayGrow(ctx context.Context, cost int64) error {
+// checkQuota rejects a request if its cost exceeds the rest of the quota, and raises the alarm
+// that makes all members reject such requests. As in etcd, this check comes first.
+func (a *API) checkQuota(ctx context.Context, cost int64) error {
 	if cost == 0 || a.cfg.QuotaBytes < 0 {
 		return nil
 	}
@@ -24,32 +23,31 @@ func (a *API) mayGrow(ctx context.Context, cost int64) error {
 		return nil
 	}
 	if !a.alarmRaised(pb.AlarmType_NOSPACE) {
-		a.complain.Do(func() {
+		a.logLimit.Do(func() {
 			a.cfg.Logger.Warn("store exceeds its quota", "size", size, "request", cost, "quota", a.cfg.QuotaBytes)
 		})
 		alarm := &pb.AlarmRequest{MemberID: a.node.ID(), Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE}
-		// The request is refused whether the alarm could be raised or not.
+		// The request is rejected even if the alarm could not be raised.
 		_, _ = a.node.Propose(ctx, &pb.InternalRaftRequest{Alarm: alarm})
 	}
 	return rpctypes.ErrGRPCNoSpace
 }
 
-// projectedSize is the size that the durable state is going to have: what no
-// checkpoint has yet goes to unused pages first. It takes no more than a few
-// microseconds, and a write that is under way counts once it is applied.
+// projectedSize is the size that the durable state will have after the next checkpoint, which
+// uses free pages first. It takes a few microseconds. A write counts once it is applied.
 func projectedSize(s *store.Store) int64 {
 	size, inUse := s.Size()
 	return max(size, inUse+s.Unsaved())
 }
 
-// Size returns what the quota counts, and how much of it is in use: a
-// defragmentation gives the rest back.
+// Size returns the size that counts towards the quota, and how much of it is in use. A
+// defragmentation frees the difference.
 func Size(s *store.Store) (total, inUse int64) {
 	_, inUse = s.Size()
 	return projectedSize(s), inUse + s.Unsaved()
 }
 
-// alarmRaised reports whether this member has raised an alarm of that type.
+// alarmRaised reports whether this member has raised an alarm of type t.
 func (a *API) alarmRaised(t pb.AlarmType) bool {
 	for _, m := range a.node.Store().Alarms() {
 		if m.GetAlarm() == t && m.GetMemberID() == a.node.ID() {
@@ -63,7 +61,7 @@ func putCost(r *pb.PutRequest) int64 {
 	return keyOverhead + int64(len(r.GetKey())) + int64(len(r.GetValue()))
 }
 
-// txnCost is that of the dearer branch, 0 if neither puts anything.
+// txnCost is the cost of the more expensive branch, 0 if no branch puts a key.
 func txnCost(r *pb.TxnRequest) int64 {
 	return max(branchCost(r.GetSuccess()), branchCost(r.GetFailure()))
 }

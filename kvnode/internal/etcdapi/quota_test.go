@@ -10,8 +10,8 @@ import (
 	"github.com/leaderlease/go/kvnode"
 )
 
-// Beyond the quota nothing that grows is taken, the alarm is raised once, and
-// reads and deletions go on, so that room can be made.
+// Above the quota, writes that grow the store are rejected and the alarm is raised once. Reads
+// and deletions continue, so that space can be freed.
 func TestQuotaRefusesGrowthAndRaisesTheAlarm(t *testing.T) {
 	s := startServer(t, Config{QuotaBytes: 1})
 	before := s.proposals()
@@ -55,7 +55,7 @@ func TestQuotaComesInThreeKinds(t *testing.T) {
 	}
 }
 
-func TestCostIsThatOfTheDearerBranch(t *testing.T) {
+func TestCostIsThatOfTheExpensiveBranch(t *testing.T) {
 	small, large := opPut("k"), opPut("kkk")
 	for _, c := range []struct {
 		name string
@@ -74,8 +74,7 @@ func TestCostIsThatOfTheDearerBranch(t *testing.T) {
 	}
 }
 
-// What no checkpoint has yet counts too: the durable size alone would let a burst
-// through.
+// Data that no checkpoint has yet counts, too: the durable size alone would accept a burst.
 func TestQuotaCountsWhatIsNotSaved(t *testing.T) {
 	s := startServer(t, Config{QuotaBytes: 1 << 20})
 	value := make([]byte, 100<<10)
@@ -91,7 +90,7 @@ func TestQuotaCountsWhatIsNotSaved(t *testing.T) {
 	if total, _ := s.store.Size(); total > 256<<10 {
 		t.Errorf("size = %d, want no checkpoint in between", total)
 	}
-	// Whoever is refused can see why.
+	// The status explains the rejection.
 	got, err := s.client(t).Status(t.Context(), "http://a")
 	if err != nil || got.DbSize < got.DbSizeQuota-200<<10 || got.DbSize > got.DbSizeQuota || got.DbSizeInUse > got.DbSize || got.DbSizeInUse < 800<<10 {
 		t.Errorf("Status of a full store = %d bytes, %d in use, quota %d, %v, want the first two just below the quota",
@@ -99,9 +98,8 @@ func TestQuotaCountsWhatIsNotSaved(t *testing.T) {
 	}
 }
 
-// Compaction and a defragmentation right after it make room, as etcd's users are
-// told to do it.
-func TestDefragmentationLetsGoOfWhatIsCompacted(t *testing.T) {
+// A compaction followed by a defragmentation frees space, as etcd documents it.
+func TestDefragmentationFreesCompactedSpace(t *testing.T) {
 	s := startServer(t, Config{})
 	c := s.client(t)
 	var last int64
@@ -123,7 +121,7 @@ func TestDefragmentationLetsGoOfWhatIsCompacted(t *testing.T) {
 	}
 }
 
-// A client that asks for a physical compaction waits until it shows.
+// A physical compaction returns when the space is free.
 func TestAPhysicalCompactionHasFreedBeforeItReturns(t *testing.T) {
 	s := startServer(t, Config{})
 	c := s.client(t)
@@ -150,8 +148,8 @@ func TestAPhysicalCompactionHasFreedBeforeItReturns(t *testing.T) {
 	}
 }
 
-// Without room for a checkpoint it has compacted all the same, which cannot be done
-// twice: a client that is told so goes on to the defragmentation, which makes room.
+// Without disk space for a checkpoint a physical compaction succeeds, because it cannot be
+// repeated. The client then continues with the defragmentation, which frees space.
 func TestAPhysicalCompactionWithoutRoomHasCompacted(t *testing.T) {
 	s := startServer(t, Config{})
 	c := s.client(t)

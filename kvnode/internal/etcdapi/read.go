@@ -2,7 +2,10 @@ package etcdapi
 
 import (
 	"context"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -13,11 +16,11 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// mayRead returns once the store may answer the read of ctx, and says in the
-// trailers how that came about. Fetch the value afterwards, never before.
-func (a *API) mayRead(ctx context.Context, serializable bool) error {
-	asked := metadata.ValueFromIncomingContext(ctx, fastwire.MetadataReadMode)
-	mode, err := readMode(asked, serializable)
+// waitForRead returns when the store may answer the read of ctx, and sets the trailers. Read the
+// value from the store afterwards, never before.
+func (a *API) waitForRead(ctx context.Context, serializable bool) error {
+	values := metadata.ValueFromIncomingContext(ctx, fastwire.MetadataReadMode)
+	mode, err := requestReadMode(values, serializable)
 	if err != nil {
 		return err
 	}
@@ -25,27 +28,27 @@ func (a *API) mayRead(ctx context.Context, serializable bool) error {
 	if err != nil {
 		return clientError(err)
 	}
-	if len(asked) > 0 || !a.cfg.TrailersOnDemand {
-		// The error says that ctx is no gRPC request's; then nobody reads trailers.
-		_ = grpc.SetTrailer(ctx, trailer(read))
+	if len(values) > 0 || !a.cfg.TrailersOnDemand {
+		// An error means that ctx does not belong to a gRPC request.
+		_ = grpc.SetTrailer(ctx, readTrailer(read))
 	}
 	return nil
 }
 
-// replayed returns once what this member answers by itself is not older than what it
-// had acknowledged before it was restarted.
-func (a *API) replayed(ctx context.Context) error {
+// waitForReplay returns when this member's store has all that the member had acknowledged before
+// its restart.
+func (a *API) waitForReplay(ctx context.Context) error {
 	_, err := a.node.Read(ctx, kvnode.ReadSerializable)
 	return clientError(err)
 }
 
-// readMode returns how a request wants to be read. Its metadata, asked, goes
-// before the request's own flag.
-func readMode(asked []string, serializable bool) (kvnode.ReadMode, error) {
+// requestReadMode returns the read mode of a request. The metadata values take precedence over
+// the request's own flag.
+func requestReadMode(values []string, serializable bool) (kvnode.ReadMode, error) {
 	mode := kvnode.ReadAuto
-	if len(asked) > 0 {
+	if len(values) > 0 {
 		var err error
-		if mode, err = parseReadMode(asked); err != nil {
+		if mode, err = parseReadMode(values); err != nil {
 			return 0, err
 		}
 	}
@@ -55,15 +58,56 @@ func readMode(asked []string, serializable bool) (kvnode.ReadMode, error) {
 	return mode, nil
 }
 
-func parseReadMode(asked []string) (kvnode.ReadMode, error) {
+func parseReadMode(values []string) (kvnode.ReadMode, error) {
 	const choices = "auto, lease, read-index, log or serializable"
-	if len(asked) > 1 {
+	if len(values) > 1 {
 		return 0, status.Errorf(codes.InvalidArgument, "kvnode: metadata %s has %d values (%s), want one of %s",
-			fastwire.MetadataReadMode, len(asked), strings.Join(asked, ", "), choices)
+			fastwire.MetadataReadMode, len(values), strings.Join(values, ", "), choices)
 	}
-	mode, err := kvnode.ParseReadMode(asked[0])
+	mode, err := kvnode.ParseReadMode(values[0])
 	if err != nil {
-		return 0, status.Errorf(codes.InvalidArgument, "kvnode: metadata %s is %q, want %s", fastwire.MetadataReadMode, asked[0], choices)
+		return 0, status.Errorf(codes.InvalidArgument, "kvnode: metadata %s is %q, want %s", fastwire.MetadataReadMode, values[0], choices)
 	}
 	return mode, nil
+}
+
+// pathLease is the only path with a remaining time.
+const pathLease = "lease"
+
+// leaseTrailerCache keeps the trailers of lease reads by their remaining milliseconds. gRPC
+// copies trailers, so requests may share them.
+var leaseTrailerCache [4096]atomic.Pointer[metadata.MD]
+
+// otherTrailers are the trailers of the other paths.
+var otherTrailers = func() map[string]metadata.MD {
+	all := make(map[string]metadata.MD)
+	for _, path := range []string{"joined", "read_index", "forwarded", "log", "serializable"} {
+		all[path] = metadata.Pairs(fastwire.TrailerReadPath, path)
+	}
+	return all
+}()
+
+// readTrailer returns the trailers of a read. They are shared; do not modify them.
+func readTrailer(r kvnode.Read) metadata.MD {
+	if r.Path != pathLease {
+		if md, ok := otherTrailers[r.Path]; ok {
+			return md
+		}
+		return metadata.Pairs(fastwire.TrailerReadPath, r.Path)
+	}
+	ms := max(int64(r.Remaining/time.Millisecond), 0)
+	if ms >= int64(len(leaseTrailerCache)) {
+		return leaseTrailer(ms)
+	}
+	slot := &leaseTrailerCache[ms]
+	if md := slot.Load(); md != nil {
+		return *md
+	}
+	md := leaseTrailer(ms)
+	slot.Store(&md)
+	return md
+}
+
+func leaseTrailer(ms int64) metadata.MD {
+	return metadata.Pairs(fastwire.TrailerReadPath, pathLease, fastwire.TrailerRemaining, strconv.FormatInt(ms, 10))
 }

@@ -2,10 +2,17 @@ package etcdapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -16,8 +23,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// The metadata says how to read, and goes before the request's own flag; the
-// trailers say how it was read.
+// The metadata selects the read mode and overrides the request's own flag. The trailers report
+// how the read was served.
 func TestMetadataChoosesHowToRead(t *testing.T) {
 	for _, c := range []struct {
 		asked        string
@@ -63,7 +70,7 @@ func TestMetadataChoosesHowToRead(t *testing.T) {
 	}
 }
 
-// Trailers may be left to those who ask; then auto is a way to ask.
+// With TrailersOnDemand only requests with the metadata get trailers, also for auto.
 func TestTrailersOnDemand(t *testing.T) {
 	s := startServer(t, Config{TrailersOnDemand: true})
 	for asked, want := range map[string]string{"": "", "auto": "lease", "log": "log"} {
@@ -81,8 +88,7 @@ func TestTrailersOnDemand(t *testing.T) {
 	}
 }
 
-// A mode that there is not, or two of them, is the client's mistake, and is
-// named.
+// An unknown read mode, or two modes, is InvalidArgument, and the error has the value.
 func TestUnknownReadModeIsNamed(t *testing.T) {
 	s := startServer(t, Config{})
 	for _, asked := range [][]string{{"fast"}, {""}, {"Lease"}, {"lease", "log"}} {
@@ -102,8 +108,7 @@ func TestUnknownReadModeIsNamed(t *testing.T) {
 	}
 }
 
-// What is written while a read waits to be permitted, the read sees: the value is
-// fetched afterwards.
+// A read sees a write that happens while it waits for permission: the value is read afterwards.
 func TestValueIsFetchedAfterAdmission(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -151,7 +156,7 @@ func value(r *pb.RangeResponse) string {
 	return string(r.GetKvs()[0].GetValue())
 }
 
-// The trailers are built once and shared, whatever the remaining time.
+// Trailers are correct for every remaining time, cached or not.
 func TestTrailersOfEveryRemainingTime(t *testing.T) {
 	for _, c := range []struct {
 		read kvnode.Read
@@ -165,12 +170,148 @@ func TestTrailersOfEveryRemainingTime(t *testing.T) {
 		{kvnode.Read{Path: "joined"}, ""},
 		{kvnode.Read{Path: "something new"}, ""},
 	} {
-		md := trailer(c.read)
+		md := readTrailer(c.read)
 		if got := strings.Join(md[fastwire.TrailerRemaining], ","); got != c.want {
 			t.Errorf("trailer(%v) has %q remaining, want %q", c.read, got, c.want)
 		}
 		if got := md[fastwire.TrailerReadPath]; len(got) != 1 || got[0] != c.read.Path {
 			t.Errorf("trailer(%v) has path %q", c.read, got)
 		}
+	}
+}
+
+// After a start, everything that a member answers alone waits until its store has all that it had
+// acknowledged.
+func TestNothingIsAnsweredBeforeTheLogIsApplied(t *testing.T) {
+	s := startServer(t, Config{})
+	s.put(t, "k", "v")
+	s.onRead = func(_ context.Context, m kvnode.ReadMode) error {
+		if m == kvnode.ReadSerializable {
+			return kvnode.ErrTimeout // the log is not applied yet
+		}
+		return nil
+	}
+	s.onReplay = func(context.Context) error { return kvnode.ErrTimeout }
+	get := &pb.RangeRequest{Key: []byte("k"), Serializable: true}
+	maintenance := pb.NewMaintenanceClient(s.conn)
+	for what, ask := range map[string]func(ctx context.Context) error{
+		"Range": func(ctx context.Context) error { _, err := s.kv.Range(ctx, get); return err },
+		"RangeStream": func(ctx context.Context) error {
+			_, err := s.recv(ctx, get)
+			return err
+		},
+		"Txn": func(ctx context.Context) error {
+			op := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: get}}
+			_, err := s.kv.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
+			return err
+		},
+		"MemberList": func(ctx context.Context) error {
+			_, err := pb.NewClusterClient(s.conn).MemberList(ctx, &pb.MemberListRequest{})
+			return err
+		},
+		"LeaseLeases": func(ctx context.Context) error {
+			_, err := pb.NewLeaseClient(s.conn).LeaseLeases(ctx, &pb.LeaseLeasesRequest{})
+			return err
+		},
+		"Hash":   func(ctx context.Context) error { _, err := maintenance.Hash(ctx, &pb.HashRequest{}); return err },
+		"HashKV": func(ctx context.Context) error { _, err := maintenance.HashKV(ctx, &pb.HashKVRequest{}); return err },
+		"Snapshot": func(ctx context.Context) error {
+			stream, err := maintenance.Snapshot(ctx, &pb.SnapshotRequest{})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		},
+		"Watch": func(ctx context.Context) error {
+			stream, err := pb.NewWatchClient(s.conn).Watch(ctx)
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			// A watch that is accepted sends nothing.
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			wantStatus(t, what, ask(ctx), rpctypes.ErrGRPCTimeout)
+		})
+	}
+}
+
+// Status and liveness do not wait for the log: a waiting member must not be restarted for it, and
+// the status must show why it waits.
+func TestStatusDoesNotWaitForReplay(t *testing.T) {
+	s := startServer(t, Config{})
+	replaying(s.fakeNode)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got, err := pb.NewMaintenanceClient(s.conn).Status(ctx, &pb.StatusRequest{})
+	if err != nil || !slices.ContainsFunc(got.GetErrors(), func(e string) bool { return strings.Contains(e, "still applies its log") }) {
+		t.Errorf("Status() = %v, %v, want it to say what it waits for", got, err)
+	}
+	for _, path := range []string{"/livez", "/livez/serializable_read", "/health?serializable=true"} {
+		if code, body := ask(t, s.api.Handler(), http.MethodGet, path, ""); code != http.StatusOK {
+			t.Errorf("GET %s = %d %s, want 200", path, code, body)
+		}
+	}
+	s.replays.Store(false)
+	got, err = pb.NewMaintenanceClient(s.conn).Status(ctx, &pb.StatusRequest{})
+	if err != nil || len(got.GetErrors()) > 0 {
+		t.Errorf("Status() of a member that waits for nothing = %v, %v, want no errors", got, err)
+	}
+}
+
+// RequestTimeout does not limit a watch's wait for the log. If the member stops meanwhile, the
+// watch ends with Unavailable: after Canceled clientv3 closes the channel, otherwise it continues
+// at another member.
+func TestAWatchWaitsForTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newLedNode()
+		n.onReplay = func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		n.onRead = func(context.Context, kvnode.ReadMode) error {
+			time.Sleep(7 * time.Second)
+			return kvnode.ErrNoLeader // as after RequestTimeout
+		}
+		a := New(n, Config{})
+		ctx, stop := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- a.interceptStream(nil, idleStream{ctx: ctx}, &grpc.StreamServerInfo{}, func(_ any, ss grpc.ServerStream) error {
+				return (&watchServer{API: a}).Watch(&grpc.GenericServerStream[pb.WatchRequest, pb.WatchResponse]{ServerStream: ss})
+			})
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Fatalf("Watch() = %v after a minute, want it to wait for the log", <-ended)
+		}
+		stop(rpctypes.ErrGRPCStopped)
+		wantStatus(t, "Watch() at a member that stops", <-ended, errStopping)
+	})
+}
+
+// However a handler returns the end of its context, a stream that the member has ended has the
+// member's reason, and one that its client has ended the client's.
+func TestAStreamThatIsEndedSaysWhy(t *testing.T) {
+	a := New(newLedNode(), Config{})
+	for name, handled := range map[string]error{
+		"the context's error": context.Canceled, "the API's": rpctypes.ErrGRPCCanceled, "a watch's": rpctypes.ErrGRPCWatchCanceled,
+		"gRPC's": status.FromContextError(context.Canceled).Err(), "a wrapped one": fmt.Errorf("send: %w", context.Canceled),
+	} {
+		t.Run(name, func(t *testing.T) {
+			end := func(cause error) error {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				cancel(cause)
+				return a.interceptStream(nil, idleStream{ctx: ctx}, &grpc.StreamServerInfo{}, func(any, grpc.ServerStream) error { return handled })
+			}
+			wantStatus(t, "a stream that the member has ended", end(rpctypes.ErrGRPCStopped), errStopping)
+			if err := end(nil); !errors.Is(err, handled) {
+				t.Errorf("a stream that its client has ended = %v, want %v", err, handled)
+			}
+		})
 	}
 }

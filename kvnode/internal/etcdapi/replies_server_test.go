@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// largeServer has eight values of a quarter of the bound each under k.
+// largeServer has eight values under k, each a quarter of the limit.
 func largeServer(t *testing.T) *server {
 	t.Helper()
 	s := startServer(t, Config{MaxReplyBytes: 1 << 20})
@@ -36,7 +36,7 @@ func rangeOf(key string, n int) *pb.RangeRequest {
 	return &pb.RangeRequest{Key: []byte(key), RangeEnd: []byte("l"), Limit: int64(n)}
 }
 
-// holding asks for a reply and does not take it, until cancel is called.
+// holding requests a reply and does not read it, until cancel is called.
 func holding(t *testing.T, conn *grpc.ClientConn, method string, r *pb.RangeRequest) (cancel func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -53,8 +53,8 @@ func holding(t *testing.T, conn *grpc.ClientConn, method string, r *pb.RangeRequ
 	return cancel
 }
 
-// What is encoded for those who do not take it stays within the bound, however many
-// they are; what they do not want any more is free; and small reads notice nothing.
+// The encoded replies for clients that do not read stay within the limit. Cancelled replies are
+// freed. Small reads are not affected.
 func TestRepliesStayWithinTheirBound(t *testing.T) {
 	for _, method := range []string{pb.KV_Range_FullMethodName, pb.KV_RangeStream_FullMethodName} {
 		t.Run(method, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestRepliesStayWithinTheirBound(t *testing.T) {
 			for range 12 {
 				cancels = append(cancels, holding(t, s.conn, method, rangeOf("k", 2)))
 			}
-			until(t, "those for whom there is no room wait", func() bool { return b.waiting() > 0 && b.usedBytes() > b.limit/4 })
+			until(t, "replies above the limit wait", func() bool { return b.waiting() > 0 && b.usedBytes() > b.limit/4 })
 			if used := b.usedBytes(); used > b.limit {
 				t.Errorf("%d bytes are encoded, want %d at most", used, b.limit)
 			}
@@ -75,20 +75,20 @@ func TestRepliesStayWithinTheirBound(t *testing.T) {
 				cancel()
 			}
 			until(t, "all is given back", func() bool {
-				runtime.GC() // gRPC forgets what it has for a stream that was ended meanwhile
+				runtime.GC() // gRPC drops the replies of ended streams without Put
 				return b.usedBytes() == 0 && b.waiting() == 0
 			})
-			// All of it, which is twice the bound, passes alone.
+			// A reply of twice the limit is sent alone.
 			resp, err := s.kv.Range(t.Context(), rangeOf("k", 0), grpc.MaxCallRecvMsgSize(8<<20))
 			if err != nil || len(resp.GetKvs()) != 8 {
 				t.Errorf("Range() of more than the bound = %d keys, %v, want 8", len(resp.GetKvs()), err)
 			}
-			until(t, "its room is given back", func() bool { return b.usedBytes() == 0 })
+			until(t, "its reservation is released", func() bool { return b.usedBytes() == 0 })
 		})
 	}
 }
 
-// A connection that ends takes nothing along.
+// A closed connection frees its replies.
 func TestRepliesOfAConnectionThatEnds(t *testing.T) {
 	s := largeServer(t)
 	conn, err := grpc.NewClient("passthrough:///a", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(s.dial))
@@ -106,7 +106,7 @@ func TestRepliesOfAConnectionThatEnds(t *testing.T) {
 	})
 }
 
-// stuck is a client over HTTP that does not take its reply.
+// stuck is an HTTP client that does not read its reply.
 type stuck struct {
 	*httptest.ResponseRecorder
 
@@ -127,8 +127,8 @@ func (s *stuck) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// Over the gateway a reply takes room until it is written, in all the forms in which
-// it is there; and it has a time limit.
+// A reply through the gateway is counted in all its forms until it is written, and has a write
+// deadline.
 func TestRepliesOverTheGateway(t *testing.T) {
 	s := largeServer(t)
 	h, err := s.api.Gateway(t.Context(), s.conn)
@@ -139,7 +139,7 @@ func TestRepliesOverTheGateway(t *testing.T) {
 	w := &stuck{ResponseRecorder: httptest.NewRecorder(), begun: make(chan struct{}), end: make(chan struct{})}
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v3/kv/range", strings.NewReader(`{"key":"azA="}`))
 	// A client cannot name another's request.
-	request.Header.Set("Grpc-Metadata-"+metadataDelivery, "1")
+	request.Header.Set("Grpc-Metadata-"+metadataGatewayRequest, "1")
 	done := make(chan struct{})
 	go func() { h.ServeHTTP(w, request); close(done) }()
 	<-w.begun
@@ -157,21 +157,21 @@ func TestRepliesOverTheGateway(t *testing.T) {
 	if at := w.until.Load(); at == nil || !at.IsZero() {
 		t.Errorf("the next request has the time limit %v, want none", at)
 	}
-	s.api.deliveries.byID.Range(func(id, _ any) bool {
+	s.api.gatewayRequests.byID.Range(func(id, _ any) bool {
 		t.Errorf("request %v is kept, want it forgotten", id)
 		return true
 	})
 }
 
-// The encoding is gRPC's, byte by byte.
-func TestWeighedRepliesAreEncodedAsOthers(t *testing.T) {
-	c, b := newCodec(), newReplies(1<<30, time.Hour, slog.New(slog.DiscardHandler))
+// Replies with a reservation have gRPC's encoding.
+func TestReservedRepliesHaveGRPCEncoding(t *testing.T) {
+	c, b := newCodec(), newReplyBudget(1<<30, time.Hour, slog.New(slog.DiscardHandler))
 	m := &pb.RangeResponse{Count: 7, Kvs: []*mvccpb.KeyValue{{Key: []byte("k"), Value: bytes.Repeat([]byte("v"), 3<<20)}}}
 	r, err := b.reserve(t.Context(), int64(proto.Size(m)), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.Marshal(&weighed{m, r})
+	got, err := c.Marshal(&reservedReply{m, r})
 	if err != nil {
 		t.Fatal(err)
 	}

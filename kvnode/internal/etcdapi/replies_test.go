@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -16,24 +17,26 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
-// usedBytes returns what is reserved now.
-func (b *replies) usedBytes() int64 {
+// usedBytes returns the reserved bytes.
+func (b *replyBudget) usedBytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mu.used
 }
 
-func (b *replies) waiting() int {
+func (b *replyBudget) waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.mu.line.Len()
+	return b.mu.queue.Len()
 }
 
-// until waits for what real goroutines do; the time is generous.
+// until waits for real goroutines, so the time is generous.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
@@ -43,14 +46,14 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// Replies have room in the order in which they came, as many bytes at once as there
-// are, and one that is larger than all of that when it is alone.
+// Replies are granted in the order of arrival, as many at once as fit. One above the limit is
+// granted alone.
 func TestRepliesWaitInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
+		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
 		var mu sync.Mutex
 		var order []int64
-		rooms := make(map[int64]*room)
+		rooms := make(map[int64]*reservation)
 		ask := func(size int64) {
 			go func() {
 				r, err := b.reserve(t.Context(), size, 1)
@@ -70,7 +73,7 @@ func TestRepliesWaitInOrder(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if fmt.Sprint(order) != fmt.Sprint(sizes) {
-				t.Errorf("%s: room was had by %v, want %v", what, order, sizes)
+				t.Errorf("%s: granted to %v, want %v", what, order, sizes)
 			}
 		}
 		ask(60)
@@ -96,10 +99,10 @@ func TestRepliesWaitInOrder(t *testing.T) {
 	})
 }
 
-// Who gives up leaves the line, and is told by which limit it stood there.
-func TestRepliesThatFindNoRoom(t *testing.T) {
+// A reply that gives up leaves the queue, and its error has the limit.
+func TestReplyThatGivesUpLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
+		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
 		first, err := b.reserve(t.Context(), 100, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -122,12 +125,12 @@ func TestRepliesThatFindNoRoom(t *testing.T) {
 	})
 }
 
-// fakeRemote is the other end of a connection.
+// fakeRemote is the address of a connection.
 type fakeRemote struct {
 	net.Addr
 
 	ended atomic.Bool
-	asked atomic.Int64 // how often somebody wanted to know
+	asked atomic.Int64 // number of calls of Ended
 }
 
 func (*fakeRemote) String() string { return "10.0.0.1:1" }
@@ -138,19 +141,19 @@ func (f *fakeRemote) Ended() bool {
 	return f.ended.Load()
 }
 
-// from is a request from the other end of a connection.
+// from returns the context of a request on the connection.
 func from(t *testing.T, f *fakeRemote) context.Context {
 	t.Helper()
 	return peer.NewContext(t.Context(), &peer.Peer{Addr: f})
 }
 
-// A client that does not take its reply keeps the others waiting for a bounded time
-// only, and as long as nobody waits it is left alone.
-func TestWhoTakesNothingIsCutOff(t *testing.T) {
+// A client that does not read its reply delays others for a limited time. While no reply waits,
+// its connection stays open.
+func TestSlowClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		b := newReplies(100<<20, time.Hour, slog.New(slog.NewTextHandler(&said, nil)))
-		holding := func(ctx context.Context) *room {
+		b := newReplyBudget(100<<20, time.Hour, slog.New(slog.NewTextHandler(&said, nil)))
+		holding := func(ctx context.Context) *reservation {
 			t.Helper()
 			r, err := b.reserve(ctx, 50<<20, 1) // 10 s and 50 s
 			if err != nil {
@@ -162,17 +165,17 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 		holding(from(t, slow))
 		time.Sleep(time.Hour)
 		if slow.Ended() {
-			t.Fatal("a slow client is cut off though nobody waits")
+			t.Fatal("a slow client's connection is closed though no reply waits")
 		}
 		quick := new(fakeRemote)
 		holding(from(t, quick))
 		began := time.Now()
 		third := holding(t.Context())
-		if took := time.Since(began); !slow.Ended() || quick.Ended() || took > 2*replyCheck {
+		if took := time.Since(began); !slow.Ended() || quick.Ended() || took > 2*reclaimInterval {
 			t.Errorf("a reply has room after %v, slow is cut: %v, quick: %v; want it at once, and only slow cut", took, slow.Ended(), quick.Ended())
 		}
 		if !strings.Contains(said.String(), "10.0.0.1:1") {
-			t.Errorf("the log says %q, want who was cut off", said.String())
+			t.Errorf("the log says %q, want the address of the closed connection", said.String())
 		}
 		began = time.Now()
 		holding(t.Context())
@@ -184,15 +187,15 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 		holding(from(t, gone))
 		gone.End()
 		began = time.Now()
-		if holding(t.Context()); time.Since(began) > 2*replyCheck {
+		if holding(t.Context()); time.Since(began) > 2*reclaimInterval {
 			t.Errorf("what a client that has gone had is free after %v; want it at once", time.Since(began))
 		}
 	})
 }
 
-// crowd lets n replies wait for a connection, and reports how many were refused at
-// once, with what they were told.
-func crowd(ctx context.Context, b *replies, n int) (refused int, said string) {
+// crowd makes n replies wait for a connection. It returns how many were rejected at once, and an
+// error.
+func crowd(ctx context.Context, b *replyBudget, n int) (refused int, said string) {
 	errs := make(chan error, n)
 	for range n {
 		go func() {
@@ -207,21 +210,21 @@ func crowd(ctx context.Context, b *replies, n int) (refused int, said string) {
 	return refused, said
 }
 
-// The line has an end, for one connection and for all; who leaves it makes room.
-func TestTheLineOfRepliesIsBounded(t *testing.T) {
+// The queue is limited for each connection and for all. Replies that leave it free their place.
+func TestReplyQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
+		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
 		if _, err := b.reserve(t.Context(), 100, 1); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(from(t, new(fakeRemote)))
 		defer cancel()
-		refused, said := crowd(ctx, b, maxWaitingOfOne+3)
-		if refused != 3 || !strings.Contains(said, "ResourceExhausted") || !strings.Contains(said, fmt.Sprint(maxWaitingOfOne)) {
-			t.Errorf("%d replies of one connection are refused, %q; want 3, and the limit %d", refused, said, maxWaitingOfOne)
+		refused, said := crowd(ctx, b, maxWaitingPerConn+3)
+		if refused != 3 || !strings.Contains(said, "ResourceExhausted") || !strings.Contains(said, fmt.Sprint(maxWaitingPerConn)) {
+			t.Errorf("%d replies of one connection are refused, %q; want 3, and the limit %d", refused, said, maxWaitingPerConn)
 		}
-		for range maxWaiting/maxWaitingOfOne - 1 {
-			if refused, said := crowd(from(t, new(fakeRemote)), b, maxWaitingOfOne); refused != 0 {
+		for range maxWaiting/maxWaitingPerConn - 1 {
+			if refused, said := crowd(from(t, new(fakeRemote)), b, maxWaitingPerConn); refused != 0 {
 				t.Errorf("%d replies of another connection are refused: %s", refused, said)
 			}
 		}
@@ -231,8 +234,8 @@ func TestTheLineOfRepliesIsBounded(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if n := b.waiting(); n != maxWaiting-maxWaitingOfOne {
-			t.Errorf("%d wait when one connection has left, want %d", n, maxWaiting-maxWaitingOfOne)
+		if n := b.waiting(); n != maxWaiting-maxWaitingPerConn {
+			t.Errorf("%d wait when one connection has left, want %d", n, maxWaiting-maxWaitingPerConn)
 		}
 		if refused, said := crowd(from(t, new(fakeRemote)), b, 3); refused != 0 {
 			t.Errorf("%d replies are refused after some have left: %s", refused, said)
@@ -240,10 +243,10 @@ func TestTheLineOfRepliesIsBounded(t *testing.T) {
 	})
 }
 
-// A reply waits as long as a request may, even if its client would wait for ever.
-func TestRepliesWaitForATime(t *testing.T) {
+// A reply waits as long as a request may, even if its client would wait longer.
+func TestReplyQueueTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, 7*time.Second, slog.New(slog.DiscardHandler))
+		b := newReplyBudget(100, 7*time.Second, slog.New(slog.DiscardHandler))
 		if _, err := b.reserve(t.Context(), 100, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -260,11 +263,11 @@ func TestRepliesWaitForATime(t *testing.T) {
 	})
 }
 
-// However many wait, they look for slow clients together, not each for itself; also
-// if none of them waits as long as it takes to look twice.
-func TestWhoWaitsLooksOnce(t *testing.T) {
+// However many replies wait, slow clients are searched for about once per interval, also if no
+// reply waits for a whole interval.
+func TestWaitingRepliesShareReclaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
+		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
 		slow := new(fakeRemote)
 		if _, err := b.reserve(from(t, slow), 100, 1); err != nil {
 			t.Fatal(err)
@@ -284,21 +287,20 @@ func TestWhoWaitsLooksOnce(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		for range 8 {
-			hasty, cancel := context.WithTimeout(t.Context(), replyCheck/2)
+			hasty, cancel := context.WithTimeout(t.Context(), reclaimInterval/2)
 			_, _ = b.reserve(hasty, 60, 1) // in vain, except for the last ones
 			cancel()
 		}
 		if !slow.Ended() {
-			t.Error("those who wait half a second each have not cut a client that takes nothing for 12s")
+			t.Error("replies that wait half a second each have not closed the connection of a client that has not read for 12s")
 		}
 	})
 }
 
-// Small replies, and those of the lease's read path most of all, touch nothing that
-// is shared.
+// Small replies, which most lease reads are, take no lock.
 func TestSmallRepliesAreNotCounted(t *testing.T) {
 	a := New(newFakeNode(t), Config{})
-	a.replies.mu.Lock() // whoever wants it never returns
+	a.replies.mu.Lock() // a reply that needs it blocks
 	defer a.replies.mu.Unlock()
 	kv := &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, smallReply-1000)}
 	for name, reply := range map[string]any{
@@ -307,11 +309,68 @@ func TestSmallRepliesAreNotCounted(t *testing.T) {
 	} {
 		ctx := t.Context()
 		if n := testing.AllocsPerRun(100, func() {
-			if got, err := a.weigh(ctx, reply); got != reply || err != nil {
+			if got, err := a.reserveReply(ctx, reply); got != reply || err != nil {
 				t.Errorf("weigh(%s) = %v, %v, want it as it is", name, got, err)
 			}
 		}); n != 0 {
 			t.Errorf("weigh(%s) allocates %v times, want never", name, n)
 		}
 	}
+}
+
+// The memory of a reply is the counted size. gRPC's buffers above 32 KiB would take 1 MiB.
+func TestReplyMemoryIsCounted(t *testing.T) {
+	kv := func(n int) *mvccpb.KeyValue { return &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, n)} }
+	b := newReplyBudget(1<<30, time.Second, slog.New(slog.DiscardHandler))
+	for name, message := range map[string]proto.Message{
+		"the largest that is not counted":  &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{kv(smallReply - 100)}},
+		"the smallest that is counted":     &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{kv(smallReply)}},
+		"one that is larger than a buffer": &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{kv(3 << 20)}},
+		"a watch's":                        &pb.WatchResponse{Events: []*mvccpb.Event{{Kv: kv(smallReply)}}},
+		"a snapshot's":                     &pb.SnapshotResponse{Blob: make([]byte, 2*smallReply)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			size := proto.Size(message)
+			var reply any = message
+			if _, ok := message.(*pb.RangeResponse); ok && size > smallReply {
+				r, err := b.reserve(t.Context(), int64(size), 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reply = &reservedReply{message, r}
+			}
+			data, err := newCodec().Marshal(reply)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, most := buffered(data), size+size/4; got > most { // the allocator's classes
+				t.Errorf("%d bytes take %d of memory, want %d at most", size, got, most)
+			}
+			data.Free()
+		})
+	}
+	if used := b.usedBytes(); used != 0 {
+		t.Errorf("%d bytes are counted when all is sent, want none", used)
+	}
+}
+
+// The estimate is at least the size, or a reply could need a larger buffer than assumed.
+func TestReplySizeIsNotUnderestimated(t *testing.T) {
+	const most, largest = math.MaxUint64, math.MaxInt64
+	reply := &pb.RangeResponse{
+		Header: &pb.ResponseHeader{ClusterId: most, MemberId: most, Revision: largest, RaftTerm: most}, More: true, Count: largest,
+		Kvs: []*mvccpb.KeyValue{{
+			Key: []byte("k"), Value: make([]byte, smallReply-200), CreateRevision: largest, ModRevision: largest, Version: largest, Lease: largest,
+		}},
+	}
+	if size, estimate := proto.Size(reply), kvBytes(reply.GetKvs()); estimate < size {
+		t.Errorf("kvBytes() = %d of a reply of %d bytes, want no less", estimate, size)
+	}
+}
+
+func buffered(data mem.BufferSlice) (n int) {
+	for _, b := range data {
+		n += cap(b.ReadOnlyData())
+	}
+	return n
 }

@@ -3,20 +3,24 @@ package etcdapi
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/fastkv"
 )
 
@@ -129,5 +133,21 @@ func wantHeader(tb testing.TB, what string, h *pb.ResponseHeader, revision int64
 	tb.Helper()
 	if h.GetClusterId() != testCluster || h.GetMemberId() != testMember || h.GetRaftTerm() != testTerm || h.GetRevision() != revision {
 		tb.Errorf("header of %s = %v, want cluster %d member %d term %d revision %d", what, h, testCluster, testMember, testTerm, revision)
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What is not said is etcd's; the deadline follows the election timeout, and
+// only a quota may be negative.
+func TestConfigHasTheDefaultsOfEtcd(t *testing.T) {
+	c := Config{}.WithDefaults().withNodeDefaults(kvnode.Config{ElectionTimeout: 3 * time.Second}.WithDefaults())
+	if c.MaxTxnOps != 128 || c.MaxRequestBytes != 1572864 || c.MaxConcurrentStreams != math.MaxUint32 || c.MaxInFlight != 10_000 ||
+		c.RequestTimeout != 11*time.Second || c.QuotaBytes != 2147483648 || c.Logger == nil {
+		t.Errorf("defaults = %+v", c)
+	}
+	set := Config{MaxTxnOps: 1, MaxRequestBytes: 2, MaxConcurrentStreams: 3, MaxInFlight: 4, RequestTimeout: 5, QuotaBytes: -6}.WithDefaults().withNodeDefaults(kvnode.Config{}.WithDefaults())
+	if set.MaxTxnOps != 1 || set.MaxRequestBytes != 2 || set.MaxConcurrentStreams != 3 || set.MaxInFlight != 4 || set.RequestTimeout != 5 || set.QuotaBytes != -6 {
+		t.Errorf("WithDefaults changed what was set: %+v", set)
 	}
 }

@@ -5,32 +5,34 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"io"
 	"math"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
+	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/ttl"
 )
 
-// leaseServer is the Lease service: etcd's client leases, which are called TTL
-// leases here and have nothing to do with the leader lease.
+// leaseServer implements the Lease service for etcd's client leases. Here they are called TTL
+// leases, since they have nothing to do with the leader lease.
 type leaseServer struct {
 	*API
 	pb.UnsafeLeaseServer
 }
 
-// ttlOverhead is what a TTL lease costs, as etcd estimates it.
+// ttlOverhead is the quota cost of a TTL lease, as etcd estimates it.
 const ttlOverhead = 64
 
-// LeaseGrant makes a TTL lease. What differs between members is decided here,
-// before the request is replicated: the ID, if the client leaves it open, and the
-// shortest TTL.
+// LeaseGrant creates a TTL lease. It decides everything that would differ between members before
+// the request is replicated: a random ID, if the client gives none, and the minimum TTL.
 func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
-	if err := s.mayGrow(ctx, ttlOverhead); err != nil {
+	if err := s.checkQuota(ctx, ttlOverhead); err != nil {
 		return nil, err
 	}
 	if r.GetTTL() > store.MaxTTL {
@@ -58,16 +60,16 @@ func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest)
 	return propose[*pb.LeaseRevokeResponse](ctx, s.API, &pb.InternalRaftRequest{LeaseRevoke: r})
 }
 
-// LeaseTimeToLive says what is left of a TTL lease, which the leader alone knows.
-// One that does not exist has a TTL of -1.
+// LeaseTimeToLive returns the remaining time of a TTL lease, which only the leader knows. If the
+// lease does not exist, its TTL is -1.
 func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
-	resp, err := leaderWork[*pb.LeaseTimeToLiveResponse]{
-		here: func(ctx context.Context) (*pb.LeaseTimeToLiveResponse, error) { return s.timeToLive(ctx, r) },
-		there: func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.LeaseTimeToLiveResponse, error) {
+	resp, err := leaderRequest[*pb.LeaseTimeToLiveResponse]{
+		local: func(ctx context.Context) (*pb.LeaseTimeToLiveResponse, error) { return s.timeToLive(ctx, r) },
+		remote: func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.LeaseTimeToLiveResponse, error) {
 			return pb.NewLeaseClient(leader).LeaseTimeToLive(ctx, r)
 		},
 		repeatable: true,
-	}.do(ctx, s.API)
+	}.run(ctx, s.API)
 	if err != nil {
 		return nil, err
 	}
@@ -90,11 +92,10 @@ func (s *leaseServer) timeToLive(ctx context.Context, r *pb.LeaseTimeToLiveReque
 	return resp, nil
 }
 
-// LeaseLeases lists the TTL leases by ID. As in etcd it is this member that is
-// asked, so that there is an answer without a leader as well: any list may be old
-// once it arrives. Metadata may ask for more.
+// LeaseLeases lists the TTL leases by ID. As in etcd, this member answers without a leader: any
+// list may be outdated when it arrives. Metadata may ask for a linearizable list.
 func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.LeaseLeasesResponse, error) {
-	if err := s.mayRead(ctx, true); err != nil {
+	if err := s.waitForRead(ctx, true); err != nil {
 		return nil, err
 	}
 	resp := &pb.LeaseLeasesResponse{Header: s.header()}
@@ -104,12 +105,199 @@ func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest)
 	return resp, nil
 }
 
-// TTLKeeper knows how much time is left of TTL leases. On a member that does not
-// lead, all but MinTTL fails with kvnode.ErrNotLeader.
+// TTLKeeper knows the remaining time of TTL leases. On a member that does not lead, all methods
+// except MinTTL fail with kvnode.ErrNotLeader.
 type TTLKeeper interface {
-	// MinTTL returns the shortest TTL in seconds.
+	// MinTTL returns the minimum TTL in seconds.
 	MinTTL() int64
 	// RenewTTL returns the TTL in seconds, or rpctypes.ErrGRPCLeaseNotFound.
 	RenewTTL(ctx context.Context, id int64) (int64, error)
 	TTLLeft(ctx context.Context, id int64) (ttl.Left, error)
+}
+
+// maxRenewals limits the concurrent renewals of one stream. Renewals that wait for a quorum or
+// for the leader must not delay the others. Above the limit the stream is not read.
+const maxRenewals = 64
+
+// keepAliveStream is the server's end of a keep-alive stream.
+type keepAliveStream = grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
+
+// keepAlives serves one keep-alive stream.
+type keepAlives struct {
+	*API
+	stream keepAliveStream
+	ctx    context.Context
+	slots  chan struct{}
+	work   chan int64    // to an idle worker
+	idle   chan struct{} // holds one token while a worker is idle
+	failed chan error    // buffered by one: the first error ends the stream
+
+	sending sync.Mutex
+	mu      struct {
+		sync.Mutex
+		closed  bool // no worker may start
+		running sync.WaitGroup
+	}
+}
+
+// LeaseKeepAlive renews any number of TTL leases on one stream. The answer for a lease that does
+// not exist has TTL 0. Answers may come in another order than requests.
+func (s *leaseServer) LeaseKeepAlive(stream keepAliveStream) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	k := &keepAlives{
+		API: s.API, stream: stream, ctx: ctx, slots: make(chan struct{}, maxRenewals),
+		work: make(chan int64), idle: make(chan struct{}, 1), failed: make(chan error, 1),
+	}
+	// receive returns when the stream ends, at the latest after this function returns.
+	go k.receive()
+	var err error
+	select {
+	case err = <-k.failed:
+	case <-ctx.Done():
+		err = clientError(ctx.Err())
+	}
+	if err != nil {
+		cancel() // do not send the answers of running workers
+	}
+	k.drain()
+	cancel()
+	// The client has closed its side, and one of the last renewals may have failed.
+	if err == nil {
+		select {
+		case err = <-k.failed:
+		default:
+		}
+	}
+	return err
+}
+
+func (k *keepAlives) receive() {
+	defer close(k.work)
+	for {
+		r, err := k.stream.Recv()
+		if errors.Is(err, io.EOF) {
+			k.fail(nil)
+			return
+		}
+		if err != nil {
+			k.fail(err)
+			return
+		}
+		if !k.dispatch(r.GetID()) {
+			return
+		}
+	}
+}
+
+// dispatch gives a TTL lease to an idle or a new worker. It returns false if the stream has
+// ended.
+func (k *keepAlives) dispatch(id int64) bool {
+	select {
+	case k.work <- id:
+		return true
+	default:
+	}
+	select {
+	case k.work <- id:
+		return true
+	case k.slots <- struct{}{}:
+	case <-k.ctx.Done():
+		return false
+	}
+	if !k.addWorker() {
+		return false
+	}
+	go k.runWorker(id)
+	return true
+}
+
+func (k *keepAlives) fail(err error) {
+	select {
+	case k.failed <- err:
+	default: // the stream is ending
+	}
+}
+
+func (k *keepAlives) addWorker() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mu.closed {
+		return false
+	}
+	k.mu.running.Add(1)
+	return true
+}
+
+// drain waits for the workers. No answer is sent afterwards.
+func (k *keepAlives) drain() {
+	k.mu.Lock()
+	k.mu.closed = true
+	k.mu.Unlock()
+	k.mu.running.Wait()
+}
+
+// runWorker renews a TTL lease, and then waits for another if no other worker is idle. Growing
+// the stack of a new goroutine costs a sixth of a renewal.
+func (k *keepAlives) runWorker(id int64) {
+	defer k.mu.running.Done()
+	defer func() {
+		<-k.slots
+		if p := recover(); p != nil {
+			k.fail(k.recoveredError(pb.Lease_LeaseKeepAlive_FullMethodName, p))
+		}
+	}()
+	for more := true; more; {
+		k.answer(id)
+		select {
+		case k.idle <- struct{}{}:
+		default:
+			return
+		}
+		select {
+		case id, more = <-k.work:
+		case <-k.ctx.Done():
+			more = false
+		}
+		<-k.idle
+	}
+}
+
+func (k *keepAlives) answer(id int64) {
+	// Read the header before renewing: a lease revoked at a later revision was revoked
+	// after the renewal.
+	resp := &pb.LeaseKeepAliveResponse{Header: k.header(), ID: id}
+	var err error
+	if resp.TTL, err = k.renewTTL(id); err != nil {
+		k.fail(err)
+		return
+	}
+	k.sending.Lock()
+	defer k.sending.Unlock()
+	if k.ctx.Err() != nil {
+		return
+	}
+	if err := k.stream.Send(resp); err != nil {
+		k.fail(err)
+	}
+}
+
+// renewTTL renews a TTL lease, here or on the leader, and returns its TTL.
+func (k *keepAlives) renewTTL(id int64) (int64, error) {
+	ctx, cancel := context.WithTimeoutCause(k.ctx, k.cfg.RequestTimeout, kvnode.ErrTimeout)
+	defer cancel()
+	ttl, err := leaderRequest[int64]{
+		local: func(ctx context.Context) (int64, error) { return k.node.RenewTTL(ctx, id) },
+		remote: func(ctx context.Context, leader grpc.ClientConnInterface) (int64, error) {
+			return k.leaderRenewals.renew(ctx, leader, id)
+		},
+		repeatable: true,
+	}.run(ctx, k.API)
+	switch {
+	case errors.Is(err, rpctypes.ErrGRPCLeaseNotFound):
+		return 0, nil
+	case err != nil && errors.Is(context.Cause(ctx), kvnode.ErrTimeout) && k.node.Leader() != 0:
+		return 0, rpctypes.ErrGRPCTimeout
+	default:
+		return ttl, err
+	}
 }

@@ -60,7 +60,7 @@ func (s *server) grant(tb testing.TB, id, ttl int64) *pb.LeaseGrantResponse {
 	return resp
 }
 
-func TestGrantPicksWhatIsLeftOpen(t *testing.T) {
+func TestLeaseGrantChoosesIDAndTTL(t *testing.T) {
 	s := startServer(t, Config{})
 	c := pb.NewLeaseClient(s.conn)
 	if g := s.grant(t, 7, 1); g.GetID() != 7 || g.GetTTL() != 2 {
@@ -102,7 +102,7 @@ func TestTheTTLLeaseServiceThroughAClient(t *testing.T) {
 	}{
 		{7, []clientv3.LeaseOption{clientv3.WithAttachedKeys()}, "59 s of 60 with [a b]"},
 		{7, nil, "59 s of 60 with []"},
-		{8, nil, "-1 s of 0 with []"}, // nobody has granted it
+		{8, nil, "-1 s of 0 with []"}, // it does not exist
 	} {
 		left, err := c.TimeToLive(t.Context(), test.id, test.opts...)
 		if err != nil {
@@ -128,8 +128,8 @@ func TestTheTTLLeaseServiceThroughAClient(t *testing.T) {
 	}
 }
 
-// A member without a leader says which TTL leases it knows, as etcd does, unless
-// it is asked for a linearizable list.
+// As in etcd, a member without a leader lists the TTL leases that it knows, unless metadata asks
+// for a linearizable list.
 func TestTTLLeasesAreListedWithoutALeader(t *testing.T) {
 	s := startServer(t, Config{RequestTimeout: 50 * time.Millisecond})
 	s.grant(t, 7, 60)
@@ -169,8 +169,8 @@ func keepAll(t *testing.T, stream pb.Lease_LeaseKeepAliveClient, ids ...int64) m
 	return got
 }
 
-// One keep-alive that has to wait does not hold up the others of its stream, and
-// one of a TTL lease that is gone ends nothing.
+// A keep-alive that waits does not delay others on its stream, and one of an unknown TTL lease
+// does not end it.
 func TestKeepAlivesOfOneStreamAreIndependent(t *testing.T) {
 	s := startServer(t, Config{})
 	released := make(chan struct{})
@@ -202,7 +202,7 @@ func TestKeepAlivesOfOneStreamAreIndependent(t *testing.T) {
 	if some := [4]int64{int64(len(got)), got[2], got[500], got[9999]}; some != [4]int64{500, 60, 60, 0} {
 		t.Errorf("number of answers, the first, the last and that for the unknown = %d, want 500, 60, 60, 0", some)
 	}
-	// All that was asked is answered, although the client has nothing more to say.
+	// Pending keep-alives are answered after the client has closed its side.
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
@@ -215,8 +215,7 @@ func TestKeepAlivesOfOneStreamAreIndependent(t *testing.T) {
 	}
 }
 
-// A keep-alive that cannot be answered ends the stream, so that the client tries
-// elsewhere.
+// A keep-alive that fails ends the stream, so that the client tries another member.
 func TestAKeepAliveThatFailsEndsTheStream(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -247,8 +246,8 @@ func TestAKeepAliveThatFailsEndsTheStream(t *testing.T) {
 	}
 }
 
-// A client that goes away leaves nothing behind; goleak would find it.
-func TestAKeepAliveStreamThatIsCut(t *testing.T) {
+// A client that disconnects leaves no goroutine behind; goleak checks it.
+func TestCancelledKeepAliveStream(t *testing.T) {
 	s := startServer(t, Config{})
 	s.ttl.onTTL = func(ctx context.Context, _ int64) error {
 		<-ctx.Done()

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What clients see of it through the etcd client library.
+// Watches work through etcd's client library.
 func TestWatchThroughTheEtcdClient(t *testing.T) {
 	s := startServer(t, Config{})
 	c := s.client(t)
@@ -110,8 +110,8 @@ func TestThousandsOfWatchersOfOneClient(t *testing.T) {
 	}
 }
 
-// A client that does not read holds up neither writes nor other clients.
-func TestAClientThatDoesNotReadHoldsUpNobody(t *testing.T) {
+// A client that does not read delays neither writes nor other clients.
+func TestSlowWatchClientDelaysNoOther(t *testing.T) {
 	const n = 300
 	s := startServer(t, Config{})
 	slow := s.watchPipe(t)
@@ -139,8 +139,8 @@ func TestAClientThatDoesNotReadHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// A watch that requires a leader is cut without one, even though its client says
-// nothing that would wake the receiver.
+// A watch that requires a leader ends without one, even if its client sends nothing that would
+// wake the receiver.
 func TestWatchThatRequiresALeaderIsCut(t *testing.T) {
 	s := startServer(t, Config{ElectionTimeout: time.Millisecond})
 	c := s.client(t)
@@ -159,8 +159,8 @@ func TestWatchThatRequiresALeaderIsCut(t *testing.T) {
 	}
 }
 
-// When the server ends streams, clients are to go on elsewhere, for which the
-// status has to be Unavailable.
+// When the server ends streams, the status must be Unavailable, so that clients continue
+// elsewhere.
 func TestAnEndedWatchSaysWhy(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -177,7 +177,7 @@ func TestAnEndedWatchSaysWhy(t *testing.T) {
 	}
 }
 
-// Through the gateway a watch is a line of JSON for each reply.
+// Through the gateway, each reply of a watch is a line of JSON.
 func TestGatewayStreamsAWatch(t *testing.T) {
 	s := startServer(t, Config{})
 	h, err := s.api.Gateway(t.Context(), s.conn)
@@ -208,5 +208,46 @@ func TestGatewayStreamsAWatch(t *testing.T) {
 		if i == 0 {
 			s.put(t, "foo", "bar")
 		}
+	}
+}
+
+// As in etcd, the previous version of an event is what a read one revision earlier would find:
+// none if that revision is compacted, even if it is still stored. A deletion with PrevKv always
+// has one.
+func TestPrevKVOfWhatIsCompacted(t *testing.T) {
+	for compacted, want := range map[int64]string{
+		0: " PUT@2() PUT@3(1) DELETE@4(2) PUT@5() DELETE@6(3)",
+		3: " PUT@3() DELETE@4(2) PUT@5() DELETE@6(3)",
+		4: " DELETE@4() PUT@5() DELETE@6(3)",
+		5: " PUT@5() DELETE@6(3)",
+		6: " DELETE@6()",
+	} {
+		t.Run(fmt.Sprint(compacted), func(t *testing.T) {
+			s := startServer(t, Config{})
+			c := s.client(t)
+			s.put(t, "a", "1")
+			s.put(t, "a", "2")
+			s.delete(t, "a")
+			s.put(t, "a", "3")
+			s.delete(t, "a")
+			if compacted > 0 {
+				s.compact(t, compacted)
+			}
+			r := <-c.Watch(t.Context(), "a", clientv3.WithRev(max(compacted, 1)), clientv3.WithPrevKV())
+			var got strings.Builder
+			for _, e := range r.Events {
+				fmt.Fprintf(&got, " %v@%d(%s)", e.GetType(), e.GetKv().GetModRevision(), e.GetPrevKv().GetValue())
+			}
+			if got.String() != want {
+				t.Errorf("events from %d on =%s, want%s", compacted, got.String(), want)
+			}
+		})
+	}
+	s := startServer(t, Config{})
+	s.put(t, "b", "0")
+	s.put(t, "b", "1")
+	s.compact(t, 3)
+	if r, err := s.client(t).Delete(t.Context(), "b", clientv3.WithPrevKV()); err != nil || len(r.PrevKvs) != 1 || string(r.PrevKvs[0].GetValue()) != "1" {
+		t.Errorf("Delete(b) = %v, %v, want the version that a compaction has kept", r, err)
 	}
 }

@@ -155,7 +155,7 @@ func TestWatchRepliesAreThoseOfEtcd(t *testing.T) {
 	p.want("-1@5")
 }
 
-// A client that has closed its side goes on getting events, as from etcd, until it has no watcher
+// As in etcd, a client that has closed its side keeps receiving events until it has no watcher
 // left.
 func TestWatchGoesOnAfterTheLastRequest(t *testing.T) {
 	s := startServer(t, Config{})
@@ -169,8 +169,8 @@ func TestWatchGoesOnAfterTheLastRequest(t *testing.T) {
 	p.want("0@2 a=1/2")
 }
 
-// A stream whose client has closed its side ends when no watcher is left: jetcd cancels its watcher,
-// closes its side and does nothing else.
+// After the client has closed its side, the stream ends when no watcher is left: jetcd cancels
+// its watcher, closes its side and does nothing else.
 func TestWatchEndsWithItsLastWatcher(t *testing.T) {
 	s := startServer(t, Config{})
 	p := s.watchPipe(t)
@@ -189,8 +189,8 @@ func TestWatchEndsWithItsLastWatcher(t *testing.T) {
 	}
 }
 
-// What is too large is split, in a row, if the client said that it can put it
-// together; else it comes as it is.
+// A response that is too large is split into consecutive parts if the client supports it.
+// Otherwise it is sent whole.
 func TestWatchSplitsWhatIsTooLarge(t *testing.T) {
 	s := startServer(t, Config{MaxRequestBytes: 1}) // and 512 KiB
 	for i := range 8 {
@@ -225,7 +225,7 @@ func TestWatchSplitsWhatIsTooLarge(t *testing.T) {
 	}
 }
 
-// An event is never split, however large; the parts together are the whole.
+// An event is never split, and the parts together are the whole response.
 func TestFragmentsHoldAtLeastOneEvent(t *testing.T) {
 	event := func(size int) *mvccpb.Event {
 		return &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, size)}}

@@ -17,11 +17,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// contents are a database by buckets.
+// contents are the buckets of a database.
 type contents map[string]map[string]string
 
-// fresh is what there is of an etcd in which nothing was written, and which has forgotten
-// its term.
+// fresh returns the buckets of an etcd without writes.
 func fresh() contents {
 	return contents{
 		"key": {}, "lease": {}, "alarm": {}, "cluster": {"clusterVersion": "3.6.0"}, "members": {"8e9e": "{}"}, "members_removed": {},
@@ -38,7 +37,7 @@ func tombstone(main int64, sub uint32) string {
 	return string(revision{main: main, sub: sub, tombstone: true}.key())
 }
 
-// record is a live version.
+// record returns a live version.
 func record(key, value string, create, mod, version, ttl int64) string {
 	return message(&mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), CreateRevision: create, ModRevision: mod, Version: version, Lease: ttl})
 }
@@ -51,7 +50,7 @@ func message(m proto.Message) string {
 	return string(data)
 }
 
-// granted is a TTL lease.
+// granted returns a TTL lease.
 func granted(id, ttl, remaining int64) string {
 	var b []byte
 	for field, n := range []int64{ttlID: id, ttlGranted: ttl, ttlRemaining: remaining} {
@@ -62,7 +61,7 @@ func granted(id, ttl, remaining int64) string {
 	return string(b)
 }
 
-// write makes a database.
+// write writes a database.
 func (c contents) write(tb testing.TB) (path string) {
 	tb.Helper()
 	path = filepath.Join(tb.TempDir(), "db")

@@ -15,22 +15,22 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
-// ErrRefused means that a file of etcd's has what kvnode cannot keep, or does not know.
+// ErrRefused means that the file has data that kvnode cannot keep, or does not know.
 var ErrRefused = errors.New("etcd's file cannot be imported")
 
-// newestVersion is the newest of etcd's whose files are known.
+// newestVersion is the newest version of etcd with a known file format.
 const (
 	newestVersion = "3.7"
 	newestMinor   = 7
 )
 
-// What etcd up to newestVersion has. What else there is may say what the rest means.
+// Names in files of etcd up to newestVersion. Unknown ones may change the meaning of the rest.
 var (
 	knownBuckets = []string{"key", "meta", "lease", "alarm", "cluster", "members", "members_removed", "auth", "authUsers", "authRoles", "test"}
 	knownMeta    = []string{"consistent_index", "term", "confState", "scheduledCompactRev", "finishedCompactRev", "storageVersion"}
 )
 
-// Check returns all reasons not to import the file, as an ErrRefused.
+// Check returns all reasons not to import the file, as one ErrRefused.
 func (f *File) Check() error {
 	var errs []error
 	err := boltdb.Guard(func() error {
@@ -50,7 +50,7 @@ func (f *File) checkVersion() error {
 	major, rest, _ := strings.Cut(f.StorageVersion, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	if n, err := strconv.Atoi(minor); err != nil || major != "3" || n > newestMinor {
-		return fmt.Errorf("it has storage version %q, and this kvnode knows those up to %s: import it with a newer one, or have etcd downgrade it", f.StorageVersion, newestVersion)
+		return fmt.Errorf("it has storage version %q, and this kvnode reads versions up to %s (import it with a newer kvnode, or downgrade etcd first)", f.StorageVersion, newestVersion)
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (f *File) checkNames() error {
 		return nil
 	})
 	if err == nil && unknown.n > 0 {
-		err = fmt.Errorf("it has a bucket %s, which etcd %s has not", &unknown, newestVersion)
+		err = fmt.Errorf("it has a bucket %s, which etcd %s does not have (import it with a newer kvnode)", &unknown, newestVersion)
 	}
 	var inMeta someNames
 	failed := f.tx.Bucket(metaBucket).ForEach(func(name, _ []byte) error {
@@ -74,12 +74,12 @@ func (f *File) checkNames() error {
 		return nil
 	})
 	if failed == nil && inMeta.n > 0 {
-		failed = fmt.Errorf("its meta says %s, which etcd %s does not", &inMeta, newestVersion)
+		failed = fmt.Errorf("its meta says %s, which etcd %s does not know (import it with a newer kvnode)", &inMeta, newestVersion)
 	}
 	return errors.Join(err, failed)
 }
 
-// someNames are names for an error: the first few, each cut off, with how many there are.
+// someNames collects names for an error: the first few, truncated, and how many there are.
 type someNames struct {
 	n     int
 	first []string
@@ -111,8 +111,8 @@ func (b *someNames) String() string {
 	return b.list()
 }
 
-// checkAuth refuses users and roles, and not only where they are asked for: who has set
-// them up relies on keys that not everybody can read.
+// checkAuth refuses users and roles, even while authentication is off: their owner relies on access
+// control, which kvnode does not have.
 func (f *File) checkAuth() error {
 	auth := f.tx.Bucket(authBucket)
 	enabled := auth != nil && string(auth.Get(authKey)) == "\x01"
@@ -120,8 +120,8 @@ func (f *File) checkAuth() error {
 	if !enabled && users.n+roles.n == 0 {
 		return nil
 	}
-	return fmt.Errorf("kvnode has no users and roles, so that all keys are open to all clients; here authentication is %s, with users %s and roles %s: "+
-		"if that may be, have etcd forget them (etcdctl auth disable, user delete, role delete) and save another snapshot",
+	return fmt.Errorf("authentication is %s, with users %s and roles %s, and kvnode has neither: all keys would be open to all clients "+
+		"(if that is acceptable, run etcdctl auth disable, user delete and role delete, and save another snapshot)",
 		map[bool]string{true: "on", false: "off"}[enabled], users.list(), roles.list())
 }
 
@@ -136,7 +136,7 @@ func names(b *bbolt.Bucket) (all someNames) {
 	return all
 }
 
-// checkAlarms refuses what etcd itself holds for broken, or too large.
+// checkAlarms refuses a file that etcd itself considers corrupt or too large.
 func (f *File) checkAlarms() error {
 	alarms := names(f.tx.Bucket(alarmBucket))
 	if alarms.n == 0 {
@@ -153,5 +153,5 @@ func (f *File) checkAlarms() error {
 	if more := alarms.n - len(all); more > 0 {
 		all = append(all, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Errorf("etcd has raised alarms (%s): see to them, clear them with etcdctl alarm disarm, and save another snapshot", strings.Join(all, ", "))
+	return fmt.Errorf("etcd has active alarms (%s): fix their cause, clear them with etcdctl alarm disarm, and save another snapshot", strings.Join(all, ", "))
 }

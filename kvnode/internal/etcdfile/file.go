@@ -1,13 +1,11 @@
-// Package etcdfile reads the databases of etcd's servers up to 3.7: what etcdctl's
-// snapshot save writes, and member/snap/db of a data directory. It writes none.
+// Package etcdfile reads the databases of etcd servers up to version 3.7: the files of etcdctl
+// snapshot save, and member/snap/db of a data directory. It writes none.
 //
-// A file says which keys there are, in all versions since the last compaction, and which
-// TTL leases. It says more, which is about the cluster that it is of, and is not read:
-// members, the configuration of raft, the cluster's version. What would be missed is
-// refused (File.Check).
+// It reads all versions of keys since the last compaction, and the TTL leases. It ignores data
+// about the old cluster: members, raft's configuration, the cluster version. File.Check refuses
+// files with data that users would miss, such as users and roles.
 //
-// A file that is damaged, whatever it holds, leads to store.ErrDamaged. It must not change
-// while it is open.
+// Damage leads to store.ErrDamaged. A file must not change while it is open.
 package etcdfile
 
 import (
@@ -17,13 +15,14 @@ import (
 	"regexp"
 
 	"go.etcd.io/bbolt"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
-// The buckets of etcd, and what is in meta. A store of kvnode has two buckets with the
-// same names, and formatKey in meta.
+// Buckets of etcd, and keys in meta. A store of kvnode has buckets with two of these names, and
+// formatKey in meta.
 var (
 	keyBucket   = []byte("key")
 	metaBucket  = []byte("meta")
@@ -42,38 +41,34 @@ var (
 	authKey      = []byte("authEnabled")
 )
 
-// versionForm is that of a version, which is printed as it is.
+// versionForm matches versions. It keeps control characters out of messages.
 var versionForm = regexp.MustCompile(`^[0-9A-Za-z.+-]{1,64}$`)
 
-// File is a database of etcd's. It is for one goroutine.
+// File is an open database of etcd. It is for one goroutine.
 type File struct {
 	db *bbolt.DB
 	tx *bbolt.Tx
-	// StorageVersion is what the file says of itself, empty before etcd 3.6.
+	// StorageVersion is the storage version of the file, empty before etcd 3.6.
 	StorageVersion string
-	// Index and Term are of the newest entry that is in it, at least 1: etcd notes no term
-	// before 3.5.
+	// Index and Term belong to the newest entry in the file. Both are at least 1: etcd stores
+	// no term before 3.5.
 	Index, Term uint64
-	// Revision is the newest, and Compacted the newest that was compacted, -1 if none was.
+	// Revision is the newest revision, and Compacted the newest compacted one, -1 for none.
 	Revision, Compacted int64
 
 	seen   *seen // nil until the records were read
-	passes int   // how often they were
+	passes int   // how often the records were read
 }
 
-// Is reports whether the file path is a database of etcd's whose pages are whole. What is
-// in its records may be damaged. It fails if the file cannot be read now: a process that
-// runs with it, say, holds it.
-func Is(path string) (bool, error) {
+// Is reports whether the file path is a database of etcd with consistent pages. It does not check
+// the records. A file that cannot be read is not one.
+func Is(path string) bool {
 	db, err := boltdb.OpenAny(path)
-	if err == nil {
-		err = boltdb.Guard(func() error { return db.View(recognize) })
-		err = errors.Join(err, db.Close())
+	if err != nil {
+		return false
 	}
-	if errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrDamaged) {
-		return false, nil
-	}
-	return err == nil, err
+	err = boltdb.Guard(func() error { return db.View(recognize) })
+	return errors.Join(err, db.Close()) == nil
 }
 
 func recognize(tx *bbolt.Tx) error {
@@ -84,8 +79,8 @@ func recognize(tx *bbolt.Tx) error {
 	return nil
 }
 
-// Open opens the file path, once it has read all of its pages. It returns
-// store.ErrForeign if it is no database of etcd's.
+// Open opens the file path and checks all of its pages. It returns store.ErrForeign if it is not a
+// database of etcd.
 func Open(path string) (*File, error) {
 	db, err := boltdb.OpenAny(path)
 	if err != nil {
@@ -124,7 +119,7 @@ func (f *File) readMeta() error {
 		switch n := len(value); {
 		case n == 0:
 			return missing
-		case n == 8 && value[0] < 0x80: // the log goes on from it
+		case n == 8 && value[0] < 0x80: // the log continues from it
 			return order.Uint64(value)
 		case n == 8:
 			err = fmt.Errorf("%w: %s in meta is %d, more than %d", store.ErrDamaged, key, order.Uint64(value), int64(math.MaxInt64))
@@ -146,8 +141,8 @@ func (f *File) readMeta() error {
 	return f.readRevisions(meta, keys)
 }
 
-// readRevisions has a compaction that was begun count as much as one that has ended: etcd,
-// too, goes on with it. What was the newest revision may be gone then.
+// readRevisions treats a compaction that was started like one that has finished, as etcd does: it
+// resumes the compaction. The newest revision may then be missing.
 func (f *File) readRevisions(meta, keys *bbolt.Bucket) error {
 	f.Revision, f.Compacted = 1, -1
 	last, _ := keys.Cursor().Last()
@@ -165,4 +160,54 @@ func (f *File) readRevisions(meta, keys *bbolt.Bucket) error {
 		}
 	}
 	return nil
+}
+
+// The fields of a TTL lease. All are varints.
+const (
+	ttlID        = 1
+	ttlGranted   = 2
+	ttlRemaining = 3
+)
+
+// TTLLeases returns the TTL leases with their full TTLs. The remaining time in the file is ignored,
+// since it was valid at the last lease checkpoint only. All leases restart, as after an election.
+func (f *File) TTLLeases() (all []store.TTLLease, err error) {
+	err = boltdb.Guard(func() error {
+		bucket := f.tx.Bucket(ttlBucket)
+		if bucket == nil {
+			return nil
+		}
+		return bucket.ForEach(func(key, value []byte) error {
+			l, err := decodeTTL(key, value)
+			all = append(all, l)
+			return err
+		})
+	})
+	return all, err
+}
+
+func decodeTTL(key, value []byte) (store.TTLLease, error) {
+	var l store.TTLLease
+	for rest := value; len(rest) > 0; {
+		field, kind, n := protowire.ConsumeTag(rest)
+		if n < 0 || kind != protowire.VarintType || field > ttlRemaining {
+			return l, fmt.Errorf("%w: TTL lease %x has an unknown field", store.ErrDamaged, key)
+		}
+		x, m := protowire.ConsumeVarint(rest[n:])
+		if m < 0 {
+			return l, fmt.Errorf("%w: TTL lease %x is cut off", store.ErrDamaged, key)
+		}
+		rest = rest[n+m:]
+		switch field {
+		case ttlID:
+			l.ID = int64(x)
+		case ttlGranted:
+			l.TTL = int64(x)
+		}
+	}
+	if len(key) != 8 || int64(order.Uint64(key)) != l.ID || l.ID == 0 || l.TTL > store.MaxTTL {
+		return l, fmt.Errorf("%w: TTL lease %x says ID %x and TTL %d, of at most %d", store.ErrDamaged, key, uint64(l.ID), l.TTL, int64(store.MaxTTL))
+	}
+	l.TTL = max(l.TTL, 1) // etcd raises such a TTL at its start, too
+	return l, nil
 }

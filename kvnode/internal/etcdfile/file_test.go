@@ -1,20 +1,21 @@
 package etcdfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
-	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// dump returns the versions one by one.
+// dump formats all versions.
 func dump(f *File) (all []string, err error) {
 	err = f.Versions(func(sub uint32, kv *mvccpb.KeyValue) error {
 		all = append(all, fmt.Sprintf("%d.%d %s=%s create %d version %d lease %d", kv.GetModRevision(), sub, kv.GetKey(), kv.GetValue(), kv.GetCreateRevision(), kv.GetVersion(), kv.GetLease()))
@@ -23,7 +24,7 @@ func dump(f *File) (all []string, err error) {
 	return all, err
 }
 
-// Versions are in the order of writes, and a tombstone has no more than its revision.
+// Versions are in the order of writes. A tombstone has a key and a revision only.
 func TestVersions(t *testing.T) {
 	c := fresh()
 	c["key"] = map[string]string{
@@ -52,8 +53,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A file may be larger than memory: it is read twice for all that is asked of it, whichever
-// comes first. What was not read to the end has no hash yet.
+// A file may be larger than memory, so it is read twice for all calls together. A pass that was
+// stopped leaves no hash.
 func TestAFileIsReadTwice(t *testing.T) {
 	for _, path := range saved(t) {
 		f := openSaved(t, path)
@@ -87,7 +88,7 @@ func openSaved(t *testing.T, path string) *File {
 	return f
 }
 
-// A compaction that was begun counts, and the newest revision is never below it.
+// A compaction that was started counts, and the newest revision is never below the compacted one.
 func TestMeta(t *testing.T) {
 	for _, tc := range []struct {
 		name                     string
@@ -117,26 +118,9 @@ func TestMeta(t *testing.T) {
 	}
 }
 
-// A file that another process has open is not taken for something else.
-func TestAFileInUse(t *testing.T) {
-	path := fresh().write(t)
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if is, err := Is(path); err == nil {
-		t.Errorf("Is() of a file that is in use = %v, want an error", is)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if is, err := Is(path); !is || err != nil {
-		t.Errorf("Is() = %v, %v, want true", is, err)
-	}
-}
-
-// A key whose TTL lease is not there is attached to none, or the next one of that ID would
-// end it at those members that have been restarted. What the key was before stays.
+// A key of a lease that does not exist is attached to none. Otherwise the next lease with that ID
+// would delete the key, but only on members that have been restarted. Older versions keep their
+// lease.
 func TestAKeyOfNoTTLLease(t *testing.T) {
 	c := fresh()
 	c["lease"] = map[string]string{number(7): granted(7, 60, 0)}
@@ -164,7 +148,7 @@ func TestAKeyOfNoTTLLease(t *testing.T) {
 	}
 }
 
-// What is not etcd's is said to be that.
+// Files of other programs are recognised.
 func TestForeign(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -180,13 +164,13 @@ func TestForeign(t *testing.T) {
 		if f, err := Open(path); !errors.Is(err, store.ErrForeign) {
 			t.Errorf("Open(%s) = %v, %v, want ErrForeign", name, f, err)
 		}
-		if is, err := Is(path); is || err != nil {
-			t.Errorf("Is(%s) = %v, %v, want false", name, is, err)
+		if Is(path) {
+			t.Errorf("Is(%s) = true, want false", name)
 		}
 	}
 }
 
-// Records that contradict themselves are found.
+// Inconsistent records are damage.
 func TestDamage(t *testing.T) {
 	whole := record("k", "v", 2, 3, 2, 0)
 	for name, damage := range map[string]func(c contents){
@@ -230,7 +214,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TTL leases have what was granted, whatever is left of it.
+// TTL leases have their full TTLs.
 func TestTTLLeases(t *testing.T) {
 	c := fresh()
 	c["lease"] = map[string]string{number(7): granted(7, 3600, 12), number(1 << 62): granted(1<<62, store.MaxTTL, 0), number(9): granted(9, 0, 0)}
@@ -242,5 +226,75 @@ func TestTTLLeases(t *testing.T) {
 	delete(c, "lease")
 	if got, err := c.open(t).TTLLeases(); err != nil || len(got) != 0 {
 		t.Errorf("TTLLeases() without the bucket = %v, %v, want none", got, err)
+	}
+}
+
+// saved returns the snapshots of real servers (testdata/make).
+func saved(tb testing.TB) []string {
+	tb.Helper()
+	files, err := filepath.Glob("testdata/*.db")
+	if err != nil || len(files) < 3 {
+		tb.Fatalf("there are the snapshots %q, %v, want those of three versions", files, err)
+	}
+	return files
+}
+
+// Hashes equal those of the etcd that saved the snapshot.
+func TestHashKVIsEtcds(t *testing.T) {
+	for _, path := range saved(t) {
+		f, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bytes.Lines(readFile(t, strings.TrimSuffix(path, ".db")+".hashes"))
+		n := 0
+		for line := range lines {
+			var rev int64
+			var want uint32
+			if _, err := fmt.Sscan(string(line), &rev, &want); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := f.HashKV(rev); err != nil || got != want {
+				t.Errorf("HashKV(%d) of %s = %d, %v, want %d", rev, path, got, err, want)
+			}
+			n++
+		}
+		if n < 5 {
+			t.Errorf("%d hashes of %s, want some", n, path)
+		}
+		for _, rev := range []int64{f.Compacted - 1, f.Revision + 1} {
+			if _, err := f.HashKV(rev); err == nil {
+				t.Errorf("HashKV(%d) of %s, which has %d to %d, is no error", rev, path, f.Compacted, f.Revision)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// After an interrupted compaction, compacted versions do not count. Nor do tombstones of the
+// compacted revision, which some versions of etcd keep.
+func TestHashKVLeavesOutWhatIsCompacted(t *testing.T) {
+	c := fresh()
+	c["meta"]["finishedCompactRev"], c["meta"]["scheduledCompactRev"] = at(5, 0), at(5, 0)
+	c["key"] = map[string]string{at(4, 0): record("a", "2", 3, 4, 2, 0), at(6, 0): record("b", "1", 6, 6, 1, 0)}
+	want, err := c.open(t).HashKV(6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(){
+		"a version that was replaced":           func() { c["key"][at(3, 0)] = record("a", "1", 3, 3, 1, 0) },
+		"a tombstone of the compacted revision": func() { c["key"][tombstone(5, 0)] = "\x0a\x01c" },
+		"a tombstone below":                     func() { c["key"][tombstone(2, 0)] = "\x0a\x01d" },
+	} {
+		change()
+		if got, err := c.open(t).HashKV(6); err != nil || got != want {
+			t.Errorf("HashKV(6) with %s = %d, %v, want %d", name, got, err, want)
+		}
+	}
+	c["key"][at(7, 0)] = record("c", "1", 7, 7, 1, 0)
+	if got, err := c.open(t).HashKV(7); err != nil || got == want {
+		t.Errorf("HashKV(7) with another key = %d, %v, want another one", got, err)
 	}
 }

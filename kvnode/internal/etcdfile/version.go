@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash"
+	"hash/crc32"
 	"math"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
@@ -15,8 +18,8 @@ import (
 
 var order = binary.BigEndian
 
-// revision is the key of a record: main and sub revision of a write, 8 bytes each with a
-// '_' between them, and a 't' behind if the write has deleted the key.
+// revision is the key of a record: main and sub revision of a write, 8 bytes each, separated by
+// '_', and followed by 't' for a deletion.
 type revision struct {
 	main      int64
 	sub       uint32
@@ -43,8 +46,8 @@ func (r revision) after(s revision) bool {
 	return r.main > s.main || r.main == s.main && r.sub > s.sub
 }
 
-// records calls visit with each record in the order of writes. value is valid until the
-// file is closed.
+// records calls visit with each record in the order of writes. value is valid until the file is
+// closed.
 func (f *File) records(visit func(r revision, value []byte) error) error {
 	f.passes++
 	return boltdb.Guard(func() error {
@@ -63,9 +66,10 @@ func (f *File) records(visit func(r revision, value []byte) error) error {
 	})
 }
 
-// Versions is a store.Foreign's. A key whose TTL lease is not there is attached to none: a
-// store would attach it to the next one of that ID, but only where it has been loaded since,
-// so that the end of that one would delete the key at some members alone.
+// Versions calls visit as store.Foreign.Versions requires. It detaches a key from a TTL lease that
+// does not exist. A store would attach the key to the next lease with that ID, but only on members
+// that have been restarted since, so the end of that lease would delete the key on some members
+// only.
 func (f *File) Versions(visit func(sub uint32, kv *mvccpb.KeyValue) error) error {
 	s, h, err := f.look()
 	if err != nil {
@@ -88,17 +92,17 @@ func (f *File) Versions(visit func(sub uint32, kv *mvccpb.KeyValue) error) error
 	return err
 }
 
-// seen is what is known of a file once its records were read.
+// seen is what the first pass over the records has found.
 type seen struct {
 	keys, versions int
-	// detached has those keys, in their newest versions, whose TTL leases are not there.
-	// Older versions may well name one that has ended.
+	// detached holds the newest versions with a TTL lease that does not exist. Older versions may
+	// name a lease that has ended.
 	detached heads
 	hash     uint32 // HashKV of the newest revision
 }
 
-// look reads the records for what has to be known before the first of them is passed on.
-// While it does, all keys are in memory.
+// look reads all records once, and collects what Versions needs before it can pass on the first
+// one. It keeps all keys in memory.
 func (f *File) look() (*seen, *hasher, error) {
 	all, err := f.TTLLeases()
 	if err != nil {
@@ -130,14 +134,14 @@ func (f *File) look() (*seen, *hasher, error) {
 	})
 	h := f.newHasher(f.Revision, &c)
 	s.keys = h.live
-	if _, noted := c.newest[""]; noted { // a raised revision, which is no key
+	if _, noted := c.newest[""]; noted { // a bumped revision is not a key
 		s.keys--
 	}
 	return s, h, err
 }
 
-// decode returns what a record says, nil for nothing: etcdutl has restored a snapshot with
-// a higher revision, and noted that by a record without a key.
+// decode decodes a record. It returns nil for an empty record: etcdutl snapshot restore
+// --bump-revision writes one for the new revision.
 func decode(r revision, value []byte) (*mvccpb.KeyValue, error) {
 	kv := &mvccpb.KeyValue{}
 	if err := proto.Unmarshal(value, kv); err != nil {
@@ -149,7 +153,7 @@ func decode(r revision, value []byte) (*mvccpb.KeyValue, error) {
 	case len(value) == 0 && !r.tombstone:
 		return nil, nil
 	case len(kv.GetKey()) == 0:
-		return nil, fmt.Errorf("%w: revision %d.%d is of no key", store.ErrDamaged, r.main, r.sub)
+		return nil, fmt.Errorf("%w: revision %d.%d has no key", store.ErrDamaged, r.main, r.sub)
 	case !bytes.Equal(kv.GetKey(), keyOf(value)):
 		return nil, fmt.Errorf("%w: revision %d.%d does not begin with its key", store.ErrDamaged, r.main, r.sub)
 	case r.tombstone:
@@ -160,4 +164,137 @@ func decode(r revision, value []byte) (*mvccpb.KeyValue, error) {
 	default:
 		return kv, nil
 	}
+}
+
+// HashKV returns the hash that etcdctl endpoint hashkv --rev REVISION prints for the same state. It
+// differs from the hash of a store with the same versions. For the last compacted revision, etcd
+// returns the hash from before the compaction until it is restarted.
+func (f *File) HashKV(at int64) (uint32, error) {
+	if at < f.Compacted || at > f.Revision {
+		return 0, fmt.Errorf("revision %d is not in the file, which has %d to %d", at, f.Compacted, f.Revision)
+	}
+	c := census{compacted: f.Compacted, newest: make(heads)}
+	err := f.records(func(r revision, value []byte) error {
+		if r.main <= at {
+			c.take(string(keyOf(value)), r)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	h := f.newHasher(at, &c)
+	err = f.records(func(r revision, value []byte) error {
+		h.take(r, value)
+		return nil
+	})
+	return h.sum.Sum32(), err
+}
+
+// hasher computes the hash of a revision from all records in order.
+type hasher struct {
+	at, compacted int64
+	live          int
+	replaced      map[revision]bool
+	sum           hash.Hash32
+}
+
+// newHasher takes a census of the records up to the revision.
+func (f *File) newHasher(at int64, c *census) *hasher {
+	h := &hasher{at: at, compacted: f.Compacted, live: c.newest.live(), replaced: c.replaced, sum: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
+	_, _ = h.sum.Write(keyBucket) // never fails
+	return h
+}
+
+func (h *hasher) take(r revision, value []byte) {
+	// A compacted version counts only if no later version up to the revision has replaced it.
+	// If no key is left, all existing records count.
+	stale := r.main <= h.compacted && h.live > 0 && (r.tombstone || h.replaced[r])
+	if r.main > h.at || stale || r.main == h.compacted && r.tombstone {
+		return
+	}
+	_, _ = h.sum.Write(r.key())
+	_, _ = h.sum.Write(value)
+}
+
+// key is the reverse of parseRevision.
+func (r revision) key() []byte {
+	key := order.AppendUint64(make([]byte, 0, revisionSize+1), uint64(r.main))
+	key = order.AppendUint64(append(key, '_'), uint64(r.sub))
+	if r.tombstone {
+		key = append(key, tombstoneMark)
+	}
+	return key
+}
+
+// census holds the newest record of each key up to a revision, and the compacted records that a
+// later one has replaced. There are few of those, since a compaction deletes them.
+type census struct {
+	compacted int64
+	newest    heads
+	replaced  map[revision]bool
+}
+
+func (c *census) take(key string, r revision) {
+	if before, is := c.newest[key]; is && before.main <= c.compacted {
+		if c.replaced == nil {
+			c.replaced = make(map[revision]bool)
+		}
+		c.replaced[before] = true
+	}
+	c.newest[key] = r
+}
+
+// heads maps keys to their newest versions, including tombstones.
+type heads map[string]revision
+
+func (h heads) live() (n int) {
+	for _, r := range h {
+		if !r.tombstone {
+			n++
+		}
+	}
+	return n
+}
+
+// keyOf returns the key in a record, its first field, or nil.
+func keyOf(value []byte) []byte {
+	field, kind, n := protowire.ConsumeTag(value)
+	if n < 0 || field != 1 || kind != protowire.BytesType {
+		return nil
+	}
+	key, _ := protowire.ConsumeBytes(value[n:])
+	return key
+}
+
+// Summary describes a file.
+type Summary struct {
+	// The embedded Summary has etcd's hash (File.HashKV).
+	store.Summary
+	// StorageVersion is the storage version of the file, empty before etcd 3.6.
+	StorageVersion string
+	// Detached is the number of keys with a TTL lease that does not exist. An import attaches them to
+	// no lease, so they stay.
+	Detached int
+	// Refused is the error of Check.
+	Refused error
+}
+
+// Summary reads the file twice, or not at all after Versions.
+func (f *File) Summary() (s Summary, err error) {
+	s = Summary{StorageVersion: f.StorageVersion, Refused: f.Check()}
+	s.Checkpoint = store.Checkpoint{Index: f.Index, Term: f.Term, Revision: f.Revision}
+	granted, err := f.TTLLeases()
+	if err != nil {
+		return s, err
+	}
+	s.TTLLeases = len(granted)
+	if f.seen == nil {
+		if err := f.Versions(func(uint32, *mvccpb.KeyValue) error { return nil }); err != nil {
+			return s, err
+		}
+	}
+	s.Versions, s.Keys, s.Detached = f.seen.versions, f.seen.keys, len(f.seen.detached)
+	s.Hash = store.Hash{CompactRevision: f.Compacted, HashRevision: f.Revision, Revision: f.Revision, Hash: f.seen.hash}
+	return s, nil
 }

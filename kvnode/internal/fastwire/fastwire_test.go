@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
@@ -22,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// described returns the messages that fast.proto describes.
+// described returns the messages in fast.proto.
 func described(tb testing.TB) protoreflect.MessageDescriptors {
 	tb.Helper()
 	text, err := os.ReadFile("../../fastkv/fast.proto")
@@ -68,7 +69,7 @@ func described(tb testing.TB) protoreflect.MessageDescriptors {
 	return fd.Messages()
 }
 
-// fill sets the fields of m to those of the struct v, by their names.
+// fill sets the fields of m to those of the struct v, by name.
 func fill(m *dynamicpb.Message, v any) *dynamicpb.Message {
 	for field, value := range reflect.ValueOf(v).Fields() {
 		fd := m.Descriptor().Fields().ByName(protoreflect.Name(strings.ToLower(field.Name)))
@@ -90,8 +91,8 @@ func fill(m *dynamicpb.Message, v any) *dynamicpb.Message {
 	return m
 }
 
-// same fails unless the encoding of messages, of kind one in kind all, is read by protobuf
-// as what it is, and theirs is read here so.
+// same fails unless protobuf decodes encoded as messages, and this package decodes protobuf's
+// encoding. all and one are the names of the list and of its element.
 func same[T any](tb testing.TB, all, one string, messages []T, encoded []byte, decode func([]byte) ([]T, error)) {
 	tb.Helper()
 	d := described(tb)
@@ -130,7 +131,7 @@ func answers(message []byte) (all []Answer, err error) {
 	return all, err
 }
 
-// What other languages generate from fast.proto says the same as this codec.
+// The codec agrees with code generated from fast.proto.
 func TestTheCodecIsThatOfTheDescription(t *testing.T) {
 	rs := []Request{
 		{ID: 1 << 60, Method: []byte("Range"), Message: bytes.Repeat([]byte{7}, 300), Metadata: [][]byte{[]byte("hasleader"), []byte("true")}, Timeout: 5e9},
@@ -151,17 +152,17 @@ func TestTheCodecIsThatOfTheDescription(t *testing.T) {
 	}
 	same(t, "Answers", "Answer", as, b, answers)
 
-	b = append(AppendWho(nil, 5, 6), b...)
-	if member, leader := Who(b); member != 5 || leader != 6 {
-		t.Errorf("Who() = %d, %d, want 5, 6", member, leader)
+	b = append(AppendMember(nil, 5, 6), b...)
+	if member, leader := MemberState(b); member != 5 || leader != 6 {
+		t.Errorf("MemberState() = %d, %d, want 5, 6", member, leader)
 	}
-	want := State{Member: 5, Leader: 6, Ending: true, Last: 7}
-	if s, err := Answers(AppendEnding(b, 7), func(Answer) {}); s != want || err != nil {
+	want := State{Member: 5, Leader: 6, Stopping: true, Last: 7}
+	if s, err := Answers(AppendStopping(b, 7), func(Answer) {}); s != want || err != nil {
 		t.Errorf("Answers() = %+v, %v, want %+v", s, err, want)
 	}
 }
 
-// A later version's fields are skipped, and what is cut off is an error.
+// Fields of later versions are skipped, and truncated messages are errors.
 func TestWhatIsNotKnown(t *testing.T) {
 	whole := AppendRequest(nil, Request{ID: 1, Method: []byte("Put"), Message: []byte("m")})
 	known, err := requests(slices.Concat([]byte{0x08, 1, 0x7d, 1, 2, 3, 4}, whole, []byte{0x5a, 2, 9, 9}))
@@ -191,10 +192,10 @@ func TestTheCodecPassesOtherMessagesOn(t *testing.T) {
 	}
 }
 
-// Whatever comes is read as protobuf reads it, or refused by both.
+// Any bytes are decoded as protobuf decodes them, or rejected by both.
 func FuzzBytesAreReadAsByProtobuf(f *testing.F) {
 	f.Add(AppendRequest(nil, Request{ID: 1, Method: []byte("Range"), Message: []byte("m"), Metadata: [][]byte{{1}, {2}}, Timeout: 1, Cancel: true}))
-	f.Add(AppendAnswer(AppendWho(nil, 1, 2), Answer{ID: 1, Code: 2, Text: []byte("t"), Message: []byte("m"), More: true}))
+	f.Add(AppendAnswer(AppendMember(nil, 1, 2), Answer{ID: 1, Code: 2, Text: []byte("t"), Message: []byte("m"), More: true}))
 	f.Add([]byte{0x0a, 0x80, 0x80, 0x80, 0x80, 0x80})
 	d := described(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -223,4 +224,33 @@ func FuzzBytesAreReadAsByProtobuf(f *testing.F) {
 			t.Fatalf("%d answers in %d bytes", len(as), len(data))
 		}
 	})
+}
+
+// The messages of a transaction are counted before decoding, at any depth.
+func TestMessagesOfATransaction(t *testing.T) {
+	get := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("k")}}}
+	txn := &pb.TxnRequest{
+		Compare: []*pb.Compare{{Key: []byte("a")}, {}},
+		Success: []*pb.RequestOp{get, get, {}},
+		Failure: []*pb.RequestOp{get},
+	}
+	count := func(txn *pb.TxnRequest) int {
+		data, err := proto.Marshal(txn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return TxnMessages(data)
+	}
+	if n := count(txn); n != 9 {
+		t.Errorf("%d messages, want 2 compares, 4 operations and 3 gets", n)
+	}
+	for depth := 1; depth <= 2*maxTxnDepth; depth++ {
+		txn = &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestTxn{RequestTxn: txn}}}}
+		if n := count(txn); n < 9+2*min(depth, maxTxnDepth) || depth <= maxTxnDepth && n != 9+2*depth {
+			t.Errorf("%d messages at depth %d, want %d", n, depth, 9+2*depth)
+		}
+	}
+	if n := TxnMessages([]byte{0x0a, 0, 0x0a, 0, 0x0a}); n != 2 {
+		t.Errorf("%d messages before the bytes end, want 2", n)
+	}
 }

@@ -1,16 +1,17 @@
 package fastwire
 
 import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A get of one key, and what it is answered with, are most of what goes by streams under a
-// lease. Encoding and decoding them as any message takes several times as long as the read.
-// What is not just that is not understood here, and is for package proto.
+// Most requests on streams under a lease are gets of one key. Package proto takes several
+// times as long to encode and decode them as the read itself. The functions of this file
+// handle only such gets, and leave all other messages to package proto.
 
-// The fields of etcdserverpb.RangeRequest that make no difference to a get under the lease, and
-// its key.
+// The key of etcdserverpb.RangeRequest, and the fields that do not matter for a get under the
+// lease.
 const (
 	tagKey          = 1<<3 | lenTag
 	tagLimit        = 3<<3 | varint
@@ -23,11 +24,11 @@ const (
 	tagKV     = 2<<3 | lenTag
 	tagCount  = 4<<3 | varint
 
-	tagCluster     = 1<<3 | varint
-	tagHeadMember  = 2<<3 | varint
-	tagRevision    = 3<<3 | varint
-	tagTerm        = 4<<3 | varint
-	tagHeadsLeader = 5<<3 | varint // leaderField
+	tagCluster    = 1<<3 | varint
+	tagHeadMember = 2<<3 | varint
+	tagRevision   = 3<<3 | varint
+	tagTerm       = 4<<3 | varint
+	tagHeadLeader = 5<<3 | varint // leaderField
 
 	tagCreate  = 2<<3 | varint
 	tagMod     = 3<<3 | varint
@@ -36,16 +37,16 @@ const (
 	tagTTL     = 6<<3 | varint
 )
 
-// AppendGet appends an encoded RangeRequest of one key, the newest version of it.
+// AppendGet appends an encoded RangeRequest for the newest version of key.
 func AppendGet(b []byte, key string) []byte {
 	return protowire.AppendString(protowire.AppendVarint(b, tagKey), key)
 }
 
-// Get returns the key of an encoded RangeRequest, which is part of data, if all that it asks for
-// is the newest version of that.
-func Get(data []byte) (key []byte, ok bool) {
+// DecodeGet returns the key of an encoded RangeRequest, if it asks only for the newest version of
+// one key. The key refers to data.
+func DecodeGet(data []byte) (key []byte, ok bool) {
 	for len(data) > 0 {
-		tag := uint64(data[0]) // all tags that are known here have one byte
+		tag := uint64(data[0]) // all tags of this file have one byte
 		var n int
 		switch tag {
 		case tagKey:
@@ -63,19 +64,19 @@ func Get(data []byte) (key []byte, ok bool) {
 	return key, len(key) > 0
 }
 
-// Head is what a response's header says. A leader of 0 is none.
-type Head struct{ Cluster, Member, Revision, Term, Leader uint64 }
+// ResponseHead has the fields of a response header. A Leader of 0 means none.
+type ResponseHead struct{ Cluster, Member, Revision, Term, Leader uint64 }
 
-// AppendGot appends an encoded RangeResponse of kv alone, or of nothing if kv is nil.
-func AppendGot(b []byte, h *Head, kv *mvccpb.KeyValue) []byte {
+// AppendGetResponse appends an encoded RangeResponse with kv, or with no key if kv is nil.
+func AppendGetResponse(b []byte, h *ResponseHead, kv *mvccpb.KeyValue) []byte {
 	b = append(b, byte(tagHeader), 0)
 	start := len(b)
 	b = appendUint(b, tagCluster, h.Cluster)
 	b = appendUint(b, tagHeadMember, h.Member)
 	b = appendUint(b, tagRevision, h.Revision)
 	b = appendUint(b, tagTerm, h.Term)
-	b = appendUint(b, tagHeadsLeader, h.Leader)
-	b[start-1] = byte(len(b) - start) // 55 at most, so one byte is enough
+	b = appendUint(b, tagHeadLeader, h.Leader)
+	b[start-1] = byte(len(b) - start) // at most 55, so one byte is enough
 	if kv == nil {
 		return b
 	}
@@ -101,4 +102,128 @@ func kvSize(kv *mvccpb.KeyValue) (n int) {
 		}
 	}
 	return n
+}
+
+// getResponse is the response to a get, in one allocation.
+type getResponse struct {
+	response pb.RangeResponse
+	header   pb.ResponseHeader
+	kvs      [1]*mvccpb.KeyValue
+	kv       mvccpb.KeyValue
+}
+
+// DecodeGetResponse decodes a RangeResponse with at most one key. It copies what it needs from
+// data, and returns nil for any other message.
+func DecodeGetResponse(data []byte, leaders *LeaderField) *pb.RangeResponse {
+	f := new(getResponse)
+	for len(data) > 0 {
+		tag := uint64(data[0])
+		var n int
+		switch {
+		case tag == tagHeader && f.response.GetHeader() == nil:
+			var header []byte
+			header, n = protowire.ConsumeBytes(data[1:])
+			f.response.Header = &f.header
+			if n >= 0 && !decodeHeader(&f.header, header, leaders) {
+				return nil
+			}
+		case tag == tagKV && f.response.GetKvs() == nil:
+			var kv []byte
+			kv, n = protowire.ConsumeBytes(data[1:])
+			f.kvs[0] = &f.kv
+			f.response.Kvs = f.kvs[:]
+			if n >= 0 && !f.decodeKeyValue(kv) {
+				return nil
+			}
+		case tag == tagCount:
+			var v uint64
+			v, n = protowire.ConsumeVarint(data[1:])
+			f.response.Count = int64(v)
+		default:
+			return nil
+		}
+		if n < 0 {
+			return nil
+		}
+		data = data[1+n:]
+	}
+	return &f.response
+}
+
+func decodeHeader(h *pb.ResponseHeader, data []byte, leaders *LeaderField) bool {
+	var leader uint64
+	for len(data) > 0 {
+		v, n := protowire.ConsumeVarint(data[1:])
+		if n < 0 {
+			return false
+		}
+		switch uint64(data[0]) {
+		case tagCluster:
+			h.ClusterId = v
+		case tagHeadMember:
+			h.MemberId = v
+		case tagRevision:
+			h.Revision = int64(v)
+		case tagTerm:
+			h.RaftTerm = v
+		case tagHeadLeader:
+			if leader != 0 || v == 0 || n != protowire.SizeVarint(v) {
+				return false
+			}
+			leader = v
+		default:
+			return false
+		}
+		data = data[1+n:]
+	}
+	leaders.Put(h, leader)
+	return true
+}
+
+// decodeKeyValue decodes the only key. It copies the bytes, or one response would keep the whole
+// message alive.
+func (f *getResponse) decodeKeyValue(data []byte) bool {
+	kv := &f.kv
+	for rest := data; len(rest) > 0; {
+		tag := uint64(rest[0])
+		var n int
+		var v uint64
+		switch tag {
+		case tagKey:
+			kv.Key, n = protowire.ConsumeBytes(rest[1:])
+		case tagValue:
+			kv.Value, n = protowire.ConsumeBytes(rest[1:])
+		case tagCreate, tagMod, tagVersion, tagTTL:
+			v, n = protowire.ConsumeVarint(rest[1:])
+			*intField(kv, tag) = int64(v)
+		default:
+			return false
+		}
+		if n < 0 {
+			return false
+		}
+		rest = rest[1+n:]
+	}
+	k := len(kv.GetKey())
+	own := append(append(make([]byte, 0, k+len(kv.GetValue())), kv.GetKey()...), kv.GetValue()...)
+	if kv.GetKey() != nil {
+		kv.Key = own[:k:k]
+	}
+	if kv.GetValue() != nil {
+		kv.Value = own[k:]
+	}
+	return true
+}
+
+func intField(kv *mvccpb.KeyValue, tag uint64) *int64 {
+	switch tag {
+	case tagCreate:
+		return &kv.CreateRevision
+	case tagMod:
+		return &kv.ModRevision
+	case tagVersion:
+		return &kv.Version
+	default:
+		return &kv.Lease
+	}
 }

@@ -10,15 +10,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A get is encoded as package proto encodes it, and what asks for more is not taken for one.
-func TestAGetIsOneForProto(t *testing.T) {
+// A get is encoded as package proto encodes it. A request that asks for more is not decoded.
+func TestGetRequest(t *testing.T) {
 	for _, key := range []string{"k", "\xff\x00", string(make([]byte, 300))} {
 		want, err := proto.Marshal(&pb.RangeRequest{Key: []byte(key)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := AppendGet([]byte("before"), key)[len("before"):]
-		if back, ok := Get(got); !bytes.Equal(got, want) || !ok || string(back) != key {
+		if back, ok := DecodeGet(got); !bytes.Equal(got, want) || !ok || string(back) != key {
 			t.Errorf("a get of %q is %x, want %x; of the key %q, %v", key, got, want, back, ok)
 		}
 	}
@@ -44,16 +44,16 @@ func TestAGetIsOneForProto(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := Get(data); ok != c.get {
+		if _, ok := DecodeGet(data); ok != c.get {
 			t.Errorf("%v is a get of one key: %v, want %v", c.r, ok, c.get)
 		}
 	}
 }
 
-// responses are those to gets, from the least to the largest.
-func responses() (heads []Head, kvs []*mvccpb.KeyValue) {
+// responses returns responses to gets, from the smallest to the largest.
+func responses() (heads []ResponseHead, kvs []*mvccpb.KeyValue) {
 	for _, n := range []uint64{0, 1, 127, 128, 1 << 40, math.MaxUint64} {
-		heads = append(heads, Head{n, n + 1, n / 3, n / 5, n / 7})
+		heads = append(heads, ResponseHead{n, n + 1, n / 3, n / 5, n / 7})
 		kvs = append(kvs, &mvccpb.KeyValue{
 			Key: make([]byte, min(n, 500)), Value: bytes.Repeat([]byte("v"), int(min(n/2, 40_000))),
 			CreateRevision: int64(n), ModRevision: int64(n / 2), Version: int64(n / 3), Lease: int64(n / 4),
@@ -62,8 +62,8 @@ func responses() (heads []Head, kvs []*mvccpb.KeyValue) {
 	return heads, append(kvs, nil)
 }
 
-// What a get gives is, for package proto, the response that it was, and here what it is there.
-func TestWhatAGetGives(t *testing.T) {
+// AppendGetResponse and DecodeGetResponse agree with package proto.
+func TestGetResponse(t *testing.T) {
 	var field LeaderField
 	heads, kvs := responses()
 	for _, h := range heads {
@@ -73,12 +73,12 @@ func TestWhatAGetGives(t *testing.T) {
 			if kv != nil {
 				want.Kvs, want.Count = []*mvccpb.KeyValue{kv}, 1
 			}
-			data := AppendGot([]byte("before"), &h, kv)[len("before"):]
+			data := AppendGetResponse([]byte("before"), &h, kv)[len("before"):]
 			got := new(pb.RangeResponse)
 			if err := proto.Unmarshal(data, got); err != nil || !proto.Equal(got, want) {
 				t.Errorf("%+v is for package proto %v, %v; want %v", h, got, err, want)
 			}
-			ours := Got(data, &field)
+			ours := DecodeGetResponse(data, &field)
 			clear(data)
 			if !proto.Equal(ours, want) || LeaderOf(ours.GetHeader()) != h.Leader {
 				t.Errorf("%+v is got as %v, want %v", h, ours, want)
@@ -87,11 +87,11 @@ func TestWhatAGetGives(t *testing.T) {
 	}
 }
 
-// Whatever a server sends is understood as package proto does, or left to that.
+// FuzzGot: DecodeGetResponse decodes any bytes as package proto does, or not at all.
 func FuzzGot(f *testing.F) {
 	heads, kvs := responses()
 	for i, h := range heads {
-		f.Add(AppendGot(nil, &h, kvs[i%4]))
+		f.Add(AppendGetResponse(nil, &h, kvs[i%4]))
 	}
 	for _, r := range []*pb.RangeResponse{{}, {More: true}, {Kvs: []*mvccpb.KeyValue{{}, {}}, Count: 2}, {Header: &pb.ResponseHeader{}}} {
 		data, _ := proto.Marshal(r)
@@ -99,7 +99,7 @@ func FuzzGot(f *testing.F) {
 	}
 	var field LeaderField
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got := Got(data, &field)
+		got := DecodeGetResponse(data, &field)
 		if got == nil {
 			return
 		}
@@ -110,12 +110,12 @@ func FuzzGot(f *testing.F) {
 	})
 }
 
-// Whatever a client sends is a get of that key for package proto, too, or not taken for one.
+// FuzzGet: if DecodeGet returns a key, package proto decodes a get of that key.
 func FuzzGet(f *testing.F) {
 	f.Add(AppendGet(nil, "k"))
 	f.Add([]byte{0x0a, 1, 'k', 0x18, 1, 0x38, 1, 0x0a, 1, 'l'})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		key, ok := Get(data)
+		key, ok := DecodeGet(data)
 		if !ok {
 			return
 		}

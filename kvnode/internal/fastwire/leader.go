@@ -8,12 +8,13 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// leaderField is etcd's number for ResponseHeader.leader_id, a field of a later version of its API. The
-// generated code does not have it yet, so it travels as an unknown field, which other programs skip.
+// leaderField is the number of ResponseHeader.leader_id in a later version of etcd's API. The
+// generated code does not have it yet, so it is sent as an unknown field, which other programs
+// skip.
 const leaderField protowire.Number = 5
 
-// LeaderField writes leader IDs into response headers. Its zero value is ready, and any number of
-// goroutines may use it: headers of one leader share their bytes.
+// LeaderField writes leader IDs into response headers. Headers with the same leader share its
+// bytes. The zero value is ready to use. Its methods are safe for concurrent use.
 type LeaderField struct{ last atomic.Pointer[encodedLeader] }
 
 type encodedLeader struct {
@@ -21,21 +22,21 @@ type encodedLeader struct {
 	bytes []byte
 }
 
-// Put puts id, unless it is 0, into a header that has none.
+// Put writes id into a header without a leader, unless it is 0.
 func (f *LeaderField) Put(h *pb.ResponseHeader, id uint64) {
 	if id == 0 {
 		return
 	}
 	e := f.last.Load()
 	if e == nil || e.id != id {
-		// Clipped, so that an append to one header's bytes does not write into those of the others.
+		// Clip, so that appending to one header's bytes does not modify another's.
 		e = &encodedLeader{id, slices.Clip(protowire.AppendVarint(protowire.AppendTag(nil, leaderField, protowire.VarintType), id))}
 		f.last.Store(e)
 	}
 	h.ProtoReflect().SetUnknown(e.bytes)
 }
 
-// LeaderOf returns the leader's ID in h, or 0 if there is none.
+// LeaderOf returns the leader's ID in h, or 0.
 func LeaderOf(h *pb.ResponseHeader) uint64 {
 	if h == nil {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What is put arrives, and nothing else of the header changes.
+// The leader is decoded, and nothing else in the header changes.
 func TestALeaderArrives(t *testing.T) {
 	var f LeaderField
 	for _, id := range []uint64{0, 1, 300, math.MaxUint64, math.MaxUint64, 1} {
@@ -38,7 +38,7 @@ func TestPutAllocatesOncePerLeader(t *testing.T) {
 	}
 }
 
-// Bytes from the network are no leader's by chance.
+// Other unknown fields are not taken for a leader.
 func TestWhatIsNoLeader(t *testing.T) {
 	tag := protowire.AppendTag(nil, leaderField, protowire.VarintType)
 	for name, unknown := range map[string][]byte{

@@ -34,7 +34,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// However large a request is, its line is not.
+// The description of a large request is short.
 func TestDescriptionsAreBounded(t *testing.T) {
 	key := bytes.Repeat([]byte{0xff}, 1<<20)
 	var ops []*pb.RequestOp

@@ -2,41 +2,37 @@ package store
 
 import "io"
 
-// Writer is io.Writer.
-type Writer = io.Writer
-
-// Backend keeps checkpoints on stable storage. Open of package boltdb returns the real one;
-// package storetest has one in memory that can crash.
+// Backend keeps checkpoints on stable storage. boltdb.Open returns the one for files, and package
+// storetest has one in memory for tests.
 //
-// What it holds when it is opened, and after an Update that has failed, may be in
-// memory only: a power failure then brings back what was there before. Settle
-// comes before anything is built on it.
+// A backend holds one meta value, and records in the order of their keys. The data that it shows
+// after Open, or after a failed Update, may be in memory only, so that a power failure brings back
+// older data. The store therefore calls Settle before it relies on it.
 //
-// A backend holds one meta value, and records in the order of their keys. Its
-// methods are not called concurrently, except that View and Size are called, and
-// images read and closed, at any time.
+// View, Size and the methods of images are safe for concurrent use. All other methods are called by
+// one goroutine at a time.
 type Backend interface {
-	// Settle makes what View shows durable, whatever the process before, or an
-	// Update that has failed, has left undone.
+	// Settle makes the data that View shows durable. An earlier process, or a failed Update,
+	// may not have synced it.
 	Settle() error
-	// View returns what the newest commit left. It stays as it is until closed,
-	// whatever is committed or replaced meanwhile.
+	// View returns the data of the newest commit. The image stays as it is until it is closed,
+	// whatever is committed or installed meanwhile.
 	View() (Image, error)
-	// Update makes what fn does to tx durable, all of it or nothing. It returns
-	// fn's error, or its own; then all of it may still be found after a crash, or
-	// nothing that is whole, if another Update has begun without a Settle.
+	// Update makes the changes of fn durable, all or none. It returns fn's error, or its own.
+	// After an error, a crash may leave all of the changes or none. If another Update follows
+	// without a Settle, a crash may leave damaged data.
 	Update(fn func(tx Tx) error) error
-	// Stage opens the snapshot in the file path. It changes nothing yet.
+	// Stage opens the snapshot file path. It changes nothing.
 	Stage(path string) (Staged, error)
-	// Defragment gives unused space back.
+	// Defragment releases unused space.
 	Defragment() error
-	// Size returns the size, and how much of it is in use.
+	// Size returns the size of the database, and how many bytes of it are in use.
 	Size() (total, inUse int64)
 	Close() error
 }
 
-// Tx is a change of a backend. What it is given must not change before the
-// change is over, nor does what it returns.
+// Tx is a change of a backend. Slices that it gets or returns must not be changed before it has
+// ended.
 type Tx interface {
 	Meta() []byte
 	SetMeta(meta []byte) error
@@ -45,24 +41,23 @@ type Tx interface {
 	DeleteRecord(key []byte) error
 }
 
-// Image is a consistent copy of what a backend holds.
+// Image is a consistent view of a backend.
 type Image interface {
-	// Meta returns nil if nothing was committed yet.
+	// Meta returns nil before the first commit.
 	Meta() []byte
-	// Records calls fn for each record in the order of keys. What fn is given
-	// is valid during the call only.
+	// Records calls fn for each record in the order of keys. The slices are valid during the
+	// call only.
 	Records(fn func(key, value []byte) error) error
-	// Size is what WriteTo will write: a file that Stage opens.
+	// Size returns the number of bytes that WriteTo writes. They form a file for Stage.
 	Size() int64
 	WriteTo(w io.Writer) (int64, error)
 	Close() error
 }
 
-// Staged is a snapshot that may replace what a backend holds.
+// Staged is a snapshot that can replace the data of a backend.
 type Staged interface {
 	Image
-	// Install replaces, durably and as a whole, what the backend holds, and
-	// consumes the file. If it fails, either may be found after a crash.
-	// Close is still due.
+	// Install replaces the data durably, all or nothing, and consumes the file. If it fails, a
+	// crash may leave the old data or the new. Close must still be called.
 	Install() error
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,33 +16,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
-// TestRestartOnBolt reopens a database and replays the log after it.
-func TestRestartOnBolt(t *testing.T) {
-	path := dbPath(t)
-	r := &replica{t: t, Store: openBolt(t, path)}
-	for seed := range uint64(6) {
-		script(r, seed, 60)
-		if seed%2 == 0 {
-			checkpoint(t, r.Store)
-		}
-		before := hashOf(t, r.Store)
-		if err := r.Close(); err != nil {
-			t.Fatalf("Close() = %v", err)
-		}
-		r.Store = openBolt(t, path)
-		if got, want := r.Applied(), uint64(len(r.log)); seed%2 == 0 && got != want {
-			t.Fatalf("Applied() = %d after a checkpoint and a restart, want %d", got, want)
-		}
-		replay(r.Store, r.log)
-		if got := hashOf(t, r.Store); got != before {
-			t.Fatalf("HashKV = %+v after a restart, want %+v", got, before)
-		}
-	}
-	shut(t, r)
-}
-
-// goodDB makes a database of some pages, and returns its bytes without the room
-// that bbolt leaves at the end.
+// goodDB makes a database of several pages, and returns its bytes without the space that bbolt
+// reserves at the end.
 func goodDB(t *testing.T) (path string, data []byte) {
 	t.Helper()
 	path = dbPath(t)
@@ -60,7 +36,7 @@ func goodDB(t *testing.T) (path string, data []byte) {
 	return path, data
 }
 
-// openBytes opens data as a database, and loads it.
+// openBytes opens data as a database and loads it.
 func openBytes(t *testing.T, path string, data []byte) (*store.Store, error) {
 	t.Helper()
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -132,8 +108,7 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestDamageIsRefusedOrHarmless flips bits all over a database. What opens must
-// hold what was written.
+// Any flipped bit in a database is detected or harmless.
 func TestDamageIsRefusedOrHarmless(t *testing.T) {
 	path, good := goodDB(t)
 	s, err := openBytes(t, path, good)
@@ -152,8 +127,7 @@ func TestDamageIsRefusedOrHarmless(t *testing.T) {
 			refused++
 			continue
 		}
-		// An older checkpoint is what damage to the newest meta page leaves, and
-		// nothing worse.
+		// A damaged newest meta page leads to the checkpoint before it.
 		if got := hashOf(t, s); got != want && s.Applied() != 0 {
 			t.Errorf("a bit flipped at %d: HashKV = %+v, want %+v or a refusal", at, got, want)
 		}
@@ -165,7 +139,7 @@ func TestDamageIsRefusedOrHarmless(t *testing.T) {
 	}
 }
 
-// TestRestoreRefusesDamage leaves the old state in place, and the file.
+// A refused snapshot leaves the state and the file as they are.
 func TestRestoreRefusesDamage(t *testing.T) {
 	_, good := goodDB(t)
 	path := dbPath(t)
@@ -201,8 +175,7 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestSnapshotStaysWhileTheStoreGoesOn keeps one open through checkpoints, a
-// defragmentation and a restore, and reads it then.
+// A snapshot stays readable during checkpoints, a defragmentation and a restore.
 func TestSnapshotStaysWhileTheStoreGoesOn(t *testing.T) {
 	path := dbPath(t)
 	r := &replica{t: t, Store: openBolt(t, path)}
@@ -228,7 +201,7 @@ func TestSnapshotStaysWhileTheStoreGoesOn(t *testing.T) {
 	if got := hashOf(t, r.Store); got != want || r.Applied() != at.Index || r.Durable().Index != at.Index {
 		t.Errorf("after Restore: %+v at %d, want %+v at %d", got, r.Applied(), want, at.Index)
 	}
-	file := written(t, snap)
+	file := writeSnapshot(t, snap, t.TempDir())
 	c, err := boltdb.ReadCheckpoint(file)
 	if err != nil || c.Index != at.Index || c.Revision != at.Revision || snap.Checkpoint().Index != at.Index {
 		t.Errorf("ReadCheckpoint() = %+v, %v, want %+v", c, err, at)
@@ -241,7 +214,7 @@ func TestSnapshotStaysWhileTheStoreGoesOn(t *testing.T) {
 	if got := hashOf(t, follower); got != want {
 		t.Errorf("HashKV of a follower = %+v, want %+v", got, want)
 	}
-	// What was restored is durable, and goes on from there.
+	// The restored state is durable and accepts further entries.
 	replay(r.Store, r.log)
 	last := hashOf(t, r.Store)
 	checkpoint(t, r.Store)
@@ -250,23 +223,6 @@ func TestSnapshotStaysWhileTheStoreGoesOn(t *testing.T) {
 	if got := hashOf(t, r.Store); got != last {
 		t.Errorf("HashKV after a restart = %+v, want %+v", got, last)
 	}
-}
-
-// written writes snap into a file and closes it.
-func written(t *testing.T, snap store.Snapshot) (file string) {
-	t.Helper()
-	var buf bytes.Buffer
-	if n, err := snap.WriteTo(&buf); err != nil || n != snap.Size() || int64(buf.Len()) != n {
-		t.Fatalf("WriteTo() = %d, %v, want %d", n, err, snap.Size())
-	}
-	if err := snap.Close(); err != nil {
-		t.Errorf("Close() = %v", err)
-	}
-	file = filepath.Join(t.TempDir(), "snap")
-	if err := os.WriteFile(file, buf.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 func TestSnapshotsWithoutACheckpointAreRefused(t *testing.T) {
@@ -291,8 +247,7 @@ func TestOneProcessAtATime(t *testing.T) {
 	shut(t, openBolt(t, path))
 }
 
-// TestWhatACrashLeavesBesideADatabaseIsRemoved stands for a crash while a
-// database is made or defragmented.
+// Open removes temporary files of a creation or a defragmentation that crashed.
 func TestWhatACrashLeavesBesideADatabaseIsRemoved(t *testing.T) {
 	path := dbPath(t)
 	for _, left := range []string{path + ".new", path + ".defrag"} {
@@ -327,5 +282,85 @@ func TestAClosedStoreRefusesWork(t *testing.T) {
 	}
 	if err := s.Defragment(t.Context()); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("Defragment() = %v, want %v", err, store.ErrClosed)
+	}
+}
+
+func TestDefragmentGivesSpaceBack(t *testing.T) {
+	path := dbPath(t)
+	r := &replica{t: t, Store: openBolt(t, path)}
+	defer func() { shut(t, r) }()
+	for i := range 200 {
+		r.put(fmt.Sprint("k", i), strings.Repeat("x", 10_000))
+	}
+	checkpoint(t, r.Store)
+	r.must(del("k", "l"))
+	r.put("k", "small")
+	r.must(compact(r.Revision()))
+	before, _ := r.Size()
+	freeCompacted(r)
+	checkpoint(t, r.Store)
+	if _, inUse := r.Size(); inUse > before/4 {
+		t.Errorf("%d bytes in use of %d after everything was deleted", inUse, before)
+	}
+	if err := r.Defragment(t.Context()); err != nil {
+		t.Fatalf("Defragment() = %v", err)
+	}
+	total, inUse := r.Size()
+	if info, err := os.Stat(path); err != nil || total > before/4 || inUse > total || info.Size() >= before {
+		t.Errorf("Size() = %d, %d after a defragmentation, was %d", total, inUse, before)
+	}
+	r.put("k", "later")
+	checkpoint(t, r.Store)
+	want := hashOf(t, r.Store)
+	shut(t, r)
+	r.Store = openBolt(t, path)
+	if got := hashOf(t, r.Store); got != want {
+		t.Errorf("HashKV = %+v after a restart, want %+v", got, want)
+	}
+}
+
+// A failed defragmentation leaves no file behind, which would use the space that the next one
+// needs.
+func TestDefragmentLeavesNothingBehind(t *testing.T) {
+	path := dbPath(t)
+	r := &replica{t: t, Store: openBolt(t, path)}
+	defer func() { _ = r.Close() }()
+	r.put("k", "v")
+	checkpoint(t, r.Store)
+	part := path + ".defrag"
+	half, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(part, half, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Defragment(t.Context()); err != nil {
+		t.Fatalf("Defragment() beside what another has left = %v", err)
+	}
+	// A directory with the file's name makes the rename fail.
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Defragment(t.Context()); err == nil {
+		t.Fatal("Defragment() that cannot replace the file = nil")
+	}
+	if _, err := os.Stat(part); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Stat() of the new file after a failure = %v, want it gone", err)
+	}
+}
+
+func TestDefragmentWaitsForACheckpointUntilItsContextEnds(t *testing.T) {
+	r := newReplica(t)
+	r.put("a", "1")
+	if _, err := r.Checkpoint(func(uint64) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := r.Defragment(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Defragment() during a checkpoint = %v, want %v", err, context.Canceled)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

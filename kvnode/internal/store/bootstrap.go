@@ -1,30 +1,32 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
 
-// NewCluster describes the cluster that begins with a snapshot of another one.
+// NewCluster describes a cluster that starts from a snapshot of another one.
 type NewCluster struct {
-	// Members replace those of the snapshot, and ConfState its raft configuration.
+	// Members and ConfState replace those of the snapshot.
 	Members   []Member
 	ConfState *raftpb.ConfState
-	// BumpRevision is added to the newest revision. So clients that have seen newer revisions
-	// than the snapshot's do not see these again with other contents.
+	// BumpRevision is added to the newest revision, so clients that have seen revisions newer
+	// than the snapshot do not see them again with other contents.
 	BumpRevision int64
-	// MarkCompacted marks all revisions below the newest as compacted, so watches that start
-	// there fail and start over.
+	// MarkCompacted marks all revisions below the newest one as compacted, so watches that
+	// start there fail and start over.
 	MarkCompacted bool
 }
 
-// Bootstrap turns the checkpoint that b holds, which is a snapshot, into the first one of another
-// cluster, durably. It keeps index, term, keys, revisions and TTL leases, and drops alarms, which
-// are about the old members. It reads everything first, so it leaves a damaged snapshot as it is.
-// It returns ErrNoCheckpoint if there is none.
+// Bootstrap turns the snapshot in b into the first checkpoint of another cluster, durably. It keeps
+// index, term, keys, revisions and TTL leases, and drops alarms, which are about the old members.
+// It reads everything first, so a damaged snapshot stays as it is. It returns ErrNoCheckpoint for
+// an empty snapshot.
 func Bootstrap(b Backend, n NewCluster) (c Checkpoint, err error) {
 	if _, c, err = load(b); err != nil {
 		return Checkpoint{}, err
@@ -48,16 +50,16 @@ func Bootstrap(b Backend, n NewCluster) (c Checkpoint, err error) {
 	return c, err
 }
 
-// maxRevision is the newest revision with which a cluster begins. A million writes a second take
-// 146,000 years from there to the last revision. With a higher limit, a mistyped number could make
-// revisions overflow after a few writes.
+// maxRevision is the highest revision that a cluster may start with. A million writes per second
+// take 146,000 years from there to the last revision. With a higher limit, a mistyped number could
+// make revisions overflow soon.
 const maxRevision = math.MaxInt64 / 2
 
-// maxIndex is the newest index, and the newest term, with which a cluster begins: both grow, and
+// maxIndex is the highest index, and the highest term, that a cluster may start with. Both grow and
 // must not overflow.
 const maxIndex = math.MaxInt64 / 2
 
-// change makes m that of the new cluster.
+// change makes m the meta value of the new cluster.
 func (n *NewCluster) change(m *meta) error {
 	switch {
 	case m.Index > maxIndex || m.Term > maxIndex:
@@ -77,4 +79,58 @@ func (n *NewCluster) change(m *meta) error {
 		m.Compacted = m.Revision
 	}
 	return nil
+}
+
+// importBytes is the approximate size of one commit of an import. Larger commits need more memory
+// for changed pages; smaller ones sync more often.
+const importBytes = 64 << 20
+
+// Foreign is the state of another program at one moment, as a store would hold it.
+type Foreign struct {
+	// Index and Term, at least 1, precede those of the first entry of the new cluster.
+	Index, Term uint64
+	// Revision is the newest revision, and Compacted the newest compacted one, -1 for none.
+	Revision, Compacted int64
+	TTLLeases           []TTLLease
+	// Versions calls visit for each version in the order of writes, and returns its error. sub
+	// numbers the versions of one revision. A tombstone has a key and a mod revision only.
+	// visit keeps its arguments.
+	Versions func(visit func(sub uint32, kv *mvccpb.KeyValue) error) error
+	// CommitBytes is the approximate size of one commit. Default: 64 MiB.
+	CommitBytes int64
+}
+
+// Import writes the first checkpoint, without members, to an empty backend. If it fails, the
+// backend has no checkpoint: only the last commit sets the index.
+func Import(b Backend, f *Foreign) error {
+	m := meta{Format: FormatFirst, Revision: 1, Compacted: -1}
+	var part unsaved
+	for _, l := range f.TTLLeases {
+		part.setLease(l)
+	}
+	save := func() error {
+		done := part
+		part = unsaved{}
+		in := getSlab()
+		defer in.release()
+		return b.Update(func(tx Tx) error { return saveTx(tx, &m, &done, in) })
+	}
+	err := f.Versions(func(sub uint32, kv *mvccpb.KeyValue) error {
+		v := &Version{
+			of: &chain{key: kv.GetKey()}, sub: sub, mod: kv.GetModRevision(), create: kv.GetCreateRevision(),
+			number: kv.GetVersion(), lease: kv.GetLease(),
+		}
+		v.setValue(kv.GetValue())
+		m.Revision = max(m.Revision, v.mod)
+		part.versions = append(part.versions, v)
+		if part.bytes += v.cost(); part.bytes < cmp.Or(f.CommitBytes, importBytes) {
+			return nil
+		}
+		return save()
+	})
+	if err != nil {
+		return err
+	}
+	m.Index, m.Term, m.Revision, m.Compacted = f.Index, f.Term, f.Revision, f.Compacted
+	return save()
 }

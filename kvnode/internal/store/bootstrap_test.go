@@ -2,26 +2,26 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
-
-	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
-// snapshotOfOldCluster has keys at revisions 2 to 4, a lease, an alarm and a
-// member of the old cluster.
+// snapshotOfOldCluster returns a snapshot with keys at revisions 2 to 4, a lease, an alarm and a
+// member.
 func snapshotOfOldCluster(t *testing.T) (old *replica, path string) {
 	t.Helper()
 	old = &replica{t: t, Store: openBolt(t, dbPath(t))}
@@ -44,7 +44,7 @@ func newCluster() store.NewCluster {
 	}
 }
 
-// Another cluster begins with the keys of the old one and none of its members.
+// A new cluster starts with the keys of the old one and without its members.
 func TestBootstrapKeepsKeysAndForgetsMembers(t *testing.T) {
 	old, path := snapshotOfOldCluster(t)
 	r := newCluster()
@@ -62,15 +62,15 @@ func TestBootstrapKeepsKeysAndForgetsMembers(t *testing.T) {
 		t.Errorf("TTLLease(7) = %+v, %v, want 60 s", l, ok)
 	}
 	if m := s.Members(); len(m.ByID) != 2 || m.ByID[12].Name != "y" || m.ByID[11].Instance != "" || len(m.Removed) != 0 {
-		t.Errorf("Members() = %+v, want x and y, which have not started, and nobody removed", m)
+		t.Errorf("Members() = %+v, want x and y, which have not started, and no removed member", m)
 	}
 	if got := s.Alarms(); len(got) != 0 {
 		t.Errorf("Alarms() = %v, want none: they were about the old members", got)
 	}
 }
 
-// Revisions that clients of the old cluster have seen do not come again, and who
-// asks for them is told that they are compacted.
+// With BumpRevision, revisions that clients of the old cluster have seen do not recur. They are
+// compacted.
 func TestBootstrapMayRaiseTheRevision(t *testing.T) {
 	_, path := snapshotOfOldCluster(t)
 	r := newCluster()
@@ -98,7 +98,7 @@ func TestBootstrapMayRaiseTheRevision(t *testing.T) {
 	}
 }
 
-// What is refused stays as it is.
+// A file that Bootstrap refuses stays as it is.
 func TestBootstrapRefuses(t *testing.T) {
 	_, whole := snapshotOfOldCluster(t)
 	data, err := os.ReadFile(whole)
@@ -114,7 +114,7 @@ func TestBootstrapRefuses(t *testing.T) {
 	}{
 		"text":              {[]byte("this is no database, however long it may be"), 0, store.ErrForeign},
 		"revision too high": {data, math.MaxInt64 - 3, nil},
-		"none left":         {data, math.MaxInt64 - 4, nil}, // the next write's would be below 0
+		"none left":         {data, math.MaxInt64 - 4, nil}, // the next revision would overflow
 		"too few left":      {data, math.MaxInt64/2 - 3, nil},
 		"below zero":        {data, -1, nil},
 	} {
@@ -146,7 +146,7 @@ func TestBootstrapRefuses(t *testing.T) {
 	}
 }
 
-// Inspect tells what a store that had restored the snapshot would.
+// Inspect returns what a store returns after restoring the snapshot.
 func TestInspect(t *testing.T) {
 	old, path := snapshotOfOldCluster(t)
 	got, err := boltdb.Inspect(path)
@@ -158,7 +158,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// What is written counts until a checkpoint has it, also if one fails in between.
+// Unsaved counts writes until a checkpoint has them, even if a checkpoint fails in between.
 func TestUnsavedIsWhatNoCheckpointHas(t *testing.T) {
 	r := newReplica(t)
 	if got := r.Unsaved(); got != 0 {
@@ -186,8 +186,7 @@ func TestUnsavedIsWhatNoCheckpointHas(t *testing.T) {
 	}
 }
 
-// Revisions that are left for writes are so many as nobody ever needs, also where the snapshot is another
-// program's.
+// A cluster starts with at least half of all revisions left, even from another program's snapshot.
 func TestBootstrapLeavesRevisions(t *testing.T) {
 	_, path := snapshotOfOldCluster(t)
 	r := newCluster()
@@ -203,6 +202,102 @@ func TestBootstrapLeavesRevisions(t *testing.T) {
 		}
 		if at, err := store.Bootstrap(b, newCluster()); (err == nil) != ok {
 			t.Errorf("Bootstrap() of revision %d = %+v, %v, want it taken: %v", rev, at, err, ok)
+		}
+	}
+}
+
+// busy returns a replica with puts, deletions and TTL leases, and without compactions.
+func busy(t *testing.T) *replica {
+	t.Helper()
+	r := newReplica(t)
+	for i := range int64(40) {
+		key := fmt.Sprintf("k%d", i%7)
+		switch i % 4 {
+		case 0:
+			r.must(grant(i+1, 60+i))
+			r.must(putUnder(key, i+1))
+		case 1:
+			r.must(del("k", key))
+		default:
+			r.put(key, strings.Repeat("v", int(i)))
+		}
+	}
+	return r
+}
+
+// foreign returns the content of s as that of another program.
+func foreign(t *testing.T, s *store.Store) *store.Foreign {
+	t.Helper()
+	return &store.Foreign{
+		Index: 9, Term: 4, Revision: s.Revision(), Compacted: s.CompactRevision(), TTLLeases: s.TTLLeases(), CommitBytes: 1000,
+		Versions: func(visit func(sub uint32, kv *mvccpb.KeyValue) error) (err error) {
+			var sub uint32
+			var last int64
+			_, herr := s.History(0, 1<<30, func(w store.Write) bool {
+				sub++
+				if w.KV.GetModRevision() != last {
+					last, sub = w.KV.GetModRevision(), 0
+				}
+				if err == nil {
+					err = visit(sub, w.KV.Message())
+				}
+				return err == nil
+			})
+			return errors.Join(err, herr)
+		},
+	}
+}
+
+// An import in several commits preserves versions, revisions, and TTL leases with their keys.
+func TestImport(t *testing.T) {
+	r := busy(t)
+	disk := storetest.NewDisk()
+	if err := store.Import(disk.Open(), foreign(t, r.Store)); err != nil {
+		t.Fatal(err)
+	}
+	if n := disk.Commits(); n < 3 {
+		t.Errorf("Import() made %d commits, want some", n)
+	}
+	if at, err := store.Bootstrap(disk.Open(), newCluster()); err != nil || at.Index != 9 || at.Term != 4 || at.Revision != r.Revision() {
+		t.Fatalf("Bootstrap() = %+v, %v, want index 9, term 4 and revision %d", at, err, r.Revision())
+	}
+	s := openStore(t, disk.Open())
+	defer shut(t, s)
+	sameHash(t, r.Store, s)
+	for _, l := range r.TTLLeases() {
+		got, _ := s.TTLLease(l.ID)
+		if want := r.TTLKeys(l.ID); got.TTL != l.TTL || len(s.TTLKeys(l.ID)) != len(want) {
+			t.Errorf("TTL lease %x = %+v with keys %q, want %+v with %q", l.ID, got, s.TTLKeys(l.ID), l, want)
+		}
+	}
+}
+
+// An import that fails at any commit leaves no checkpoint.
+func TestAnImportThatFailsLeavesNoCheckpoint(t *testing.T) {
+	r := busy(t)
+	for n := range 100 {
+		disk := storetest.NewDisk()
+		left := n
+		disk.Fail(func(op storetest.Op) error {
+			if op != storetest.OpCommit {
+				return nil
+			}
+			if left == 0 {
+				return errDisk
+			}
+			left--
+			return nil
+		})
+		err := store.Import(disk.Open(), foreign(t, r.Store))
+		if err == nil {
+			if n < 3 {
+				t.Errorf("it has %d commits, want some", n)
+			}
+			return
+		}
+		disk.Fail(nil)
+		if _, rerr := store.Bootstrap(disk.Open(), newCluster()); !errors.Is(err, errDisk) || !errors.Is(rerr, store.ErrNoCheckpoint) {
+			t.Errorf("after %d commits Import() = %v, Bootstrap() = %v, want %v and no checkpoint", n, err, rerr, errDisk)
 		}
 	}
 }

@@ -5,20 +5,21 @@ import (
 	"fmt"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 )
 
 // Checkpoint describes a durable state.
 type Checkpoint struct {
-	// Index is that of the newest entry in it, Term that entry's. The log may forget
-	// entries up to Index.
+	// Index and Term are those of the newest entry in the checkpoint. The log may drop entries
+	// up to Index.
 	Index, Term uint64
-	// ConfState is shared and must not be changed. It is nil before the first
-	// configuration change.
+	// ConfState is shared and must not be changed. It is nil before the first configuration
+	// change.
 	ConfState *raftpb.ConfState
 	Revision  int64
 }
 
-// Snapshot returns what a log keeps of the checkpoint: all but the state.
+// Snapshot returns the metadata of the checkpoint as a raft snapshot without data.
 func (c Checkpoint) Snapshot() *raftpb.Snapshot {
 	return &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
 		Index: new(c.Index), Term: new(c.Term), ConfState: c.ConfState,
@@ -28,23 +29,23 @@ func (c Checkpoint) Snapshot() *raftpb.Snapshot {
 // Durable returns the newest checkpoint.
 func (s *Store) Durable() Checkpoint { return *s.durable.Load() }
 
-// Checkpoint makes the state as of now durable, and returns when it is: in several
-// commits if there is much that is not, each of which is a checkpoint of an earlier index.
-// It calls before with the index it is about to make durable: the log must know it to be
-// committed first (see raftwal, Applied index), or a checkpoint would be beyond the log
-// after a crash, and the member could not start. Applying and reading go on
-// meanwhile, but Restore waits, so before must not wait for the applier. Safe for
-// concurrent use; checkpoints are made one after another.
+// Checkpoint makes the current state durable and returns when it is. It makes one commit for each
+// sealed increment, and each commit is a checkpoint of its index. Writes and reads continue
+// meanwhile.
 //
-// What it costs is proportional to what has changed since the last one, and not to the
-// size of the store: records of versions that have not changed are not touched.
+// before is called with the index that is about to become durable. The log must have recorded that
+// this index is committed (see raftwal, Applied index). Otherwise a crash could leave a checkpoint
+// beyond the log's commit index, and the member could not start. Restore waits for a running
+// Checkpoint, so before must not wait for the applying goroutine.
 //
-// If it fails, Durable is the newest commit, the state in memory is unharmed, and
-// the next checkpoint begins with what this one has left.
+// The cost is proportional to the changes since the last checkpoint, not to the size of the store.
+// Checkpoint is safe for concurrent use; calls run one after another.
+//
+// If it fails, Durable returns the last commit that succeeded, the state in memory is intact, and
+// the next Checkpoint continues with the remaining increments.
 func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) {
-	// saving is taken before mu, here as in Restore and in the trimmer, and never the other
-	// way round: so who holds mu, without which nothing is applied, waits for no disk.
-	s.saving.take()
+	// saving comes before mu, here and everywhere: a goroutine that holds mu must not wait for the disk.
+	s.saving.acquire()
 	defer s.saving.release()
 
 	s.mu.Lock()
@@ -52,23 +53,23 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 		s.mu.Unlock()
 		return Checkpoint{}, ErrClosed
 	}
-	// Under the apply lock only what the checkpoint is to have is noted. It is written
-	// without the lock, which is sound since versions do not change any more. What has
-	// been written since it was noted has no part in it.
+	// Under the apply lock the changes are only sealed. They are written without it, which is
+	// safe because versions are immutable. Later writes belong to the next checkpoint.
 	st := s.state.Load()
 	if st.differs() {
-		st.cutNow()
+		st.seal()
 	}
-	index, cuts := st.cutIndex, st.cuts
+	index, increments := st.sealedIndex, st.increments
 	s.mu.Unlock()
 
-	// Once, with the newest index: it covers the older cuts. A crash between this and the commits
-	// leaves a log that knows more to be committed than the store has, which is applied again.
+	// One call with the newest index covers all increments. After a crash between this call and
+	// the commits, the log's commit index is ahead of the store, and the entries are applied
+	// again.
 	var err error
 	if before != nil {
 		err = before(index)
 	}
-	for _, c := range cuts {
+	for _, c := range increments {
 		if err == nil {
 			err = s.commit(st, c)
 		}
@@ -79,10 +80,9 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 	return s.Durable(), nil
 }
 
-// update changes the backend. What an update that failed has left is made durable
-// first: this one begins with it, and writes over what was durable before. Without that a
-// crash could leave neither the old checkpoint nor the new one. The caller holds
-// saving.
+// update changes the backend. If the previous update failed, its outcome is made durable first.
+// Otherwise this update would overwrite pages of the durable checkpoint, and a crash could leave
+// neither the old checkpoint nor the new one. The caller holds saving.
 func (s *Store) update(fn func(tx Tx) error) error {
 	if s.unsettled {
 		if err := s.backend.Settle(); err != nil {
@@ -94,24 +94,24 @@ func (s *Store) update(fn func(tx Tx) error) error {
 	return err
 }
 
-// saveTx writes a checkpoint. The transaction may begin where an earlier one
-// that failed got to after all, so it counts what it finds. It looks for no version
-// that is newer than what it begins with, which would cost a fifth of the time.
+// saveTx writes one increment. The transaction may start from the result of an earlier attempt that
+// reported an error, so saveTx subtracts records that it replaces or deletes. It does not look up
+// versions that are newer than the file's revision, which would take a fifth of the time.
 //
-// What is written is in the slab, which the transaction uses until it has ended.
+// Keys and values are in the slab, which the backend uses until the transaction has ended.
 //
-// The meta record goes last and in the same transaction. It has the number of records and
-// the sum of their checksums, by which load notices one that is missing or too many.
+// The meta value is written last, in the same transaction. It has the number of records and the sum
+// of their checksums, so load detects missing and surplus records.
 func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 	was, err := decodeMeta(tx.Meta())
 	if err != nil {
 		return err
 	}
-	// From what is in the file, not from what this process has last written: the two differ
-	// if an update failed and was settled after all.
+	// From the file, not from this process: the two differ if an update that failed was
+	// durable.
 	m.Records, m.Sum = was.Records, was.Sum
-	// forget takes a record that is deleted or replaced out of the count and the sum.
-	forget := func(old []byte) {
+	// uncount subtracts a record that is deleted or replaced.
+	uncount := func(old []byte) {
 		if len(old) >= recordHead {
 			m.Records--
 			m.Sum -= uint64(binary.BigEndian.Uint32(old))
@@ -119,7 +119,7 @@ func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 	}
 	for _, at := range dirty.trimmed {
 		key := at.key(in)
-		forget(tx.Record(key)) // it may be gone already, by an attempt that failed late
+		uncount(tx.Record(key)) // an earlier attempt may have deleted it
 		if err := tx.DeleteRecord(key); err != nil {
 			return fmt.Errorf("delete revision %d.%d: %w", at.main, at.sub, err)
 		}
@@ -130,18 +130,93 @@ func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 		}
 		key := recordOf(v).key(in)
 		value := recordValue(in, key, v)
-		// Only what is not newer than the file's revision can be in it.
-		if v.main() <= was.Revision {
-			forget(tx.Record(key))
+		// Newer versions cannot be in the file.
+		if v.mod <= was.Revision {
+			uncount(tx.Record(key))
 		}
 		if err := tx.SetRecord(key, value); err != nil {
-			return fmt.Errorf("write revision %d.%d: %w", v.main(), v.sub, err)
+			return fmt.Errorf("write revision %d.%d: %w", v.mod, v.sub, err)
 		}
 		m.Records++
 		m.Sum += uint64(binary.BigEndian.Uint32(value))
 	}
-	if err := saveLeases(tx, m, dirty.leases, forget); err != nil {
+	if err := saveLeases(tx, m, dirty.leases, uncount); err != nil {
 		return err
 	}
 	return m.save(tx)
+}
+
+// commitBytes is the approximate size of one commit of a checkpoint. Larger commits keep the disk
+// busy for longer, which delays log writes and all clients. Smaller ones rewrite the same pages
+// more often, and each commit syncs twice.
+const commitBytes = 4 << 20
+
+// Approximate size of the record of a TTL lease, and of a deletion, in a commit.
+const (
+	leaseCost  = 64
+	deleteCost = 32
+)
+
+// increment is the difference between the checkpoint of one index and the increment before it, or
+// the durable checkpoint. Increments are committed in order, so each commit leaves the complete
+// state of an index that this member was at. An increment never changes. If one of its versions is
+// freed, a later increment deletes it, because this checkpoint may be older than the compaction.
+type increment struct {
+	meta // without ConfState, Records and Sum
+	conf *raftpb.ConfState
+	unsaved
+}
+
+// seal moves the unsaved changes to a new increment. The caller holds the apply lock, and
+// everything that it has applied is published. The lists are moved, not copied, so the lock is held
+// briefly.
+func (st *state) seal() {
+	m := st.capture()
+	st.increments = append(st.increments, &increment{meta: m, conf: st.conf, unsaved: st.unsaved})
+	st.unsaved = unsaved{}
+	st.sealedIndex, st.sealedRevision = m.Index, m.Revision
+}
+
+// sealIfLarge calls seal if the unsaved changes fill a commit.
+func (st *state) sealIfLarge(most int64) {
+	u := &st.unsaved
+	if u.bytes+int64(len(u.leases))*leaseCost+int64(len(u.trimmed))*deleteCost >= most {
+		st.seal()
+	}
+}
+
+// differs reports whether there are changes to seal. It is true for an empty state before the first
+// checkpoint.
+func (st *state) differs() bool {
+	u := &st.unsaved
+	return len(u.versions)+len(u.trimmed)+len(u.leases) > 0 || st.sealedIndex != st.applied.Load() || st.sealedIndex == 0
+}
+
+// commit makes c, the first increment of st, durable. The caller holds saving, which Restore waits
+// for, so st is still the state.
+//
+// If it fails, c stays first and the next Checkpoint continues with it. No increment is skipped, as
+// each one builds on the one before it.
+func (s *Store) commit(st *state, c *increment) error {
+	m := c.meta
+	if c.conf != nil {
+		var err error
+		if m.ConfState, err = proto.Marshal(c.conf); err != nil {
+			return fmt.Errorf("encode configuration: %w", err)
+		}
+	}
+	in := getSlab()
+	err := s.update(func(tx Tx) error { return saveTx(tx, &m, &c.unsaved, in) })
+	in.release()
+	if err != nil {
+		return err
+	}
+	// Only now, since the log drops entries up to Durable.
+	s.durable.Store(&Checkpoint{Index: c.Index, Term: c.Term, ConfState: c.conf, Revision: c.Revision})
+	st.growth.Add(-c.bytes)
+	s.mu.Lock() // the applying goroutine may add an increment
+	defer s.mu.Unlock()
+	st.increments[0] = nil // its versions may be garbage
+	st.increments = st.increments[1:]
+	return nil
 }

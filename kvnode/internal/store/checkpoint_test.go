@@ -1,10 +1,12 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -18,9 +20,9 @@ import (
 
 var errDisk = errors.New("disk: input/output error")
 
-// script feeds r with n entries of all kinds, the same for every seed. What one of
-// them compacts is freed before the next, for what is left of a key that is written
-// again depends on which comes first: so checkpoints have the same steps each time.
+// script applies n entries of all kinds that depend on seed only. It frees compacted versions after
+// each entry, because what is left of a key depends on whether it is freed before the next write.
+// So checkpoints always have the same steps.
 func script(r *replica, seed uint64, n int) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for range n {
@@ -36,19 +38,30 @@ func script(r *replica, seed uint64, n int) {
 		default:
 			req = put(key, fmt.Sprint(rnd.Uint32()))
 		}
-		_, _ = r.request(req) // Compactions may be refused, by all replicas alike.
-		untilTrimmed(r)
+		_, _ = r.request(req) // all replicas refuse the same compactions
+		freeCompacted(r)
 	}
 }
 
-// untilTrimmed waits for the trimmer, which has its own goroutine.
-func untilTrimmed(r *replica) {
-	for r.Trimming() {
-		runtime.Gosched()
+// freeCompacted frees all compacted versions.
+func freeCompacted(r *replica) {
+	r.t.Helper()
+	if err := r.FinishCompaction(context.Background()); err != nil {
+		r.t.Fatalf("FinishCompaction() = %v", err)
 	}
 }
 
-// failAt makes the n-th step of the given kinds fail.
+// failing makes all steps of one kind fail.
+func failing(step storetest.Op) func(storetest.Op) error {
+	return func(op storetest.Op) error {
+		if op == step {
+			return errDisk
+		}
+		return nil
+	}
+}
+
+// failAt makes the n-th step fail.
 func failAt(n int, failed *bool) func(storetest.Op) error {
 	return func(storetest.Op) error {
 		if n--; n == 0 {
@@ -81,19 +94,21 @@ func TestCheckpointAsksTheLogFirst(t *testing.T) {
 	}
 }
 
-// TestOpenFailsWithoutItsDisk also shows that the error of a load is not lost.
+// Open returns the errors of Settle and View: it uses no data that it cannot make durable.
 func TestOpenFailsWithoutItsDisk(t *testing.T) {
-	disk := storetest.NewDisk()
-	disk.Fail(func(storetest.Op) error { return errDisk })
-	if _, err := store.Open(store.Config{Backend: disk.Open()}); !errors.Is(err, errDisk) {
-		t.Errorf("Open() = %v, want %v", err, errDisk)
+	for _, step := range []storetest.Op{storetest.OpSettle, storetest.OpView} {
+		disk := storetest.NewDisk()
+		disk.Fail(failing(step))
+		if _, err := store.Open(store.Config{Backend: disk.Open()}); !errors.Is(err, errDisk) {
+			t.Errorf("Open() with %s failing = %v, want %v", step, err, errDisk)
+		}
 	}
 	if _, err := store.Open(store.Config{}); err == nil {
 		t.Error("Open() without backend = nil, want an error")
 	}
 }
 
-// TestEverythingButKeysSurvives checks what a checkpoint holds besides keys.
+// A checkpoint contains everything besides keys, too.
 func TestEverythingButKeysSurvives(t *testing.T) {
 	path := dbPath(t)
 	r := &replica{t: t, Store: openBolt(t, path)}
@@ -104,7 +119,7 @@ func TestEverythingButKeysSurvives(t *testing.T) {
 	conf := &raftpb.ConfState{Voters: []uint64{1 << 63, 2}, Learners: []uint64{3}}
 	r.ApplyConf(5, 7, conf, &store.MemberChange{Set: &store.Member{ID: 1 << 63, PeerURLs: []string{"http://h:1"}}})
 	r.ApplyConf(6, 7, nil, &store.MemberChange{Remove: 9})
-	conf.Voters[0] = 0 // the store keeps a copy
+	conf.Voters[0] = 0 // the store has a copy
 	c := checkpoint(t, r.Store)
 	members, alarms := r.Members(), r.Alarms()
 	if err := r.Close(); err != nil {
@@ -124,132 +139,239 @@ func TestEverythingButKeysSurvives(t *testing.T) {
 	}
 }
 
-// TestTrimmedHistoryLeavesTheDisk compacts everything: what is gone from memory
-// must go from the disk with the next checkpoint.
-func TestTrimmedHistoryLeavesTheDisk(t *testing.T) {
-	disk := storetest.NewDisk()
-	r := &replica{t: t, Store: openStore(t, disk.Open())}
-	for i := range 300 {
-		r.put("hot", fmt.Sprint(i))
-	}
-	r.put("gone", "1")
-	r.must(del("gone", ""))
-	checkpoint(t, r.Store)
-	if got := disk.Records(); got != 302 {
-		t.Fatalf("%d records, want 302", got)
-	}
-	r.must(compact(r.Revision())) // The tombstone is of this very revision, and stays.
-	waitTrimmed(t, r, disk, 2)
-	r.put("hot", "last")
-	r.must(compact(r.Revision()))
-	waitTrimmed(t, r, disk, 1)
-	shut(t, r)
-	again := openStore(t, disk.Open())
-	defer again.Close()
-	sameHash(t, r.Store, again)
-}
-
-// waitTrimmed makes a checkpoint when the trimmer is done, and expects it to leave
-// want records.
-func waitTrimmed(t *testing.T, r *replica, disk *storetest.Disk, want int) {
+// openWithSmallCommits opens a store with small commits.
+func openWithSmallCommits(t fataler, b store.Backend) *store.Store {
 	t.Helper()
-	untilTrimmed(r)
-	checkpoint(t, r.Store)
-	if got := disk.Records(); got != want {
-		t.Fatalf("%d records after a checkpoint, want %d", got, want)
+	s, err := store.Open(store.Config{Backend: b, CommitBytes: 400})
+	if err != nil {
+		t.Fatalf("Open() = %v", err)
+	}
+	return s
+}
+
+// fullScript applies n entries of all kinds, including TTL leases and alarms.
+func fullScript(r *replica, seed uint64, n int) {
+	rnd := rand.New(rand.NewPCG(seed, 3))
+	for range n {
+		id := rnd.Int64N(4) + 1
+		switch rnd.IntN(8) {
+		case 0:
+			_, _ = r.request(&pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{ID: id, TTL: rnd.Int64N(100) + 1}})
+		case 1:
+			_, _ = r.request(&pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: id}})
+		case 2:
+			_, _ = r.request(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: fmt.Append(nil, "l", id), Lease: id}})
+		case 3:
+			r.must(activate(uint64(id), pb.AlarmType_NOSPACE))
+			_, _ = r.request(del("k08", ""))
+			_, _ = r.request(del("k09", ""))
+			r.must(&pb.InternalRaftRequest{Alarm: &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: uint64(id), Alarm: pb.AlarmType_NOSPACE}})
+		default:
+			script(r, rnd.Uint64(), 1)
+		}
+		freeCompacted(r)
 	}
 }
 
-// TestHistoryFreedBeforeACheckpointIsNeverWritten compacts what no checkpoint
-// has seen.
-func TestHistoryFreedBeforeACheckpointIsNeverWritten(t *testing.T) {
+// replayed returns a store with the entries of log.
+func replayed(t fataler, log [][]byte) *store.Store {
+	t.Helper()
+	s := openStore(t, newBackend())
+	replay(s, log)
+	return s
+}
+
+// sameState compares everything in a checkpoint, at each readable revision.
+func sameState(t fataler, want, got *store.Store) {
+	t.Helper()
+	about := func(s *store.Store) string {
+		var text strings.Builder
+		fmt.Fprint(&text, s.Applied(), s.Revision(), s.CompactRevision(), s.Alarms(), *s.Members())
+		for id := range int64(6) {
+			l, ok := s.TTLLease(id)
+			fmt.Fprint(&text, l, ok, s.TTLKeys(id))
+		}
+		for rev := max(s.CompactRevision(), 1); rev <= s.Revision(); rev++ {
+			h, err := s.HashKV(rev)
+			fmt.Fprint(&text, h, err)
+		}
+		return text.String()
+	}
+	if w, g := about(want), about(got); w != g {
+		t.Fatalf("the state is\n%s\nwant\n%s", g, w)
+	}
+}
+
+// Each commit of a checkpoint leaves the state that the entries up to its index produce.
+func TestEachCommitOfACheckpointIsOneOfItsIndex(t *testing.T) {
+	for seed := range uint64(6) {
+		disk := storetest.NewDisk()
+		r := &replica{t: t, Store: openWithSmallCommits(t, disk.Open())}
+		want := openStore(t, newBackend())
+		var indexes []uint64
+		disk.Fail(func(op storetest.Op) error {
+			if op != storetest.OpCommitted {
+				return nil
+			}
+			found := openStore(t, disk.Copy(true).Open())
+			indexes = append(indexes, found.Applied())
+			replay(want, r.log[:found.Applied()])
+			sameState(t, want, found)
+			shut(t, found)
+			return nil
+		})
+		for part := range uint64(4) {
+			fullScript(r, seed*10+part, 60)
+			before := len(indexes)
+			c := checkpoint(t, r.Store)
+			if len(indexes)-before < 5 {
+				t.Fatalf("seed %d: a checkpoint of 60 entries has %d commits, want many", seed, len(indexes)-before)
+			}
+			if last := indexes[len(indexes)-1]; c.Index != r.Applied() || last != c.Index || !slices.IsSorted(indexes) {
+				t.Fatalf("seed %d: Checkpoint() = %d with commits of %v, want them to rise to %d", seed, c.Index, indexes, r.Applied())
+			}
+		}
+		disk.Fail(nil)
+		again := openStore(t, disk.Open())
+		sameState(t, r.Store, again)
+		shut(t, again)
+		shut(t, want)
+		shut(t, r)
+	}
+}
+
+// A checkpoint, in one commit or in several, fails at each of its steps. Then the process ends, or
+// the power fails. The disk then has the state of some index that is not below Durable, and the log
+// restores the rest. The next checkpoint continues where this one failed.
+func TestCrashAtEveryStepOfACheckpoint(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		open  func(fataler, store.Backend) *store.Store
+		least int
+	}{{"one commit", openStore, 20}, {"small commits", openWithSmallCommits, 50}} {
+		t.Run(c.name, func(t *testing.T) {
+			step := 1
+			for crashAt(t, c.open, step) {
+				step++
+			}
+			if step < c.least {
+				t.Errorf("a checkpoint has %d steps, want more", step-1)
+			}
+		})
+	}
+}
+
+// crashAt fails a checkpoint at a step, and reports whether the checkpoint has that many steps.
+func crashAt(t *testing.T, open func(fataler, store.Backend) *store.Store, step int) (failed bool) {
+	t.Helper()
+	disk := storetest.NewDisk()
+	r := &replica{t: t, Store: open(t, disk.Open())}
+	fullScript(r, 1, 20)
+	checkpoint(t, r.Store)
+	fullScript(r, 2, 40)
+	disk.Fail(failAt(step, &failed))
+	_, err := r.Checkpoint(nil)
+	disk.Fail(nil)
+	if failed != errors.Is(err, errDisk) {
+		t.Fatalf("step %d: failed %v, Checkpoint() = %v", step, failed, err)
+	}
+	for _, powerFails := range []bool{false, true} {
+		crashed := open(t, disk.Copy(powerFails).Open())
+		if got := crashed.Applied(); got < r.Durable().Index {
+			t.Fatalf("step %d: %d is left after a crash, and %d was durable", step, got, r.Durable().Index)
+		}
+		want := replayed(t, r.log[:crashed.Applied()])
+		sameState(t, want, crashed)
+		replay(crashed, r.log)
+		sameState(t, r.Store, crashed)
+		shut(t, want)
+		shut(t, crashed)
+	}
+	fullScript(r, 3, 10)
+	if c := checkpoint(t, r.Store); c.Index != r.Applied() {
+		t.Fatalf("step %d: the next checkpoint is of %d, want %d", step, c.Index, r.Applied())
+	}
+	again := openStore(t, disk.Open())
+	sameState(t, r.Store, again)
+	shut(t, again)
+	shut(t, r)
+	return failed
+}
+
+// The deletions of a large compaction are split into several commits.
+func TestACompactionIsDeletedInSeveralCommits(t *testing.T) {
+	disk := storetest.NewDisk()
+	r := &replica{t: t, Store: openWithSmallCommits(t, disk.Open())}
+	for i := range 1000 {
+		r.put("k", fmt.Sprint(i))
+	}
+	checkpoint(t, r.Store)
+	r.must(compact(r.Revision()))
+	freeCompacted(r)
+	before := disk.Commits()
+	checkpoint(t, r.Store)
+	// 128 versions are freed at a time.
+	if got := disk.Commits() - before; got < 8 || disk.Records() != 1 {
+		t.Errorf("999 versions are deleted in %d commits, and %d are left, want 8 commits or more and 1", got, disk.Records())
+	}
+	shut(t, r)
+}
+
+// A checkpoint excludes entries that are applied while it runs, so it ends.
+func TestACheckpointEndsWhileOthersWrite(t *testing.T) {
+	disk := storetest.NewDisk()
+	r := &replica{t: t, Store: openWithSmallCommits(t, disk.Open())}
+	fullScript(r, 1, 50)
+	index := r.Applied()
+	disk.Fail(func(op storetest.Op) error {
+		if op == storetest.OpUpdate {
+			for i := range 10 {
+				r.put("more", fmt.Sprint(i))
+			}
+		}
+		return nil
+	})
+	c, err := r.Checkpoint(func(asked uint64) error {
+		if asked != index {
+			t.Errorf("before(%d), want before(%d)", asked, index)
+		}
+		return nil
+	})
+	disk.Fail(nil)
+	if err != nil || c.Index != index || r.Applied() < index+50 {
+		t.Errorf("Checkpoint() = %d, %v with %d applied, want %d", c.Index, err, r.Applied(), index)
+	}
+	crashed := openStore(t, disk.Copy(true).Open())
+	replay(crashed, r.log)
+	sameState(t, r.Store, crashed)
+	if c := checkpoint(t, r.Store); c.Index != r.Applied() {
+		t.Errorf("the next checkpoint is of %d, want %d", c.Index, r.Applied())
+	}
+	shut(t, crashed)
+	shut(t, r)
+}
+
+// A commit that reported an error may be durable all the same. It must not bring back a key that
+// was deleted and compacted afterwards.
+func TestFailedCheckpointBringsNoKeyBack(t *testing.T) {
 	disk := storetest.NewDisk()
 	r := &replica{t: t, Store: openStore(t, disk.Open())}
-	defer r.Close()
-	for i := range 300 {
-		r.put("hot", fmt.Sprint(i))
+	r.put("a", "1")
+	disk.Fail(failing(storetest.OpCommitted))
+	if _, err := r.Checkpoint(nil); !errors.Is(err, errDisk) {
+		t.Fatalf("Checkpoint() = %v, want %v", err, errDisk)
 	}
+	disk.Fail(nil)
+	r.must(del("a", ""))
+	r.put("b", "1")
 	r.must(compact(r.Revision()))
-	untilTrimmed(r)
+	freeCompacted(r)
 	checkpoint(t, r.Store)
-	if got := disk.Records(); got != 1 {
-		t.Errorf("%d records, want 1", got)
+	again := openStore(t, disk.Open())
+	if kv, _ := again.Get([]byte("a")); kv != nil {
+		t.Errorf("Get(a) = %v after a restart, want nothing: the key was deleted", kv)
 	}
-}
-
-// TestHashDoesNotDependOnTiming runs one script on replicas that make
-// checkpoints, restart and trim at different times.
-func TestHashDoesNotDependOnTiming(t *testing.T) {
-	for seed := range uint64(20) {
-		plain := &replica{t: t, Store: openStore(t, newBackend())}
-		script(plain, seed, 120)
-		disk := storetest.NewDisk()
-		other := openStore(t, disk.Open())
-		rnd := rand.New(rand.NewPCG(seed, 2))
-		for i, data := range plain.log {
-			other.Apply(uint64(i+1), 1, data)
-			switch rnd.IntN(10) {
-			case 0:
-				checkpoint(t, other)
-			case 1:
-				shut(t, other)
-				other = openStore(t, disk.Open())
-				replay(other, plain.log[:i+1])
-			}
-		}
-		for rev := plain.CompactRevision(); rev <= plain.Revision(); rev++ {
-			got, err := other.HashKV(rev)
-			if want, _ := plain.HashKV(rev); err != nil || got != want {
-				t.Fatalf("seed %d: HashKV(%d) = %+v, %v, want %+v", seed, rev, got, err, want)
-			}
-		}
-		shut(t, plain)
-		shut(t, other)
-	}
-}
-
-func TestHashCoversEveryField(t *testing.T) {
-	seen := map[uint32]string{}
-	for name, reqs := range map[string][]*pb.InternalRaftRequest{
-		"base":          {put("a", "1")},
-		"value":         {put("a", "2")},
-		"key":           {put("b", "1")},
-		"border":        {put("a1", "")},
-		"version":       {put("a", "1"), put("a", "1"), compact(3)},
-		"create":        {put("x", "1"), del("x", ""), put("a", "1"), compact(4)},
-		"mod":           {put("a", "0"), put("z", "1"), del("z", ""), put("a", "1"), compact(5)},
-		"tombstone":     {put("a", "1"), del("a", "")},
-		"sub":           {txn(&pb.TxnRequest{Success: []*pb.RequestOp{opPut("a", "1"), opPut("b", "1")}})},
-		"sub reordered": {txn(&pb.TxnRequest{Success: []*pb.RequestOp{opPut("b", "1"), opPut("a", "1")}})},
-	} {
-		r := newReplica(t)
-		for _, req := range reqs {
-			r.must(req)
-		}
-		h := hashOf(t, r.Store).Hash
-		if other, ok := seen[h]; ok {
-			t.Errorf("HashKV is %#x for both %s and %s", h, name, other)
-		}
-		seen[h] = name
-	}
-}
-
-func TestHashErrors(t *testing.T) {
-	r := history(t)
-	r.must(compact(4))
-	for _, c := range []struct {
-		rev  int64
-		want string
-	}{
-		{3, "etcdserver: mvcc: required revision has been compacted"},
-		{4, ""},
-		{6, ""},
-		{0, ""},
-		{7, "etcdserver: mvcc: required revision is a future revision"},
-	} {
-		h, err := r.HashKV(c.rev)
-		if desc := errText(err); desc != c.want || err == nil && (h.Revision != 6 || h.CompactRevision != 4) {
-			t.Errorf("HashKV(%d) = %+v, %q, want %q", c.rev, h, desc, c.want)
-		}
-	}
+	sameHash(t, r.Store, again)
+	shut(t, again)
+	shut(t, r)
 }

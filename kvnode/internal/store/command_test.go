@@ -2,8 +2,11 @@ package store_test
 
 import (
 	"bytes"
+	"fmt"
 	"math"
+	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -20,13 +23,13 @@ func TestCommandsComeBack(t *testing.T) {
 		{ID: math.MaxUint64, Fence: math.MaxUint64},
 		{ID: 300, Fence: 1, Request: put("key", "value")},
 		{Request: &pb.InternalRaftRequest{}},
-		{ID: 1, Fence: 2, Grants: []uint64{0, 300, math.MaxUint64}, Request: put("key", "value")},
-		{ID: 1, Grants: []uint64{}, Request: put("key", "value")},
+		{ID: 1, Fence: 2, Generations: []uint64{0, 300, math.MaxUint64}, Request: put("key", "value")},
+		{ID: 1, Generations: []uint64{}, Request: put("key", "value")},
 		{ID: 2, Register: &store.Member{ID: math.MaxUint64, Name: "n", PeerURLs: []string{"http://h:1"}, ClientURLs: []string{"a", "b"}, Learner: true, Instance: "i"}},
 	} {
 		data := encode(t, &c)
 		got, err := store.DecodeCommand(data)
-		if err != nil || got.ID != c.ID || got.Fence != c.Fence || !proto.Equal(got.Request, c.Request) || !reflect.DeepEqual(got.Grants, c.Grants) || !reflect.DeepEqual(got.Register, c.Register) {
+		if err != nil || got.ID != c.ID || got.Fence != c.Fence || !proto.Equal(got.Request, c.Request) || !reflect.DeepEqual(got.Generations, c.Generations) || !reflect.DeepEqual(got.Register, c.Register) {
 			t.Errorf("DecodeCommand(%x) = %+v, %v, want %+v", data, got, err, c)
 		}
 	}
@@ -34,17 +37,17 @@ func TestCommandsComeBack(t *testing.T) {
 
 func TestCommandsThatAreMalformed(t *testing.T) {
 	for name, data := range map[string][]byte{
-		"kind alone":          {0x10},
-		"no fence":            {0x10, 1},
-		"endless ID":          bytes.Repeat([]byte{0xff}, 30),
-		"unknown kind":        {0x14, 0, 0},
-		"no number of grants": {0x13, 0, 0},
-		"too few grants":      {0x13, 0, 0, 2, 1},
-		"an endless grant":    append([]byte{0x13, 0, 0, 1}, bytes.Repeat([]byte{0xff}, 30)...),
-		"later version":       {0x21, 0, 0},
-		"nothing with a tail": {0x10, 0, 0, 1},
-		"cut request":         {0x11, 0, 0, 0x22, 5, 1},
-		"cut registration":    {0x12, 0, 0, '{'},
+		"kind alone":               {0x10},
+		"no fence":                 {0x10, 1},
+		"endless ID":               bytes.Repeat([]byte{0xff}, 30),
+		"unknown kind":             {0x14, 0, 0},
+		"no number of generations": {0x13, 0, 0},
+		"too few generations":      {0x13, 0, 0, 2, 1},
+		"an endless generation":    append([]byte{0x13, 0, 0, 1}, bytes.Repeat([]byte{0xff}, 30)...),
+		"later version":            {0x21, 0, 0},
+		"nothing with a tail":      {0x10, 0, 0, 1},
+		"cut request":              {0x11, 0, 0, 0x22, 5, 1},
+		"cut registration":         {0x12, 0, 0, '{'},
 	} {
 		if c, err := store.DecodeCommand(data); err == nil {
 			t.Errorf("DecodeCommand(%s) = %+v, want an error", name, c)
@@ -59,9 +62,9 @@ func TestCommandsThatAreMalformed(t *testing.T) {
 	}
 }
 
-// FuzzRefenceChangesTheFenceAlone: all else of a command, and the data that it was made of, stay.
+// FuzzRefenceChangesTheFenceAlone: Refence changes no other field, and not its argument.
 func FuzzRefenceChangesTheFenceAlone(f *testing.F) {
-	for _, c := range []store.Command{{}, {ID: math.MaxUint64, Fence: 127, Request: put("k", "v")}, {ID: 1, Fence: 2, Grants: []uint64{300}, Request: put("k", "v")}, {ID: 3, Register: &store.Member{ID: 1}}} {
+	for _, c := range []store.Command{{}, {ID: math.MaxUint64, Fence: 127, Request: put("k", "v")}, {ID: 1, Fence: 2, Generations: []uint64{300}, Request: put("k", "v")}, {ID: 3, Register: &store.Member{ID: 1}}} {
 		f.Add(encode(f, &c), uint64(128))
 	}
 	f.Add([]byte{0x11, 0x80}, uint64(1))
@@ -87,7 +90,7 @@ func FuzzRefenceChangesTheFenceAlone(f *testing.F) {
 	})
 }
 
-// Any other command means the same with a fence as long as the entry has that term.
+// A LeaseRevoke or LeaseCheckpoint may not get a fence; all other commands may.
 func TestWhatEndsATTLLeaseMayNotHaveAFence(t *testing.T) {
 	for name, c := range map[string]*store.Command{
 		"revoke":     {Request: &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{}}},
@@ -109,8 +112,8 @@ func TestWhatEndsATTLLeaseMayNotHaveAFence(t *testing.T) {
 	}
 }
 
-// FuzzDecodePut holds the decoder of puts against package proto: members that have it and
-// members that do not must read every entry alike.
+// FuzzDecodePut compares the decoder of puts with package proto. Members with and without the
+// decoder must read all entries alike.
 func FuzzDecodePut(f *testing.F) {
 	whole := &pb.PutRequest{Key: []byte("key"), Value: []byte("value"), Lease: -1, PrevKv: true, IgnoreValue: true, IgnoreLease: true}
 	for _, r := range []*pb.InternalRaftRequest{
@@ -131,7 +134,7 @@ func FuzzDecodePut(f *testing.F) {
 		"\x22\x03\x0a\x01a\x22\x03\x12\x01b",                                                                // two puts, which are merged
 		"\x22\x05\x0a\x01a\x12\x00",                                                                         // a value that is empty
 		"\x22\x08\x0a\x01a\x12\x01b\x12\x00",                                                                // after one that is not
-		"\x22\x05\x0a\x01a\x38\x01",                                                                         // a field that is not known
+		"\x22\x05\x0a\x01a\x38\x01",                                                                         // an unknown field
 		"\x22\x04\x0a\x81\x00a", "\x22\x02\x18\x80", "\x22\x0b\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", // numbers
 		"\x22\x02\x20\x02", "\x22\x02\x0b\x0c", "\x22\x00", "\x22\x80\x00", "\x22", "\x22\x05\x0a",
 	} {
@@ -152,8 +155,8 @@ func FuzzDecodePut(f *testing.F) {
 	})
 }
 
-// A put is decoded without package proto: two allocations less the command's own, and the value
-// is no part of the entry.
+// A put is decoded without package proto, with three allocations, and its value does not share
+// memory with the entry.
 func TestAPutIsDecodedByHand(t *testing.T) {
 	data := encode(t, &store.Command{ID: 1, Request: put("key", "value")})
 	c, err := store.DecodeCommand(data)
@@ -170,9 +173,24 @@ func TestAPutIsDecodedByHand(t *testing.T) {
 	}
 }
 
-// FuzzApplyIsDeterministic gives arbitrary data as an entry to two replicas, one
-// of which restarts from a checkpoint in between: they answer and hash the same,
-// whatever it holds, and nothing panics.
+// addSeeds adds the pairs of quoted strings in a file, which fuzzing has found.
+func addSeeds(f *testing.F, path string) {
+	f.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		var one, two string
+		if _, err := fmt.Sscanf(line, "%q\t%q", &one, &two); err != nil {
+			f.Fatalf("%s: %q: %v", path, line, err)
+		}
+		f.Add([]byte(one), []byte(two))
+	}
+}
+
+// FuzzApplyIsDeterministic applies arbitrary entries to two replicas, one of which restarts from a
+// checkpoint in between. Both must return the same results and hashes, and must not panic.
 func FuzzApplyIsDeterministic(f *testing.F) {
 	nested := txn(&pb.TxnRequest{
 		Compare: []*pb.Compare{{Key: []byte("a"), RangeEnd: []byte{0}, Target: pb.Compare_VERSION, Result: pb.Compare_GREATER}},
@@ -187,6 +205,7 @@ func FuzzApplyIsDeterministic(f *testing.F) {
 		f.Add(encode(f, &store.Command{ID: 1, Request: r}), encode(f, &store.Command{Fence: 1, Request: put("b", "2")}))
 	}
 	f.Add(encode(f, &store.Command{Register: &store.Member{ID: 1, Name: "n"}}), []byte{0x10})
+	addSeeds(f, "testdata/apply_seeds.txt")
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		backend := newBackend()
 		a, b := openStore(t, newBackend()), openStore(t, backend)

@@ -1,25 +1,25 @@
 package store
 
 import (
+	"context"
 	"runtime"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// trimStep is how many versions are freed at a time while Apply waits: some
-// tens of microseconds.
+// trimStep is how many versions are freed under one lock. It delays Apply by some tens of
+// microseconds.
 const trimStep = 128
 
-// garbage lists what compactions will free, in the order of revisions.
+// garbage lists the versions that compactions will free, in the order of revisions.
 type garbage struct {
-	// newer holds versions that have one before them, or that are tombstones: a
-	// compaction at or above their revision frees the former, and the latter.
+	// newer holds versions that replaced another one, and tombstones. A compaction at or above
+	// their revision frees the replaced version, and the tombstone.
 	newer queue
-	// held holds versions of the compacted revision itself that are tombstones, or
-	// that follow another version of the same revision. A watch may still start at
-	// that revision and needs them, so the next compaction frees them.
+	// held holds versions of the compacted revision itself that are tombstones, or that
+	// replaced a version of the same revision. A watch may start at that revision and needs
+	// them, so the next compaction frees them.
 	held queue
 }
 
@@ -29,7 +29,7 @@ func (g *garbage) add(v *Version) {
 	}
 }
 
-// queue is a first-in first-out list of versions.
+// queue is a FIFO list of versions.
 type queue struct {
 	list []*Version
 	head int
@@ -37,7 +37,7 @@ type queue struct {
 
 func (q *queue) push(v *Version) { q.list = append(q.list, v) }
 
-// peek returns the first, nil if there is none.
+// peek returns the first version, nil if the queue is empty.
 func (q *queue) peek() *Version {
 	if q.head == len(q.list) {
 		return nil
@@ -54,10 +54,9 @@ func (q *queue) pop() {
 	}
 }
 
-// compactLocked makes the history up to a revision unreachable, at once, and has
-// it freed later. That is no part of the response: a request that asks for the
-// physical compaction too is answered at the same moment, and what etcd lets it
-// be waited for, a hash that no longer changes, holds at once here.
+// compactLocked makes the history up to a revision unreachable at once, and starts freeing it. The
+// response does not wait for that, not even for a request with Physical set: etcd's clients wait so
+// that hashes no longer change, and here they never do.
 func (s *Store) compactLocked(st *state, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
 	rev := st.revision.Load()
 	switch {
@@ -67,13 +66,13 @@ func (s *Store) compactLocked(st *state, r *pb.CompactionRequest) (*pb.Compactio
 		return nil, rpctypes.ErrGRPCFutureRev
 	}
 	st.compacted.Store(r.GetRevision())
-	st.history.forget(r.GetRevision())
+	st.history.truncate(r.GetRevision())
 	s.startTrimLocked()
 	return &pb.CompactionResponse{Header: &pb.ResponseHeader{Revision: rev}}, nil
 }
 
-// startTrimLocked starts a goroutine that frees what is compacted and ends, if
-// there is none. There is no other goroutine in a store.
+// startTrimLocked starts a goroutine that frees compacted versions and ends, unless it is running.
+// The store starts no other goroutine.
 func (s *Store) startTrimLocked() {
 	if s.mu.trimming || s.mu.closed {
 		return
@@ -86,34 +85,34 @@ func (s *Store) startTrimLocked() {
 	})
 }
 
-// trim frees a few versions and reports whether there is more to do. It takes the locks in the
-// order of Checkpoint, saving first, and gives both back after each step: a compaction of
-// millions of versions holds up an entry, or a checkpoint, for trimStep of them.
+// trim frees some versions and reports whether there are more. It takes and releases saving and mu
+// for each step, so a compaction of millions of versions delays an entry, or a checkpoint, by one
+// step.
 func (s *Store) trim() bool {
-	s.saving.take()
+	s.saving.acquire()
 	defer s.saving.release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.trimming = !s.mu.closed; s.mu.trimming {
 		st := s.state.Load()
 		s.mu.trimming = st.trim(trimStep)
-		st.cutIfLarge(s.cutBytes)
+		st.sealIfLarge(s.commitBytes)
 	}
 	return s.mu.trimming
 }
 
-// trim frees up to n versions, and notes those that a checkpoint may hold. It reports
-// whether there may be more.
+// trim frees up to n versions, and notes those that a checkpoint may contain. It reports whether
+// there may be more.
 func (st *state) trim(n int) bool {
 	target := st.compacted.Load()
 	for ; n > 0; n-- {
 		from := &st.garbage.held
 		v := from.peek()
-		if v == nil || v.main() == target {
+		if v == nil || v.mod == target {
 			from = &st.garbage.newer
 			v = from.peek()
 		}
-		if v == nil || v.main() > target {
+		if v == nil || v.mod > target {
 			return false
 		}
 		from.pop()
@@ -122,14 +121,16 @@ func (st *state) trim(n int) bool {
 	return true
 }
 
-// free frees the version before v, and v itself if it is a tombstone and the last of its
-// chain. Whatever was written at the compacted revision stays for watches that start
-// there, also a version below another one of that revision: one transaction can delete a
-// range of keys and put one of them. A tombstone below a newer version goes when that
-// version is freed; readers see no difference.
+// free frees the version before v, and v itself if it is a tombstone and the newest version of its
+// key.
+//
+// Versions written at the compacted revision stay, because watches may start there. That includes a
+// version below another one of the same revision: a transaction can delete a range and then put a
+// key of it. A tombstone below a newer version is freed together with that version; readers see no
+// difference.
 func (st *state) free(v *Version, target int64) {
 	prev := v.prev.Load()
-	if prev != nil && prev.main() == target {
+	if prev != nil && prev.mod == target {
 		st.garbage.held.push(v)
 		return
 	}
@@ -139,7 +140,7 @@ func (st *state) free(v *Version, target int64) {
 	}
 	switch {
 	case !v.tombstone():
-	case v.main() == target:
+	case v.mod == target:
 		st.garbage.held.push(v)
 	default:
 		if v.of.head.Load() == v {
@@ -149,11 +150,11 @@ func (st *state) free(v *Version, target int64) {
 	}
 }
 
-// drop takes v out of what is to be durable. If a cut has it already, a later one deletes
-// it there, even if nothing has been committed yet: the cut's own checkpoint is of a time
-// before the compaction, at which v can be read.
+// drop removes v from the durable state. If an increment contains v, a later increment deletes it,
+// even if nothing is committed yet: the checkpoint of the first one is older than the compaction,
+// so v is readable there.
 func (st *state) drop(v *Version) {
-	if v.main() <= st.cutRevision {
+	if v.mod <= st.sealedRevision {
 		st.unsaved.trimmed = append(st.unsaved.trimmed, recordOf(v))
 		return
 	}
@@ -161,4 +162,15 @@ func (st *state) drop(v *Version) {
 		st.unsaved.dropped = make(map[*Version]struct{})
 	}
 	st.unsaved.dropped[v] = struct{}{}
+}
+
+// FinishCompaction frees all compacted versions now. The next checkpoint deletes them, and a
+// defragmentation can then release their space. Reads and Apply continue meanwhile.
+func (s *Store) FinishCompaction(ctx context.Context) error {
+	for s.trim() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

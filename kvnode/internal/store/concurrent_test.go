@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,8 +15,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// pair is what the writer of these tests writes: all keys always get the same
-// value, in one transaction, and now and then all of them are deleted.
+// pair holds the keys of these tests. One transaction puts the same value to all of them, or
+// deletes all of them.
 var pair = []string{"pair/a", "pair/b", "pair/c", "pair/d"}
 
 func pairTxn(i int) *pb.InternalRaftRequest {
@@ -32,8 +31,8 @@ func pairTxn(i int) *pb.InternalRaftRequest {
 	return txn(t)
 }
 
-// checkPair fails unless resp is as of one revision: all keys with the same
-// value and mod revision, or none.
+// checkPair fails unless resp shows one revision: all keys with one value and mod revision, or no
+// key.
 func checkPair(t *testing.T, resp *pb.RangeResponse) {
 	t.Helper()
 	kvs := resp.GetKvs()
@@ -48,7 +47,7 @@ func checkPair(t *testing.T, resp *pb.RangeResponse) {
 	}
 }
 
-// readUntil runs read in some goroutines until stop is closed, and once more.
+// readUntil calls read in n goroutines until stop is closed, at least once each.
 func readUntil(wg *sync.WaitGroup, stop <-chan struct{}, n int, read func()) {
 	for range n {
 		wg.Go(func() {
@@ -64,8 +63,8 @@ func readUntil(wg *sync.WaitGroup, stop <-chan struct{}, n int, read func()) {
 	}
 }
 
-// TestReadersSeeOneRevision reads while entries are applied, history is
-// compacted right behind the newest revision, and snapshots are restored.
+// Readers see one revision while entries are applied, the history is compacted close to the newest
+// revision, and snapshots are restored.
 func TestReadersSeeOneRevision(t *testing.T) {
 	r := newReplica(t)
 	r.must(pairTxn(0))
@@ -102,8 +101,7 @@ func TestReadersSeeOneRevision(t *testing.T) {
 		}
 	})
 	readUntil(&wg, stop, 1, func() {
-		// Get never misses a key that is there: kept is written all the time and
-		// never deleted.
+		// kept is never deleted, so Get must always find it.
 		if kv, rev := r.Get([]byte("kept")); kv == nil && rev > 3 || kv.GetModRevision() > rev {
 			t.Errorf("Get(kept) = %v as of revision %d", kv, rev)
 		}
@@ -138,8 +136,7 @@ func writePairs(t *testing.T, r *replica, n int) {
 	}
 }
 
-// TestGetSeesKeysThatACompactionPassed reads one key that is written and
-// compacted as fast as can be: a read that began before must begin anew.
+// Get finds a key that is written and compacted as fast as possible: it retries after a compaction.
 func TestGetSeesKeysThatACompactionPassed(t *testing.T) {
 	r := newReplica(t)
 	r.put("k", "0")
@@ -163,39 +160,7 @@ func TestGetSeesKeysThatACompactionPassed(t *testing.T) {
 	wg.Wait()
 }
 
-// asked does something when it is asked for the first time whether it has ended,
-// as a read does before it looks for keys.
-type asked struct {
-	context.Context
-	do func()
-}
-
-func (c *asked) Err() error {
-	if do := c.do; do != nil {
-		c.do = nil
-		do()
-	}
-	return c.Context.Err()
-}
-
-// A compaction that passes a read of the newest revision takes away what it was to
-// find, so it begins anew.
-func TestACompactionThatPassesARangeHidesNothing(t *testing.T) {
-	r := newReplica(t)
-	write := func() {
-		for _, key := range pair {
-			r.put(key, "v")
-		}
-	}
-	write()
-	ctx := &asked{Context: t.Context(), do: func() { write(); r.must(compact(r.Revision())) }}
-	resp, err := r.Range(ctx, &pb.RangeRequest{Key: []byte("pair/"), RangeEnd: []byte("pair0")})
-	if err != nil || len(resp.GetKvs()) != len(pair) || resp.GetHeader().GetRevision() != r.Revision() {
-		t.Errorf("Range() = %v, %v, want all %d keys as of revision %d", resp, err, len(pair), r.Revision())
-	}
-}
-
-// TestReadsAndWritesGoOnDuringACheckpoint blocks a checkpoint in the middle.
+// Reads, writes and snapshots continue while a checkpoint is blocked.
 func TestReadsAndWritesGoOnDuringACheckpoint(t *testing.T) {
 	r := newReplica(t)
 	r.put("a", "1")
@@ -229,7 +194,7 @@ func TestReadsAndWritesGoOnDuringACheckpoint(t *testing.T) {
 	}
 }
 
-// TestEventsComeInOrderOfRevisions checks what a watch hub relies on.
+// Events come in order, after their revision is visible, as watch.Hub requires.
 func TestEventsComeInOrderOfRevisions(t *testing.T) {
 	var got []string
 	var s *store.Store

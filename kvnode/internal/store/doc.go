@@ -1,47 +1,42 @@
-// Package store is kvnode's state machine: what every member computes from the
-// log, kept in memory for readers and in checkpoints for restarts.
+// Package store is kvnode's state machine. Each member computes it from the raft log. It is kept in
+// memory for readers, and in checkpoints for restarts.
 //
-// # What it promises
+// # Guarantees
 //
-// Members that applied the same entries hold the same state: Apply uses no
-// clock, no randomness and no map order, and HashKV lets anybody compare.
+// Members that applied the same entries hold the same state: Apply uses no clock, no randomness and
+// no map order. HashKV compares members.
 //
-// A read is as of one revision, over any number of keys. Get takes no lock and
-// allocates nothing, and no write ever holds it up; a long Range holds up Apply
-// for one chunk of the index at most. Once Applied has reached an index, every
-// read that starts afterwards sees what the entries up to it did.
+// A read sees one revision, over any number of keys. Get takes no lock and allocates nothing. A
+// long Range delays Apply by at most one chunk of the index at a time. Once Applied has reached an
+// index, every read that starts later sees the effect of all entries up to it.
 //
-// Checkpoint makes a state durable, in commits of which each is a whole checkpoint of an
-// earlier index (cut.go). Whatever is newer is lost with the process, so the log must
-// still hold it.
+// Checkpoint makes the state durable. It may take several commits, and each commit leaves the
+// complete state as of an earlier index. Later entries are lost with the process, so the log must
+// still hold them.
 //
-// # How it is kept
+// # Structure
 //
-// A hash map leads from a key to its chain: the newest version, which points to
-// the one before, and so on back to the last compaction. Apply prepends
-// versions and then publishes the revision they belong to. A reader loads the
-// published revision first and skips versions above it, so it sees all of a
-// transaction or nothing. An ordered index of the chains serves ranges, and counts by
-// place; what was made and deleted since takes a count back to an older revision. A version
-// is a small record; the message of etcd's API is made when it is answered.
+// A hash table maps a key to its chain: the newest version, which points to the one before it, back
+// to the last compaction. Apply prepends versions and then publishes their revision. A reader loads
+// the published revision first and skips newer versions, so it sees all of a transaction or
+// nothing. An ordered index of the chains serves ranges and counts.
 //
-// A compaction takes effect at once, for readers and for hashes, by publishing
-// the compacted revision. The versions it makes unreachable are freed later, a
-// few at a time. A reader that finds nothing, or has read many keys, looks at
-// the compacted revision last: if it has passed the reader's revision, what was
-// read may have holes, and it reads again or reports the compaction.
+// A compaction takes effect at once, for readers and for hashes, when the compacted revision is
+// published. A goroutine later frees the versions that became unreachable, a few at a time. A
+// reader that finds nothing, or has read many keys, checks the compacted revision last. If it is
+// above the reader's revision, the result may have holes, so the reader retries or reports the
+// compaction.
 //
-// The history lists the versions in the order of writes, back to the last
-// compaction, for those who watch and have to catch up (package watch).
+// The history lists the versions in the order of writes, back to the last compaction. Package watch
+// reads it for watchers that are behind.
 //
-// TTL leases are part of the state: which there are, and which keys name them. They
-// are records of a checkpoint like versions, and end by an entry only: the store
-// knows no time.
+// TTL leases and their keys are part of the state. Only an entry ends a lease: the store has no
+// clock. Package ttl counts the time on the leader.
 //
-// All of it hangs off one pointer, which Restore replaces.
+// All of this hangs off one pointer, which Restore replaces.
 //
-// # What it relies on
+// # Requirements
 //
-// One goroutine applies. What readers and Events are handed is shared and must
-// not be changed. The backend's commit is atomic and, when it returns, durable.
+// One goroutine calls Apply, ApplyConf and Restore. Values that readers and callbacks get are
+// shared and must not be changed. A commit of the backend is atomic, and durable when it returns.
 package store

@@ -10,27 +10,27 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// castagnoli is used for hashes and for the sums of records.
+// castagnoli is the polynomial of hashes and of record checksums.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// hashOfNothing is etcd's. A hash is never 0: tools take that for a member that has
-// not answered.
+// hashOfNothing is etcd's hash of an empty store. A hash is never 0, because tools take 0 for a
+// missing answer.
 var hashOfNothing = crc32.Checksum([]byte("key"), castagnoli)
 
-// Hash is equal on members that have applied the same.
+// Hash is equal on members that applied the same entries.
 type Hash struct {
-	// Hash covers the versions up to HashRevision that are above CompactRevision
-	// or still visible at it. What a member has freed or saved does not matter.
+	// Hash covers the versions up to HashRevision that are newer than CompactRevision or live
+	// at it. It does not depend on what a member has freed or saved.
 	Hash            uint32
 	CompactRevision int64
 	HashRevision    int64
 	Revision        int64
 }
 
-// HashKV hashes all keys as of revision, 0 meaning the newest. There are none as of
-// a negative one, as in etcd.
+// HashKV hashes all keys at revision, 0 meaning the newest. A negative revision has no keys, as in
+// etcd.
 func (s *Store) HashKV(revision int64) (Hash, error) {
-	return again(s, true, func(w view) (Hash, error) {
+	return retryCompacted(s, true, func(w view) (Hash, error) {
 		compacted := w.st.compacted.Load()
 		switch {
 		case revision > 0 && revision < compacted:
@@ -48,12 +48,12 @@ func (s *Store) HashKV(revision int64) (Hash, error) {
 	})
 }
 
-// hash hashes the versions up to the view's revision that a compaction leaves.
+// hash hashes the versions up to the view's revision that a compaction keeps.
 func (w view) hash(compacted int64) (uint32, error) {
 	h := crc32.New(castagnoli)
 	_, err := w.scanChains(context.Background(), nil, nil, func(c *chain) bool {
 		for v := c.at(w.rev); v != nil; v = v.prev.Load() {
-			if v.main() > compacted {
+			if v.mod > compacted {
 				hashVersion(h, v)
 				continue
 			}
@@ -74,13 +74,13 @@ func (w view) hash(compacted int64) (uint32, error) {
 	return cmp.Or(h.Sum32(), hashOfNothing), nil
 }
 
-// hashVersion hashes every field of v. Lengths come first, so that no two
-// versions give the same bytes.
+// hashVersion hashes all fields of v. Lengths come before variable fields, so different versions
+// give different bytes.
 func hashVersion(h hash.Hash32, v *Version) {
 	var buf [8 * 8]byte
 	b := buf[:0]
 	for _, x := range []int64{
-		v.main(), int64(v.sub), v.GetCreateRevision(), v.GetVersion(), v.GetTTLLease(),
+		v.mod, int64(v.sub), v.GetCreateRevision(), v.GetVersion(), v.GetTTLLease(),
 		int64(len(v.GetKey())), int64(len(v.GetValue())),
 	} {
 		b = binary.BigEndian.AppendUint64(b, uint64(x))

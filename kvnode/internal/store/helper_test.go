@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -22,13 +23,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fataler is what testing.T and rapid.T share.
+// fataler is the common part of testing.T and rapid.T.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// replica is a store and the log it is fed from.
+// replica is a store with the log that was applied to it.
 type replica struct {
 	t fataler
 	*store.Store
@@ -69,7 +70,7 @@ func encode(t fataler, c *store.Command) []byte {
 	return data
 }
 
-// request appends r to the log and applies it.
+// request appends req to the log and applies it.
 func (r *replica) request(req *pb.InternalRaftRequest) (proto.Message, error) {
 	r.t.Helper()
 	r.log = append(r.log, encode(r.t, &store.Command{Request: req}))
@@ -88,7 +89,7 @@ func (r *replica) must(req *pb.InternalRaftRequest) proto.Message {
 
 func (r *replica) put(key, value string) { r.t.Helper(); r.must(put(key, value)) }
 
-// replay applies what s has not of the log.
+// replay applies the entries of log that s lacks.
 func replay(s *store.Store, log [][]byte) {
 	for i, data := range log {
 		if index := uint64(i + 1); index > s.Applied() {
@@ -97,7 +98,7 @@ func replay(s *store.Store, log [][]byte) {
 	}
 }
 
-// raising is the entry that raises the format.
+// raising is an entry that raises the format.
 var raising = []byte("raise the format")
 
 func applyEntry(s *store.Store, index uint64, data []byte) store.Result {
@@ -108,7 +109,7 @@ func applyEntry(s *store.Store, index uint64, data []byte) store.Result {
 	return s.Apply(index, 1, data)
 }
 
-// raise gives the replica the newest format.
+// raise raises the format to the newest one.
 func (r *replica) raise() {
 	r.t.Helper()
 	r.log = append(r.log, raising)
@@ -163,20 +164,22 @@ func saveSnapshot(t fataler, s *store.Store, dir string) string {
 	if err != nil {
 		t.Fatalf("OpenSnapshot() = %v", err)
 	}
-	defer snap.Close()
-	var buf bytes.Buffer
-	n, err := snap.WriteTo(&buf)
-	if err != nil || n != snap.Size() || n != int64(buf.Len()) {
-		t.Fatalf("WriteTo() = %d, %v, want %d bytes as Size says", n, err, snap.Size())
-	}
+	return writeSnapshot(t, snap, dir)
+}
+
+// writeSnapshot writes snap to a new file, closes it, and returns the name of the file.
+func writeSnapshot(t fataler, snap store.Snapshot, dir string) string {
+	t.Helper()
 	f, err := os.CreateTemp(dir, "snapshot-*")
 	if err != nil {
-		t.Fatalf("CreateTemp: %v", err)
+		t.Fatalf("CreateTemp() = %v", err)
 	}
-	defer f.Close()
-	if _, err := f.Write(buf.Bytes()); err != nil {
-		t.Fatalf("write: %v", err)
+	n, err := snap.WriteTo(f)
+	info, serr := f.Stat()
+	if err := errors.Join(err, serr, f.Close()); err != nil || n != snap.Size() || n != info.Size() {
+		t.Fatalf("WriteTo() = %d, %v, want %d bytes as Size says", n, err, snap.Size())
 	}
+	shut(t, snap)
 	return f.Name()
 }
 
@@ -210,7 +213,7 @@ func dbPath(t *testing.T) string {
 	return filepath.Join(t.TempDir(), "store.db")
 }
 
-// eventsOf returns writes as the events that a watch shows.
+// eventsOf converts writes to the events of a watch.
 func eventsOf(writes []store.Write) (events []*mvccpb.Event) {
 	for _, w := range writes {
 		e := &mvccpb.Event{Kv: w.KV.Message(), PrevKv: w.Prev.Message()}

@@ -14,7 +14,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// writesOf returns what History shows, one line for each write.
+// writesOf returns the result of History, one line per write.
 func writesOf(t *testing.T, s *store.Store, from int64, limit int) (lines []string, next int64) {
 	t.Helper()
 	next, err := s.History(from, limit, func(w store.Write) bool {
@@ -75,8 +75,8 @@ func TestHistoryShowsTheWritesInOrder(t *testing.T) {
 	}
 }
 
-// A compaction ends the history, also what a restart and a snapshot bring back;
-// its own revision is the last that is there, without the versions before.
+// The history starts at the compacted revision, without previous versions, also after a restart or
+// a restore.
 func TestHistoryEndsAtTheCompactedRevision(t *testing.T) {
 	r := newReplica(t)
 	r.put("a", "1")
@@ -104,8 +104,8 @@ func TestHistoryEndsAtTheCompactedRevision(t *testing.T) {
 	check("restored", other)
 }
 
-// Pages come and go while somebody reads: a reader sees each revision once and
-// whole, in order, or that it is compacted.
+// Readers of the history see each revision once, complete and in order, or an error that it is
+// compacted, while pages are added and dropped.
 func TestHistoryIsReadWhileItIsWritten(t *testing.T) {
 	const perRevision = 100
 	r := newReplica(t)

@@ -8,28 +8,28 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// chunk is how many keys of the ordered index are read under one lock, so for
-// how long a range holds up a write of a new key.
+// chunk is how many keys a range reads under one lock. It bounds how long a range delays the write
+// of a new key.
 const chunk = 256
 
-// index finds chains, by key and in the order of keys. A chain is in both before the
-// revision of its first version is published, and leaves both only when no revision that
-// can be read has a version of it. In between a reader may see it in one and not in the
-// other, which tells it the same: its view has no such key.
+// index finds chains by key and in the order of keys. A chain is added to both structures before
+// its first version is published, and removed from both when no readable revision has a version of
+// it. In between, a reader may find it in one of them only. That makes no difference, since its
+// view has no version of the key.
 type index struct {
-	// byKey serves reads of one key, without a lock.
+	// byKey serves point reads without a lock.
 	byKey *table
 
-	// ordered serves ranges. Only a key that comes, or goes for good, takes the write lock;
-	// another version of a key that is there touches no tree.
+	// ordered serves ranges. Only creating and finally removing a key takes the write lock.
+	// Other writes do not touch the tree.
 	mu      sync.RWMutex
 	ordered *btree.BTreeG[*chain] // under mu
-	// dead are the chains of ordered that have no live version as of revision changed: keys
-	// that were deleted, and those that a transaction under way has made. So the others can
-	// be counted by place, without a look at each (count).
+	// dead holds the chains of ordered without a live version at revision changed: deleted
+	// keys, and keys that a transaction has just created. It makes the number of live keys in a
+	// range computable from positions in the two trees.
 	dead *btree.BTreeG[*chain] // under mu
-	// changed is the newest revision that made a key or deleted one. The trees show it
-	// before readers do. Under mu.
+	// changed is the newest revision that created or deleted a key. The trees reflect it before
+	// readers see it. Under mu.
 	changed int64
 }
 
@@ -42,11 +42,10 @@ func newTree() *btree.BTreeG[*chain] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
-// find returns the chain of key, nil if there is none. It takes no lock and
-// allocates nothing.
+// find returns the chain of key, nil if there is none. It takes no lock and allocates nothing.
 func (x *index) find(key []byte) *chain { return x.byKey.find(key) }
 
-// add adds a chain, dead until note has heard of its first version.
+// add adds a chain. It counts as dead until updateDead sees its first version.
 func (x *index) add(c *chain) {
 	x.byKey.add(c)
 	x.mu.Lock()
@@ -63,13 +62,14 @@ func (x *index) remove(c *chain) {
 	x.mu.Unlock()
 }
 
-// note is told of all versions of a revision, in order, once the history has them and
-// before the revision is published: a count may then be taken back to the one before.
-func (x *index) note(rev int64, versions ...*Version) {
+// updateDead updates dead for all versions of a revision. It is called after they are in the
+// history and before the revision is published, so that a count can be reverted to the revision
+// before.
+func (x *index) updateDead(rev int64, versions ...*Version) {
 	locked := false
 	for _, v := range versions {
 		if v.tombstone() == (v.prev.Load().live() == nil) {
-			continue // there before and after, or neither
+			continue // live before and after, or dead before and after
 		}
 		if !locked {
 			x.mu.Lock()
@@ -87,9 +87,8 @@ func (x *index) note(rev int64, versions ...*Version) {
 	}
 }
 
-// count returns how many chains there are from key on and below end, no end meaning all;
-// and how many of them have a live version as of revision changed, which may be newer than
-// what readers see.
+// count returns the number of chains from key up to end, where an empty end means no bound, and how
+// many of them are live at revision changed. changed may be newer than the published revision.
 func (x *index) count(key, end []byte) (all, live int, changed int64) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -97,7 +96,7 @@ func (x *index) count(key, end []byte) (all, live int, changed int64) {
 	return all, all - between(x.dead, key, end), x.changed
 }
 
-// between returns how many chains of a tree are from key on and below end.
+// between returns the number of chains of t from key up to end.
 func between(t *btree.BTreeG[*chain], key, end []byte) int {
 	last := t.Len()
 	if len(end) > 0 {
@@ -106,8 +105,8 @@ func between(t *btree.BTreeG[*chain], key, end []byte) int {
 	return max(last-rank(t, key), 0)
 }
 
-// rank returns how many chains of a tree are below key. It asks for some twenty of a
-// million by their place, which the tree finds by the sizes of its branches.
+// rank returns the number of chains below key. In a tree of a million chains the binary search
+// needs about 20 look-ups by position, which the tree supports.
 func rank(t *btree.BTreeG[*chain], key []byte) int {
 	return sort.Search(t.Len(), func(i int) bool {
 		c, _ := t.GetAt(i)
@@ -115,9 +114,9 @@ func rank(t *btree.BTreeG[*chain], key []byte) int {
 	})
 }
 
-// next fills buf with the chains from key on that are below end; no end means
-// all. With after set, key itself is left out: that is how a range goes on behind the
-// last key of the chunk before, with the lock released in between.
+// next fills buf with chains from key up to end, where an empty end means no bound. after skips key
+// itself: a range continues after the last key of its previous chunk, since the lock was released
+// in between.
 func (x *index) next(buf []*chain, key, end []byte, after bool) []*chain {
 	buf = buf[:0]
 	x.mu.RLock()

@@ -15,7 +15,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// meta is what a checkpoint holds besides records.
+// meta is the part of a checkpoint that is not in records.
 type meta struct {
 	Format    int64
 	Index     uint64
@@ -26,8 +26,8 @@ type meta struct {
 	Alarms    []alarm  `json:",omitempty"`
 	Members   []Member `json:",omitempty"` // in the order of IDs
 	Removed   []uint64 `json:",omitempty"`
-	// Records and Sum are the number of records and the sum of their checksums:
-	// a record that is missing shows.
+	// Records is the number of records, and Sum the sum of their checksums. They reveal missing
+	// records.
 	Records int64
 	Sum     uint64
 }
@@ -37,8 +37,8 @@ type alarm struct {
 	Type   int32
 }
 
-// capture takes what the state has now, but for ConfState, Records and Sum: all of it as of one
-// index, since nothing is applied meanwhile (cutNow).
+// capture returns the meta value of the state, without ConfState, Records and Sum. The caller holds
+// the apply lock, so all fields belong to one index.
 func (st *state) capture() meta {
 	m := meta{
 		Format: st.format.Load(), Index: st.applied.Load(), Term: st.term,
@@ -55,7 +55,7 @@ func (st *state) capture() meta {
 	return m
 }
 
-// restore fills an empty state, which nobody reads yet.
+// restore fills an empty state that has no readers yet.
 func (m *meta) restore(st *state) error {
 	c, err := m.checkpoint()
 	if err != nil {
@@ -66,7 +66,7 @@ func (m *meta) restore(st *state) error {
 	st.revision.Store(m.Revision)
 	st.compacted.Store(m.Compacted)
 	st.applied.Store(m.Index)
-	st.cutIndex, st.cutRevision = m.Index, m.Revision
+	st.sealedIndex, st.sealedRevision = m.Index, m.Revision
 	members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}
 	for _, one := range m.Members {
 		members.ByID[one.ID] = one
@@ -96,7 +96,7 @@ func (m *meta) checkpoint() (Checkpoint, error) {
 	return c, nil
 }
 
-// save makes m the meta of what tx commits: JSON after a CRC-32C of it.
+// save writes m as the meta value of tx: a CRC-32C, then JSON.
 func (m *meta) save(tx Tx) error {
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -106,8 +106,8 @@ func (m *meta) save(tx Tx) error {
 	return tx.SetMeta(append(sum, data...))
 }
 
-// decodeMeta is the reverse of save. No data, before the first checkpoint, means the
-// meta of an empty state.
+// decodeMeta is the reverse of save. Without data, before the first checkpoint, it returns the meta
+// value of an empty state.
 func decodeMeta(data []byte) (meta, error) {
 	if data == nil {
 		return meta{Format: FormatFirst, Revision: 1, Compacted: -1}, nil
@@ -116,13 +116,13 @@ func decodeMeta(data []byte) (meta, error) {
 		return meta{}, fmt.Errorf("%w: meta of %d bytes has a wrong checksum", ErrDamaged, len(data))
 	}
 	data = data[4:]
-	// The format decides what the rest means.
+	// The format decides how the rest is read.
 	var v struct{ Format int64 }
 	if err := json.Unmarshal(data, &v); err != nil {
 		return meta{}, fmt.Errorf("%w: meta: %w", ErrDamaged, err)
 	}
 	if v.Format < FormatFirst || v.Format > FormatNewest {
-		return meta{}, fmt.Errorf("%w: it is %d, this version reads %d to %d", ErrFormat, v.Format, FormatFirst, FormatNewest)
+		return meta{}, fmt.Errorf("%w: it is %d, and this version reads %d to %d (use the version that wrote it)", ErrFormat, v.Format, FormatFirst, FormatNewest)
 	}
 	var m meta
 	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&m); err != nil {

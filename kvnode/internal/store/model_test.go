@@ -13,17 +13,17 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// model is what a store should do, in the plainest way: a list of all that was
-// ever written. It knows nothing of chains, trimming or checkpoints.
+// model is the simplest specification of a store: the list of all writes. It has no chains,
+// compaction of memory, or checkpoints.
 type model struct {
 	rev       int64
 	compacted int64
-	writes    []*mvccpb.KeyValue // in order; a tombstone if its Version is 0
+	writes    []*mvccpb.KeyValue // in order; Version 0 is a tombstone
 }
 
 func newModel() *model { return &model{rev: 1, compacted: -1} }
 
-// keys returns what is there as of rev, in the order of keys.
+// keys returns the live keys at rev in order.
 func (m *model) keys(rev int64, key, end []byte) []*mvccpb.KeyValue {
 	last := map[string]*mvccpb.KeyValue{}
 	for _, w := range m.writes {
@@ -89,7 +89,7 @@ func (m *model) request(r *pb.InternalRaftRequest) (proto.Message, error) {
 
 func header(rev int64) *pb.ResponseHeader { return &pb.ResponseHeader{Revision: rev} }
 
-// one returns the pair of key as of rev, nil if there is none.
+// one returns the pair of key at rev, nil if there is none.
 func (m *model) one(rev int64, key []byte) *mvccpb.KeyValue {
 	if kvs := m.keys(rev, key, nil); len(kvs) > 0 {
 		return kvs[0]
@@ -165,7 +165,7 @@ func (m *model) rangeAt(at int64, r *pb.RangeRequest) (*pb.RangeResponse, error)
 	return resp, nil
 }
 
-// revisionOf returns the revision that r asks for, at being the newest.
+// revisionOf returns the revision that r asks for. at is the newest one.
 func (m *model) revisionOf(at int64, r *pb.RangeRequest) (rev int64, err error) {
 	rev = r.GetRevision()
 	if rev <= 0 {
@@ -185,7 +185,7 @@ func isFiltered(r *pb.RangeRequest) bool {
 	return r.GetMinModRevision() != 0 || r.GetMaxModRevision() != 0 || r.GetMinCreateRevision() != 0 || r.GetMaxCreateRevision() != 0
 }
 
-// isOutside reports whether the bounds of r on revisions leave a key out.
+// isOutside reports whether the revision filters of r exclude kv.
 func isOutside(kv *mvccpb.KeyValue, r *pb.RangeRequest) bool {
 	return r.GetMaxModRevision() != 0 && kv.GetModRevision() > r.GetMaxModRevision() ||
 		r.GetMinModRevision() != 0 && kv.GetModRevision() < r.GetMinModRevision() ||
@@ -225,7 +225,7 @@ func (m *model) txn(t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return resp, nil
 }
 
-// ops returns the branch that is taken in the state before the transaction.
+// ops returns the branch that the comparisons choose.
 func (m *model) ops(t *pb.TxnRequest) ([]*pb.RequestOp, bool) {
 	for _, c := range t.GetCompare() {
 		kvs := m.keys(m.rev, c.GetKey(), c.GetRangeEnd())

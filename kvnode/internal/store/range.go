@@ -1,51 +1,49 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// overtaken is how often a read of the newest revision begins anew because a
-// compaction passed it. One compaction after another, each during one read,
-// is needed to get there.
-const overtaken = 16
+// maxRetries limits how often a read of the newest revision restarts because a compaction overtook
+// it. Reaching it takes one compaction during each attempt.
+const maxRetries = 16
 
-// Range answers a range request as of one revision. The error is a
-// rpctypes.ErrGRPC… value, or ctx's.
+// Range answers a range request at one revision. The error is a rpctypes.ErrGRPC… value or ctx's.
 func (s *Store) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	return again(s, r.GetRevision() <= 0, func(w view) (*pb.RangeResponse, error) { return w.rangeKeys(ctx, r) })
+	return retryCompacted(s, r.GetRevision() <= 0, func(w view) (*pb.RangeResponse, error) { return w.rangeKeys(ctx, r) })
 }
 
-// Txn answers a transaction that writes nothing, whatever its compares give, as
-// of one revision. It must consist of ranges, and of nested transactions of the
-// same kind; others have to be applied.
+// Txn answers a transaction without writes at one revision. All branches must consist of ranges and
+// nested transactions of the same kind. Other transactions need an entry in the log.
 func (s *Store) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	if txnWrites(r) {
 		return nil, rpctypes.ErrGRPCNotCapable
 	}
-	return again(s, true, func(w view) (*pb.TxnResponse, error) {
+	return retryCompacted(s, true, func(w view) (*pb.TxnResponse, error) {
 		return (&writer{st: w.st, base: w.rev}).txnContext(ctx, r)
 	})
 }
 
-// again reads at the newest revision, and once more for as long as compactions
-// overtake it, if newest is set: else the revision asked for is gone for good.
-func again[T any](s *Store, newest bool, read func(view) (T, error)) (T, error) {
+// retryCompacted calls read with the newest view. If newest is set and a compaction overtakes the
+// read, it retries. An explicit revision that was compacted is gone for good.
+func retryCompacted[T any](s *Store, newest bool, read func(view) (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		out, err := read(s.state.Load().view())
-		if err != rpctypes.ErrGRPCCompacted || !newest || n == overtaken { //nolint:errorlint // statuses compare by text otherwise
+		if err != rpctypes.ErrGRPCCompacted || !newest || n == maxRetries { //nolint:errorlint // statuses compare by text otherwise
 			return out, err
 		}
 	}
 }
 
-// rangeKeys answers r. Without a revision in r it is as of the view, else as of
-// that revision; the header has the view's.
+// rangeKeys answers r at the revision in r, or at the view's if r has none. The header has the
+// view's revision.
 func (w view) rangeKeys(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	at, err := w.at(r.GetRevision())
 	if err != nil {
@@ -73,15 +71,15 @@ func (w view) rangeKeys(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRespo
 	return resp, nil
 }
 
-// collect returns the versions that r asks for, in the order of keys, or, if its limit is
-// reached on the way, one more than that. It counts all of the range.
+// collect returns the versions for r in the order of keys. It may stop after one more than the
+// limit, but always counts the whole range.
 func (w view) collect(ctx context.Context, r *pb.RangeRequest, resp *pb.RangeResponse) (found []*Version, err error) {
 	limit := r.GetLimit()
 	early := limit > 0 && limitsEarly(r)
 	whole, err := w.scan(ctx, r.GetKey(), r.GetRangeEnd(), func(v *Version) bool {
 		resp.Count++
-		// One more than the limit shows that there is more. A few further keys are counted
-		// sooner like this than by place.
+		// One more than the limit shows that there is more. Up to chunk further keys are
+		// counted here, which is faster than counting in the index.
 		if early && int64(len(found)) > limit {
 			return resp.GetCount() < limit+chunk
 		}
@@ -96,9 +94,8 @@ func (w view) collect(ctx context.Context, r *pb.RangeRequest, resp *pb.RangeRes
 	return found, err
 }
 
-// messages makes the answer to r, in one piece of memory. Where keys only are asked for
-// they lack the TTL lease too, unless values were sorted by: so does etcd 3.7, which takes
-// them from its index.
+// messages builds the messages of a response in one allocation. With KeysOnly the TTL lease is left
+// out as well, unless the range is sorted by value: etcd 3.7 takes such keys from its index.
 func messages(r *pb.RangeRequest, found []*Version) []*mvccpb.KeyValue {
 	kvs, room := make([]*mvccpb.KeyValue, len(found)), make([]mvccpb.KeyValue, len(found))
 	for i, v := range found {
@@ -114,7 +111,7 @@ func messages(r *pb.RangeRequest, found []*Version) []*mvccpb.KeyValue {
 	return kvs
 }
 
-// at returns the view of an older revision, 0 or less meaning this one.
+// at returns the view of an older revision. 0 or less means this one.
 func (w view) at(rev int64) (view, error) {
 	switch {
 	case rev > w.rev:
@@ -129,9 +126,9 @@ func (w view) at(rev int64) (view, error) {
 	return older, nil
 }
 
-// scan calls visit with the live versions from key on that are below end, in the
-// order of keys, until it returns false; whole says that it did not. No end means key
-// alone, and "\0" all from key on.
+// scan calls visit with the live versions from key up to end, in the order of keys, until visit
+// returns false. whole reports that it never did. An empty end means key alone, and "\0" means all
+// keys from key on.
 func (w view) scan(ctx context.Context, key, end []byte, visit func(*Version) bool) (whole bool, err error) {
 	if len(end) == 0 {
 		v := w.find(key)
@@ -142,14 +139,14 @@ func (w view) scan(ctx context.Context, key, end []byte, visit func(*Version) bo
 			return v == nil || visit(v)
 		})
 	}
-	// Last, since what was freed before is missing above.
+	// Checked last: versions that were freed before are missing above.
 	if err == nil && w.compacted() {
 		err = rpctypes.ErrGRPCCompacted
 	}
 	return whole, err
 }
 
-// bound returns the end of a range as the index takes it, where none means all.
+// bound converts the end of a range request to the end for index.next, where empty means no bound.
 func bound(end []byte) []byte {
 	if len(end) == 1 && end[0] == 0 {
 		return nil
@@ -157,9 +154,8 @@ func bound(end []byte) []byte {
 	return end
 }
 
-// scanChains calls visit with the chains from key on that are below end until it returns
-// false; whole says that it did not. It gives up when ctx ends, and holds the index for one
-// chunk at a time.
+// scanChains calls visit with the chains from key up to end until visit returns false. whole
+// reports that it never did. It locks the index for one chunk at a time, and stops when ctx ends.
 func (w view) scanChains(ctx context.Context, key, end []byte, visit func(*chain) bool) (whole bool, err error) {
 	// Most ranges are short.
 	buf := make([]*chain, 0, chunk/8)
@@ -188,7 +184,96 @@ func passes(r *pb.RangeRequest, v *Version) bool {
 		within(v.create, r.GetMinCreateRevision(), r.GetMaxCreateRevision())
 }
 
-// within reports whether x is from low to high, where 0 is no bound.
+// within reports whether low <= x <= high. A bound of 0 does not apply.
 func within(x, low, high int64) bool {
 	return (low == 0 || x >= low) && (high == 0 || x <= high)
+}
+
+// needsSort reports whether r asks for an order other than ascending keys. A sort target without an
+// order means ascending, as in etcd.
+func needsSort(r *pb.RangeRequest) bool {
+	return r.GetSortTarget() != pb.RangeRequest_KEY || r.GetSortOrder() == pb.RangeRequest_DESCEND
+}
+
+// limitsEarly reports whether the limit applies before the sort. As in etcd, it also does for a
+// sort target without an order.
+func limitsEarly(r *pb.RangeRequest) bool {
+	return !needsSort(r) || r.GetSortOrder() == pb.RangeRequest_NONE && !filters(r)
+}
+
+func filters(r *pb.RangeRequest) bool {
+	return r.GetMinModRevision() != 0 || r.GetMaxModRevision() != 0 || r.GetMinCreateRevision() != 0 || r.GetMaxCreateRevision() != 0
+}
+
+// checkSort refuses the same options as etcd's API server.
+func checkSort(r *pb.RangeRequest) error {
+	if pb.RangeRequest_SortOrder_name[int32(r.GetSortOrder())] == "" || pb.RangeRequest_SortTarget_name[int32(r.GetSortTarget())] == "" {
+		return rpctypes.ErrGRPCInvalidSortOption
+	}
+	return nil
+}
+
+// sortVersions sorts stably, so equal elements stay in the order of keys.
+func sortVersions(r *pb.RangeRequest, found []*Version) {
+	var by func(a, b *Version) int
+	switch r.GetSortTarget() {
+	case pb.RangeRequest_VERSION:
+		by = func(a, b *Version) int { return cmp.Compare(a.GetVersion(), b.GetVersion()) }
+	case pb.RangeRequest_CREATE:
+		by = func(a, b *Version) int { return cmp.Compare(a.GetCreateRevision(), b.GetCreateRevision()) }
+	case pb.RangeRequest_MOD:
+		by = func(a, b *Version) int { return cmp.Compare(a.GetModRevision(), b.GetModRevision()) }
+	case pb.RangeRequest_VALUE:
+		by = func(a, b *Version) int { return bytes.Compare(a.GetValue(), b.GetValue()) }
+	default:
+		by = func(a, b *Version) int { return bytes.Compare(a.GetKey(), b.GetKey()) }
+	}
+	if r.GetSortOrder() == pb.RangeRequest_DESCEND {
+		slices.SortStableFunc(found, func(a, b *Version) int { return by(b, a) })
+		return
+	}
+	slices.SortStableFunc(found, by)
+}
+
+// count returns how many keys scan would visit. It takes the number of live keys from the index,
+// and for an older revision reverts the creations and deletions since then. If these are more than
+// the range has keys, it scans instead.
+func (w view) count(ctx context.Context, key, end []byte) (n int64, err error) {
+	// The index does not count the writes of a transaction that is being applied.
+	if len(end) > 0 && w.rev <= w.st.revision.Load() {
+		all, live, changed := w.st.index.count(key, bound(end))
+		if w.st.history.size(w.rev+1, changed) <= all {
+			return w.revertCount(ctx, int64(live), changed, key, bound(end))
+		}
+	}
+	_, err = w.scan(ctx, key, end, func(*Version) bool {
+		n++
+		return true
+	})
+	return n, err
+}
+
+// revertCount converts the count n of revision changed to the view's revision.
+func (w view) revertCount(ctx context.Context, n, changed int64, key, end []byte) (int64, error) {
+	var err error
+	steps := 0
+	w.st.history.scan(w.rev+1, changed, func(v *Version) bool {
+		if steps++; steps%chunk == 0 {
+			err = ctx.Err()
+		}
+		switch {
+		case !v.first() && !v.tombstone(): // live before and after
+		case bytes.Compare(v.GetKey(), key) < 0 || len(end) > 0 && bytes.Compare(v.GetKey(), end) >= 0:
+		case v.tombstone():
+			n++
+		default:
+			n--
+		}
+		return err == nil
+	})
+	// Checked last: versions that were dropped before are missing above.
+	if err == nil && w.compacted() {
+		err = rpctypes.ErrGRPCCompacted
+	}
+	return n, err
 }

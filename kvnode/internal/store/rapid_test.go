@@ -22,7 +22,7 @@ var (
 	genValue = rapid.SampledFrom([]string{"", "0", "1", "2"})
 )
 
-// genRev draws revisions around those that the model has.
+// genRev draws revisions around those of the model.
 func genRev(m *model) *rapid.Generator[int64] {
 	return rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(-2, m.rev+2), rapid.Int64Range(m.rev-3, m.rev))
 }
@@ -128,17 +128,17 @@ func genRequest(m *model) *rapid.Generator[*pb.InternalRaftRequest] {
 	})
 }
 
-// cluster is a store beside the model, and a second one that is fed the same
-// log and makes no checkpoints.
+// cluster is a store that goes through faults, another one that applies the same log without any,
+// and the model.
 type cluster struct {
 	t        *rapid.T
 	m        *model
 	s, other *store.Store
 	log      [][]byte
-	reopen   func() *store.Store // as after a crash
-	disk     *storetest.Disk     // of s, if that is in memory
+	reopen   func() *store.Store // after a crash
+	disk     *storetest.Disk     // of s, if it is in memory
 	dir      string
-	kept     string // a snapshot made earlier
+	kept     string // an earlier snapshot
 }
 
 func (c *cluster) apply() {
@@ -168,7 +168,7 @@ func (c *cluster) read() {
 	}
 }
 
-// failedCheckpoint makes one that fails at some step, or not at all.
+// failedCheckpoint makes a checkpoint that fails at some step, or succeeds.
 func (c *cluster) failedCheckpoint() {
 	failed := false
 	c.disk.Fail(failAt(rapid.IntRange(1, 30).Draw(c.t, "step"), &failed))
@@ -221,20 +221,19 @@ func (c *cluster) check() {
 	}
 }
 
-// TestStoreDoesWhatTheModelDoes compares every response with a model, through
-// checkpoints, crashes, snapshots and restores, and the hash with that of a
-// store that went through none of these.
+// All responses equal the model's, through checkpoints, crashes, snapshots and restores. Hashes
+// equal those of a store that went through none of these.
 func TestStoreDoesWhatTheModelDoes(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			disk := storetest.NewDisk()
-			runCluster(rt, t.TempDir(), disk, func() *store.Store { return openInCuts(rt, disk.Open()) })
+			runCluster(rt, t.TempDir(), disk, func() *store.Store { return openWithSmallCommits(rt, disk.Open()) })
 		})
 	})
 	t.Run("bolt", func(t *testing.T) {
 		root, n := t.TempDir(), 0
 		rapid.Check(t, func(rt *rapid.T) {
-			// Each case costs syncs; a few are enough for what memory cannot show.
+			// Each case costs syncs, so only some run.
 			if rapid.IntRange(0, 4).Draw(rt, "skip") > 0 {
 				return
 			}

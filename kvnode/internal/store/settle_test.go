@@ -14,7 +14,7 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// commit is what bbolt's newest commit to a file has changed.
+// commit is a commit of bbolt: the file and its hash before and after.
 type commit struct {
 	before, after []byte
 	old, new      store.Hash
@@ -39,8 +39,7 @@ func newCommit(t *testing.T) (c commit) {
 	return c
 }
 
-// unsettled is a disk as the next process finds it when the commit has come as far
-// as bbolt's second sync.
+// unsettled is the disk after a process ended right before the second sync of a commit.
 type unsettled struct {
 	commit
 	disk *fs.Memory
@@ -48,7 +47,7 @@ type unsettled struct {
 
 const settledFile = "store.db"
 
-// stop ends the process before that sync, or when it has failed.
+// stop ends the process before that sync, or after it has failed.
 func (c commit) stop(t *testing.T, syncFails bool) unsettled {
 	t.Helper()
 	disk, metas := fs.NewMemory(), 2*os.Getpagesize()
@@ -79,7 +78,7 @@ func (c commit) stop(t *testing.T, syncFails bool) unsettled {
 	return unsettled{c, disk.EndProcess()}
 }
 
-// settle is what the next process does before it reads.
+// settle runs Settle as the next process does.
 func (u *unsettled) settle(t *testing.T) error {
 	t.Helper()
 	f, err := u.disk.Open(settledFile)
@@ -89,7 +88,7 @@ func (u *unsettled) settle(t *testing.T) error {
 	return errors.Join(boltdb.Settle(f, int64(os.Getpagesize())), f.Close())
 }
 
-// hash opens what disk has, and loads it.
+// hash loads the file of disk and returns its hash.
 func (u *unsettled) hash(t *testing.T, disk *fs.Memory) store.Hash {
 	t.Helper()
 	s, err := openBytes(t, dbPath(t), disk.Bytes(settledFile))
@@ -100,8 +99,8 @@ func (u *unsettled) hash(t *testing.T, disk *fs.Memory) store.Hash {
 	return hashOf(t, s)
 }
 
-// What a process finds in memory only is there after a power failure, once it has
-// been settled: another sync does not make up for one that has failed.
+// Data that was in memory only survives a power failure after Settle. A sync alone does not repair
+// an earlier sync that failed.
 func TestSettleMakesDurableWhatAFailedCommitLeft(t *testing.T) {
 	for name, syncFails := range map[string]bool{"the process ends before the sync": false, "the sync fails": true} {
 		t.Run(name, func(t *testing.T) {
@@ -122,8 +121,7 @@ func TestSettleMakesDurableWhatAFailedCommitLeft(t *testing.T) {
 	}
 }
 
-// A power failure within Settle leaves either checkpoint, whole, and whoever is
-// told of an error relies on neither.
+// A power failure during Settle leaves the old checkpoint or the new one.
 func TestPowerFailureWithinSettle(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	found := make(map[store.Hash]int)
@@ -143,7 +141,7 @@ func TestPowerFailureWithinSettle(t *testing.T) {
 	}
 }
 
-// TestSettleRefusesDamage writes nothing that it cannot read.
+// Settle writes nothing to a file that it cannot read.
 func TestSettleRefusesDamage(t *testing.T) {
 	disk := fs.NewMemory()
 	disk.SetBytes(settledFile, make([]byte, 4*os.Getpagesize()))
@@ -157,7 +155,7 @@ func TestSettleRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestOpenWritesAgain: with a real file, only its time shows that it was written.
+// Open settles a real file: its modification time changes.
 func TestOpenWritesAgain(t *testing.T) {
 	path := dbPath(t)
 	shut(t, openBolt(t, path))
@@ -171,8 +169,7 @@ func TestOpenWritesAgain(t *testing.T) {
 	}
 }
 
-// TestSettleGoesUnseen: a reader of the database may be at it meanwhile, and the
-// file stays what it is.
+// Settle changes no byte, and may run while a snapshot is read.
 func TestSettleGoesUnseen(t *testing.T) {
 	path := dbPath(t)
 	b, err := boltdb.Open(path)
@@ -211,23 +208,15 @@ func TestSettleGoesUnseen(t *testing.T) {
 	shut(t, again)
 }
 
-// failSync makes the sync of a commit fail, which leaves the commit in memory.
-func failSync(op storetest.Op) error {
-	if op == storetest.OpSync {
-		return errDisk
-	}
-	return nil
-}
-
-// A checkpoint that a store begins with outlasts a power failure, or the log would
-// go on where the state does not.
+// A checkpoint that Open has loaded survives a power failure. Otherwise the state would fall behind
+// the log.
 func TestOpenSettlesWhatItReads(t *testing.T) {
 	disk := storetest.NewDisk()
 	r := &replica{t: t, Store: openStore(t, disk.Open())}
 	r.put("a", "1")
 	checkpoint(t, r.Store)
 	r.put("a", "2")
-	disk.Fail(failSync)
+	disk.Fail(failing(storetest.OpSync))
 	if _, err := r.Checkpoint(nil); !errors.Is(err, errDisk) {
 		t.Fatalf("Checkpoint() = %v, want %v", err, errDisk)
 	}
@@ -244,29 +233,14 @@ func TestOpenSettlesWhatItReads(t *testing.T) {
 	}
 }
 
-// TestOpenFailsIfItCannotSettle: what cannot be made durable is not used.
-func TestOpenFailsIfItCannotSettle(t *testing.T) {
-	disk := storetest.NewDisk()
-	disk.Fail(func(op storetest.Op) error {
-		if op == storetest.OpSettle {
-			return errDisk
-		}
-		return nil
-	})
-	if _, err := store.Open(store.Config{Backend: disk.Open()}); !errors.Is(err, errDisk) {
-		t.Errorf("Open() = %v, want %v", err, errDisk)
-	}
-}
-
-// A checkpoint after one whose sync has failed begins with what is in memory, and
-// writes over what is durable: that is made durable first. If it cannot be,
-// nothing is written.
+// After a failed sync, the next checkpoint first makes the data durable that it starts from. If
+// that fails, it writes nothing.
 func TestCheckpointSettlesWhatAFailedOneLeft(t *testing.T) {
 	disk := storetest.NewDisk()
 	r := &replica{t: t, Store: openStore(t, disk.Open())}
 	r.put("a", "1")
 	checkpoint(t, r.Store)
-	disk.Fail(failSync)
+	disk.Fail(failing(storetest.OpSync))
 	for range 3 {
 		r.put("a", "more")
 		if _, err := r.Checkpoint(nil); !errors.Is(err, errDisk) {

@@ -8,33 +8,31 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// state is all that entries have made: keys with their versions, TTL leases, members,
-// alarms. It is a function of the entries applied, so two members that have applied up
-// to the same index hold the same. Restore replaces it as a whole: a reader that has
-// loaded a state before goes on with that one.
+// state holds everything that entries have made: keys with their versions, TTL leases, members and
+// alarms. It is a function of the applied entries, so members that applied the same entries hold
+// the same state. Restore replaces it as a whole; a reader that has loaded the old state continues
+// with it.
 //
-// One goroutine at a time writes, with the apply lock; any goroutine reads, without a
-// lock. That is sound because a command publishes in this order: its versions, the
-// revision, the applied index. A reader looks at the applied index first, then at the
-// revision, then at versions, and so finds everything that belongs to what it has seen.
+// One goroutine at a time writes, under the apply lock. Readers take no lock. A command publishes
+// its versions first, then the revision, then the applied index. Readers load in the reverse order,
+// so they find everything that belongs to the index or revision that they have seen.
 type state struct {
-	// index finds a key's chain of versions, history lists versions by revision.
+	// index finds the chain of a key. history lists versions by revision.
 	index   *index
 	history *history
-	// leases are the TTL leases, with the keys attached to them.
+	// leases holds the TTL leases and their keys.
 	leases *leases
 
-	// revision is what readers see. It is published last, after all versions
-	// that belong to it.
+	// revision is the newest visible revision. It is published after all of its versions.
 	revision atomic.Int64
-	// compacted is the newest compacted revision, -1 before the first
-	// compaction. It is published before anything is freed.
+	// compacted is the newest compacted revision, -1 before the first compaction. It is
+	// published before any version is freed.
 	compacted atomic.Int64
-	// applied is published after revision: who has seen an index sees its effect.
+	// applied is published after revision: a reader that sees an index sees its effect.
 	applied atomic.Uint64
 
-	// format says by which rules entries are applied. It never sinks: an entry means the
-	// same on each member, whenever that applies it.
+	// format decides how entries are applied. It never decreases. Since entries change it, all
+	// members apply each entry under the same format.
 	format atomic.Int64
 	// members and alarms are replaced, never changed, so readers may keep them.
 	members atomic.Pointer[Members]
@@ -42,36 +40,36 @@ type state struct {
 
 	// Under the store's apply lock:
 
-	// term and conf are those of the newest entry applied, as a checkpoint keeps them.
+	// term and conf belong to the newest applied entry. Checkpoints store them.
 	term uint64
 	conf *raftpb.ConfState // replaced, never changed
-	// changes is the memory of a writer's list, kept for the next command.
-	changes []*Version
-	// unsaved is how the state differs from the newest cut, and cuts how that differs
-	// from what is durable.
-	unsaved unsaved
-	cuts    []*cut
-	// cutIndex and cutRevision are those of the newest cut, or of the checkpoint with which
-	// the state began: versions up to that revision are durable, or will be, or, after a
-	// commit that failed, may be.
-	cutIndex    uint64
-	cutRevision int64
-	garbage     garbage
+	// scratch is the memory of writer.changes, reused by the next command.
+	scratch []*Version
+	// unsaved is the difference between the state and the newest increment. increments are
+	// sealed and wait for their commit, oldest first.
+	unsaved    unsaved
+	increments []*increment
+	// sealedIndex and sealedRevision are those of the newest increment, or of the checkpoint
+	// that was loaded. Versions up to that revision are on disk, or will be; after a failed
+	// commit they may be.
+	sealedIndex    uint64
+	sealedRevision int64
+	garbage        garbage
 
-	// growth is what the next checkpoint will add, see Store.Unsaved.
+	// growth is the value of Store.Unsaved.
 	growth atomic.Int64
 }
 
-// unsaved is what a commit writes, so that its cost is that of the writes since the one
-// before, not that of the state.
+// unsaved collects what the next commit writes. So the cost of a commit depends on the writes since
+// the last one, not on the size of the state.
 type unsaved struct {
-	versions []*Version // written since, in the order of revisions
-	bytes    int64      // what they cost
-	trimmed  []recordID // in a cut or a checkpoint before, and freed since: to be deleted
-	// dropped are those of versions that the trimmer freed before a cut had them. Trimmer and
-	// checkpoints exclude each other.
+	versions []*Version // in the order of revisions
+	bytes    int64      // cost of versions
+	trimmed  []recordID // sealed or saved, and freed since: to be deleted
+	// dropped holds those of versions that were freed before they were sealed. They are not
+	// written.
 	dropped map[*Version]struct{}
-	// leases are the TTL leases that were granted, checkpointed or revoked since.
+	// leases holds the TTL leases that were granted, checkpointed or revoked.
 	leases map[int64]TTLLease
 }
 
@@ -87,15 +85,15 @@ func newState() *state {
 
 func (st *state) view() view { return view{st, st.revision.Load()} }
 
-// view is a state as of one revision: what is written later it does not show.
+// view is the state at one revision. Later writes are invisible.
 type view struct {
 	st  *state
 	rev int64
 }
 
-// compacted reports whether versions that the view needs may be gone. Ask it after
-// reading: a compaction is published before anything is freed, so whoever has read first
-// and sees none then has missed nothing.
+// compacted reports whether versions that the view needs may have been freed. Call it after
+// reading: a compaction is published before anything is freed, so a reader that sees no compaction
+// afterwards has missed nothing.
 func (w view) compacted() bool { return w.st.compacted.Load() > w.rev }
 
 // find returns the live version of key, nil if there is none.

@@ -6,64 +6,63 @@ import (
 	"sync/atomic"
 )
 
-// table is a hash table of chains. One goroutine at a time writes; any goroutine reads,
-// without a lock, and finds what was added before it began to look.
+// table is a hash table of chains. One goroutine at a time writes. Readers take no lock, and find
+// every chain that was added before they started.
 //
-// A look-up costs three cache lines: the bucket, the chain, which has its key beside it, and
-// the version. A map of any kind has keys of its own, or a piece of memory for each entry.
+// A look-up touches three cache lines: the bucket, the chain with its key, and the version. A Go
+// map would add its own copy of the key, or an allocation for each entry.
 //
-// It is made of parts that grow one by one: who writes waits for a part only, some tenths of
-// a millisecond for a million keys.
+// The table consists of shards that grow one by one. A write waits for the growth of one shard,
+// some tenths of a millisecond with a million keys.
 type table struct {
-	seed  maphash.Seed // immutable
-	parts [1 << partBits]part
+	seed   maphash.Seed // immutable
+	shards [1 << shardBits]shard
 }
 
 const (
-	partBits = 10
-	// slots is how many chains a bucket has room for: what fits a cache line with their tags.
+	shardBits = 10
+	// slots is how many chains a bucket has room for. With their tags they fill a cache line.
 	slots = 7
-	// grownAt is how many of the slots, of each bucket on average, are in use when a part
-	// grows to the double. More: many are beyond the bucket that is theirs.
+	// grownAt is the average number of used slots per bucket at which a shard doubles. With a
+	// higher value, more chains overflow to the next bucket.
 	grownAt = 5
 )
 
-// part is a table of its own for the keys whose hashes begin alike.
-type part struct {
-	buckets atomic.Pointer[[]bucket] // a power of two of them; replaced when they are too few
-	// The writer's: how many chains there are, and how many buckets that a look-up has to go
-	// on from. Removals leave these as they are, so a part in which keys come and go is
-	// made anew now and then.
-	n, passed int
+// shard is a table for the keys that share the first bits of their hashes.
+type shard struct {
+	buckets atomic.Pointer[[]bucket] // a power of two; replaced when it grows
+	// For the writer: the number of chains, and of buckets with overflowBit. Removals do not
+	// clear that bit, so a shard is rebuilt now and then if its keys come and go.
+	n, overflowed int
 }
 
-// bucket is a cache line. A chain that finds no room in it is in one of the next.
+// bucket is a cache line. A chain that does not fit goes to the next bucket.
 type bucket struct {
-	// tags has a byte of the hash for each slot that is in use, 0 for one that is not; and
-	// in the highest byte a 1 if a look-up has to go on to the next bucket.
+	// tags has one byte of the hash for each used slot, 0 for an unused one. The highest byte
+	// is 1 (overflowBit) if a look-up must continue in the next bucket.
 	tags   atomic.Uint64
 	chains [slots]atomic.Pointer[chain]
 }
 
 const (
-	tagOnes = 0x0001_0101_0101_0101
-	passed  = 1 << 56
+	tagOnes     = 0x0001_0101_0101_0101
+	overflowBit = 1 << 56
 )
 
 func newTable() *table { return &table{seed: maphash.MakeSeed()} }
 
-// hash returns which part, which bucket of it, before it is cut to their number, and which
-// tag a key has. A tag is not 0.
-func (t *table) hash(key []byte) (p *part, home, tag uint64) {
+// hash returns the shard, bucket (before reduction to the number of buckets) and tag of a key. A
+// tag is never 0.
+func (t *table) hash(key []byte) (p *shard, home, tag uint64) {
 	h := maphash.Bytes(t.seed, key)
 	at, home, tag := split(h)
-	return &t.parts[at], home, tag
+	return &t.shards[at], home, tag
 }
 
-func split(h uint64) (part, home, tag uint64) { return h >> (64 - partBits), h >> 8, h&0xff | 1 }
+func split(h uint64) (part, home, tag uint64) { return h >> (64 - shardBits), h >> 8, h&0xff | 1 }
 
-// matches has the lowest bit of each byte set whose tag is tag. It may have further ones
-// above the first: who uses it compares keys.
+// matches sets the lowest bit of each byte that equals tag. It may set further bits above the first
+// one, so the caller compares keys.
 func matches(tags, tag uint64) uint64 {
 	x := tags ^ tag*tagOnes
 	return (x - tagOnes) &^ x & (tagOnes << 7) >> 7
@@ -71,12 +70,11 @@ func matches(tags, tag uint64) uint64 {
 
 // find returns the chain of key, nil if there is none. It allocates nothing.
 //
-// In nearly all look-ups it is the first chain with the tag, so that one is tried with as
-// little code as can be: a look-up waits for memory most of the time, and the fewer
-// instructions it has, the more of them a processor has under way at once.
+// Nearly always the first chain with the tag is the right one. find tries it with as few
+// instructions as possible: look-ups mostly wait for memory, and shorter ones overlap better.
 func (t *table) find(key []byte) *chain {
 	part, home, tag := split(maphash.Bytes(t.seed, key))
-	list := t.parts[part].buckets.Load()
+	list := t.shards[part].buckets.Load()
 	if list == nil {
 		return nil
 	}
@@ -92,16 +90,16 @@ func (t *table) find(key []byte) *chain {
 
 // search is find for all chains with the tag.
 func search(buckets []bucket, key []byte, at, tag uint64) *chain {
-	for range buckets { // each at most once
+	for range buckets { // each bucket at most once
 		b := &buckets[at&uint64(len(buckets)-1)]
 		tags := b.tags.Load()
 		for m := matches(tags, tag); m != 0; m &= m - 1 {
-			// Its slot may have been given to another meanwhile.
+			// The slot may have been reused meanwhile.
 			if c := b.chains[bits.TrailingZeros64(m)/8].Load(); c.is(key) {
 				return c
 			}
 		}
-		if tags&passed == 0 {
+		if tags&overflowBit == 0 {
 			return nil
 		}
 		at++
@@ -109,23 +107,23 @@ func search(buckets []bucket, key []byte, at, tag uint64) *chain {
 	return nil
 }
 
-// add adds a chain whose key has none.
+// add adds a chain. The table must not contain its key.
 func (t *table) add(c *chain) {
 	p, home, tag := t.hash(c.key)
 	var buckets []bucket
 	if list := p.buckets.Load(); list != nil {
 		buckets = *list
 	}
-	if p.n >= grownAt*len(buckets) || p.passed > len(buckets)/2 {
+	if p.n >= grownAt*len(buckets) || p.overflowed > len(buckets)/2 {
 		buckets = t.grow(p, buckets)
 	}
 	p.insert(buckets, c, home, tag)
 	p.n++
 }
 
-// grow makes the buckets of a part anew, twice as many unless hardly half of that is in
-// use. Readers see them once they have everything.
-func (t *table) grow(p *part, old []bucket) []bucket {
+// grow rebuilds the buckets of a shard, and doubles them unless less than half of that would be in
+// use. It publishes them when they are complete.
+func (t *table) grow(p *shard, old []bucket) []bucket {
 	size := max(len(old), 1)
 	if 2*p.n >= grownAt*size {
 		size *= 2
@@ -135,10 +133,10 @@ func (t *table) grow(p *part, old []bucket) []bucket {
 	return buckets
 }
 
-// refill returns so many buckets with the chains of old, which readers still see.
-func (t *table) refill(p *part, old []bucket, size int) []bucket {
+// refill copies the chains of old, which readers still use, to new buckets.
+func (t *table) refill(p *shard, old []bucket, size int) []bucket {
 	buckets := make([]bucket, size)
-	p.passed = 0
+	p.overflowed = 0
 	for i := range old {
 		for s := range slots {
 			if c := old[i].chains[s].Load(); c != nil {
@@ -150,8 +148,9 @@ func (t *table) refill(p *part, old []bucket, size int) []bucket {
 	return buckets
 }
 
-// insert puts a chain into the first bucket from its own on that has room, which there is.
-func (p *part) insert(buckets []bucket, c *chain, at, tag uint64) {
+// insert puts a chain into the first bucket with a free slot, starting at its own. There always is
+// one.
+func (p *shard) insert(buckets []bucket, c *chain, at, tag uint64) {
 	for ; ; at++ {
 		b := &buckets[at&uint64(len(buckets)-1)]
 		tags := b.tags.Load()
@@ -162,14 +161,14 @@ func (p *part) insert(buckets []bucket, c *chain, at, tag uint64) {
 				return
 			}
 		}
-		if tags&passed == 0 {
-			p.passed++
-			b.tags.Store(tags | passed)
+		if tags&overflowBit == 0 {
+			p.overflowed++
+			b.tags.Store(tags | overflowBit)
 		}
 	}
 }
 
-// remove removes a chain. Those that passed its bucket stay where they are.
+// remove removes a chain. Chains that overflowed its bucket stay where they are.
 func (t *table) remove(c *chain) {
 	p, at, _ := t.hash(c.key)
 	list := p.buckets.Load()

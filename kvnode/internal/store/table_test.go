@@ -25,7 +25,7 @@ func TestTableIsAMap(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		x, want := newTable(), map[string]*chain{}
-		const keys = 30_000 // some 30 of each part
+		const keys = 30_000 // about 30 per shard
 		n := rapid.IntRange(1, keys).Draw(t, "keys")
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		for range rapid.IntRange(0, 4*n).Draw(t, "steps") {
@@ -41,8 +41,8 @@ func TestTableIsAMap(t *testing.T) {
 		}
 		checkTable(t, x, want, n)
 		total := 0
-		for i := range x.parts {
-			total += x.parts[i].n
+		for i := range x.shards {
+			total += x.shards[i].n
 		}
 		if total != len(want) {
 			t.Fatalf("the table counts %d chains, want %d", total, len(want))
@@ -50,11 +50,11 @@ func TestTableIsAMap(t *testing.T) {
 	})
 }
 
-// Keys that come and go leave no trail that a look-up has to follow.
+// Keys that come and go do not lengthen look-ups for ever.
 func TestTableForgetsWhatPassed(t *testing.T) {
 	x := newTable()
-	p := &x.parts[0]
-	var chains []*chain // of one part
+	p := &x.shards[0]
+	var chains []*chain // all of one shard
 	for i := 0; len(chains) < 500; i++ {
 		c := newChain(fmt.Append(nil, i))
 		if of, _, _ := x.hash(c.key); of == p {
@@ -68,7 +68,7 @@ func TestTableForgetsWhatPassed(t *testing.T) {
 		if i >= kept {
 			x.remove(chains[(i-kept)%len(chains)])
 		}
-		if p.passed > len(*p.buckets.Load())/2 { // the next one has it made anew
+		if p.overflowed > len(*p.buckets.Load())/2 { // the next addition rebuilds the shard
 			trails++
 		}
 	}
@@ -77,7 +77,8 @@ func TestTableForgetsWhatPassed(t *testing.T) {
 	}
 }
 
-// The order is seen, not met by chance, as it would be on a machine with nothing else to do.
+// Readers do not see new buckets before they are complete. A race would rarely show this, so the
+// test calls refill.
 func TestAPartIsSeenOnceItIsFilled(t *testing.T) {
 	x := newTable()
 	for i := range 20_000 {
@@ -97,8 +98,7 @@ func TestAPartIsSeenOnceItIsFilled(t *testing.T) {
 	}
 }
 
-// What is there all the time is found all the time, while other keys come and go around it
-// and parts grow.
+// A key that is present all the time is always found, while other keys come and go and shards grow.
 func TestTableIsReadWhileItIsWritten(t *testing.T) {
 	x := newTable()
 	const kept = 1000

@@ -17,12 +17,11 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
-// ttlModel is the plainest account of TTL leases: which there are, and which one
-// each key names.
+// ttlModel is the simplest specification of TTL leases: which exist, and which one each key names.
 type ttlModel struct {
 	leases map[int64]*store.TTLLease
-	of     map[string]int64 // keys that are there; 0: without
-	raised bool             // the format is the newest
+	of     map[string]int64 // existing keys; 0: no lease
+	raised bool             // the format is FormatNewest
 }
 
 func (m *ttlModel) String() string {
@@ -35,33 +34,34 @@ func (m *ttlModel) String() string {
 			}
 		}
 		l := m.leases[id]
-		out = append(out, fmt.Sprintf("%d of %d: %d, %d left, %q", id, l.Grant, l.TTL, l.Left(), keys))
+		out = append(out, fmt.Sprintf("%d of %d: %d, %d left, %q", id, l.Generation, l.TTL, l.Left(), keys))
 	}
 	return fmt.Sprint(out)
 }
 
-// means reports whether there is a TTL lease with that ID, and c is about it.
+// means reports whether c is about the existing lease with that ID.
 func (m *ttlModel) means(c *store.Command, id int64) bool {
 	l := m.leases[id]
-	if l == nil || c.Grants == nil {
+	if l == nil || c.Generations == nil {
 		return l != nil
 	}
-	return c.Grants[0] == l.Grant
+	return c.Generations[0] == l.Generation
 }
 
-// isUngranted reports whether c is of a leader that names no grant, as all have to.
+// isUngranted reports whether c comes from a leader that does not name generations, although it
+// must.
 func (m *ttlModel) isUngranted(c *store.Command) bool {
-	return c.Grants == nil && m.raised && c.Fence != 0 && (c.Request.GetLeaseRevoke() != nil || c.Request.GetLeaseCheckpoint() != nil)
+	return c.Generations == nil && m.raised && c.Fence != 0 && (c.Request.GetLeaseRevoke() != nil || c.Request.GetLeaseCheckpoint() != nil)
 }
 
-// apply returns what the store must answer.
+// apply returns the expected error.
 func (m *ttlModel) apply(index int, c *store.Command) error {
 	r := c.Request
 	switch {
-	case c.Grants != nil && !m.raised:
+	case c.Generations != nil && !m.raised:
 		return store.ErrMalformed
 	case m.isUngranted(c):
-		return store.ErrNoGrant
+		return store.ErrNoGeneration
 	case r.GetLeaseGrant() != nil:
 		return m.grant(index, r.GetLeaseGrant())
 	case r.GetLeaseRevoke() != nil:
@@ -92,12 +92,12 @@ func (m *ttlModel) grant(index int, g *pb.LeaseGrantRequest) error {
 	}
 	m.leases[g.GetID()] = &store.TTLLease{ID: g.GetID(), TTL: g.GetTTL()}
 	if m.raised {
-		m.leases[g.GetID()].Grant = uint64(index)
+		m.leases[g.GetID()].Generation = uint64(index)
 	}
 	return nil
 }
 
-// txn does all of ops, or nothing.
+// txn executes all of ops or none.
 func (m *ttlModel) txn(ops []*pb.RequestOp) error {
 	next := maps.Clone(m.of)
 	for _, op := range ops {
@@ -128,13 +128,13 @@ func (m *ttlModel) put(of map[string]int64, p *pb.PutRequest) error {
 	return nil
 }
 
-// draw returns the number of a grant that there is, or any other.
+// draw returns the generation of an existing lease, or another number.
 func (m *ttlModel) draw(t *rapid.T) uint64 {
-	grants := []uint64{0, 1}
+	generations := []uint64{0, 1}
 	for _, id := range slices.Sorted(maps.Keys(m.leases)) {
-		grants = append(grants, m.leases[id].Grant)
+		generations = append(generations, m.leases[id].Generation)
 	}
-	return rapid.SampledFrom(grants).Draw(t, "grant")
+	return rapid.SampledFrom(generations).Draw(t, "grant")
 }
 
 var (
@@ -177,9 +177,7 @@ var (
 	})
 )
 
-// TestTTLLeasesDoWhatTheModelDoes compares a store that makes checkpoints,
-// restarts, and is restored at any time, and one that does nothing of it, with a
-// naive model.
+// A store with checkpoints, restarts and restores, and one without, behave as the model.
 func TestTTLLeasesDoWhatTheModelDoes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		disk := storetest.NewDisk()
@@ -195,8 +193,8 @@ func TestTTLLeasesDoWhatTheModelDoes(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"apply": func(*rapid.T) {
 				one := &store.Command{Request: genTTLRequest.Draw(rt, "request"), Fence: rapid.Uint64Range(0, 1).Draw(rt, "fence")}
-				if rapid.Bool().Draw(rt, "with grants") {
-					one.Grants = []uint64{m.draw(rt)}
+				if rapid.Bool().Draw(rt, "with generations") {
+					one.Generations = []uint64{m.draw(rt)}
 				}
 				data := encode(rt, one)
 				c.log = append(c.log, data)
@@ -226,7 +224,7 @@ func TestTTLLeasesDoWhatTheModelDoes(t *testing.T) {
 			"restore":  func(*rapid.T) { c.restore() },
 			"": func(*rapid.T) {
 				for _, s := range []*store.Store{c.s, c.other} {
-					if got, want := grantState(s), m.String(); got != want {
+					if got, want := generationState(s), m.String(); got != want {
 						rt.Fatalf("TTL leases = %s, want %s", got, want)
 					}
 				}

@@ -11,7 +11,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
-	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
 func grant(id, ttl int64) *pb.InternalRaftRequest {
@@ -31,14 +30,14 @@ func putUnder(key string, id int64) *pb.InternalRaftRequest {
 	return &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(key), Lease: id}}
 }
 
-// ttlState is what a store says about TTL leases, as text.
+// ttlState formats the TTL leases of a store.
 func ttlState(s *store.Store) string {
 	return leaseState(s, func(l store.TTLLease) string { return fmt.Sprint(l.ID) })
 }
 
-// grantState is ttlState with the numbers of the grants.
-func grantState(s *store.Store) string {
-	return leaseState(s, func(l store.TTLLease) string { return fmt.Sprintf("%d of %d", l.ID, l.Grant) })
+// generationState is ttlState with generations.
+func generationState(s *store.Store) string {
+	return leaseState(s, func(l store.TTLLease) string { return fmt.Sprintf("%d of %d", l.ID, l.Generation) })
 }
 
 func leaseState(s *store.Store, name func(store.TTLLease) string) string {
@@ -92,7 +91,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// A key belongs to the TTL lease that its newest version names.
+// A key is attached to the lease that its newest version names.
 func TestKeysFollowTheirNewestVersion(t *testing.T) {
 	r := newReplica(t)
 	r.must(grant(1, 10))
@@ -122,7 +121,7 @@ func TestKeysFollowTheirNewestVersion(t *testing.T) {
 		t.Log(step.name)
 		wantTTLState(t, r.Store, step.want)
 	}
-	// What is refused leaves no trace.
+	// A refused transaction changes nothing.
 	if _, err := r.request(txn(&pb.TxnRequest{Success: []*pb.RequestOp{
 		{Request: &pb.RequestOp_RequestPut{RequestPut: putUnder("e", 1).GetPut()}},
 		{Request: &pb.RequestOp_RequestPut{RequestPut: putUnder("f", 9).GetPut()}},
@@ -132,7 +131,8 @@ func TestKeysFollowTheirNewestVersion(t *testing.T) {
 	wantTTLState(t, r.Store, `[1: 10, 10 left, [] 2: 20, 20 left, ["d"]]`)
 }
 
-// Revoking deletes all keys in one revision, in order, and watchers hear of it.
+// A revocation deletes all keys of the lease in one revision, in order, and watchers get the
+// events.
 func TestRevokeDeletesInOneRevision(t *testing.T) {
 	var heard []string
 	var gone []store.TTLLease
@@ -151,7 +151,7 @@ func TestRevokeDeletesInOneRevision(t *testing.T) {
 	r := &replica{t: t, Store: s}
 	defer shut(t, r)
 	r.must(grant(1, 10))
-	for _, key := range []string{"b", "a", "c"} { // a map does not give them in order, wherever it begins
+	for _, key := range []string{"b", "a", "c"} { // not sorted
 		r.must(putUnder(key, 1))
 	}
 	r.put("free", "")
@@ -176,108 +176,59 @@ func TestRevokeDeletesInOneRevision(t *testing.T) {
 	}
 }
 
-// A revocation carries the term of the leader that decided on it. In any other it
-// has no effect.
-func TestARevocationOfAnotherTermIsDropped(t *testing.T) {
+// leader returns a command that the leader proposes to expire or checkpoint leases.
+func leader(r *pb.InternalRaftRequest, generations ...uint64) *store.Command {
+	return &store.Command{Fence: 1, Generations: generations, Request: r}
+}
+
+// A LeaseRevoke or LeaseCheckpoint affects only the generation that it names.
+func TestARevocationNamesAGrant(t *testing.T) {
 	r := newReplica(t)
 	r.must(grant(1, 10))
 	r.must(putUnder("a", 1))
-	data := encode(t, &store.Command{ID: 5, Fence: 1, Request: revoke(1)})
-	if res := r.Apply(3, 2, data); !errors.Is(res.Err, store.ErrFenced) || res.ID != 5 {
-		t.Errorf("Apply(revoke of term 1, in term 2) = %+v, want %v", res, store.ErrFenced)
-	}
-	wantTTLState(t, r.Store, `[1: 10, 10 left, ["a"]]`)
-	if kv, _ := r.Get([]byte("a")); kv == nil {
-		t.Error("the key is gone")
-	}
-}
-
-// What a checkpoint and a snapshot hold depends on no clock, and a state that was
-// loaded goes on as the one that was saved.
-func TestTTLLeasesSurvive(t *testing.T) {
-	dir := t.TempDir()
-	path := dbPath(t)
-	r := &replica{t: t, Store: openBolt(t, path)}
-	r.must(grant(1, 10))
-	r.must(grant(-2, store.MaxTTL))
-	r.must(grant(3, 30))
-	r.must(putUnder("a", 1))
-	checkpoint(t, r.Store) // the rest is an increment
-	r.must(putUnder("a", -2))
-	r.must(putUnder("b", 1))
-	r.must(putUnder("c", 3))
-	r.must(remember(1, 4))
-	r.must(revoke(3))
-	want := `[-2: 9000000000, 9000000000 left, ["a"] 1: 10, 4 left, ["b"]]`
-	wantTTLState(t, r.Store, want)
-	checkpoint(t, r.Store)
-	snap := saveSnapshot(t, r.Store, dir)
-	shut(t, r)
-	s := openBolt(t, path)
-	defer shut(t, s)
-	wantTTLState(t, s, want)
-
-	other := openStore(t, newBackend())
-	defer shut(t, other)
-	other.Apply(1, 1, encode(t, &store.Command{Request: grant(9, 9)}))
-	restored := openBolt(t, dbPath(t))
-	defer shut(t, restored)
-	if err := restored.Restore(snap); err != nil {
-		t.Fatal(err)
-	}
-	wantTTLState(t, restored, want)
-	sameHash(t, s, restored)
-	// Keys are attached again: they go with the TTL lease.
-	for _, one := range []*store.Store{s, restored} {
-		if res := one.Apply(100, 1, encode(t, &store.Command{Request: revoke(1)})); res.Err != nil {
-			t.Fatal(res.Err)
+	r.raise()
+	r.must(grant(2, 20)) // entry 4
+	r.must(putUnder("b", 2))
+	notFound := rpctypes.ErrGRPCLeaseNotFound
+	for _, step := range []struct {
+		name string
+		do   *store.Command
+		want error
+		then string
+	}{
+		{"of a grant before there were numbers", leader(revoke(1), 1), notFound, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
+		{"of another grant", leader(revoke(2), 3), notFound, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
+		{"of a leader that names none", leader(revoke(2)), store.ErrNoGeneration, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
+		{"what is left, of such a leader", leader(remember(2, 5)), store.ErrNoGeneration, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
+		{"what is left of another", leader(remember(2, 5), 0), nil, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, ["b"]]`},
+		{"what is left", leader(remember(2, 5), 4), nil, `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 5 left, ["b"]]`},
+		{"of before", leader(revoke(1), 0), nil, `[2 of 4: 20, 5 left, ["b"]]`},
+		{"and what came after", &store.Command{Request: grant(1, 30)}, nil, `[1 of 13: 30, 30 left, [] 2 of 4: 20, 5 left, ["b"]]`},
+		{"is not hit by it again", leader(revoke(1), 0), notFound, `[1 of 13: 30, 30 left, [] 2 of 4: 20, 5 left, ["b"]]`},
+		{"the right one", leader(revoke(2), 4), nil, `[1 of 13: 30, 30 left, []]`},
+		{"a client means whichever there is", &store.Command{Request: revoke(1)}, nil, `[]`},
+	} {
+		if err := r.command(step.do); !errors.Is(err, step.want) {
+			t.Errorf("Apply(%s) = %v, want %v", step.name, err, step.want)
 		}
-		if kv, _ := one.Get([]byte("b")); kv != nil {
-			t.Errorf("b = %v after its TTL lease was revoked", kv)
+		if got := generationState(r.Store); got != step.then {
+			t.Errorf("after %s: %s, want %s", step.name, got, step.then)
 		}
 	}
-	sameHash(t, s, restored)
 }
 
-// What happened while a checkpoint failed is newer than what that would have
-// saved.
-func TestAFailedCheckpointBringsNoTTLLeaseBack(t *testing.T) {
-	disk := storetest.NewDisk()
-	r := &replica{t: t, Store: openStore(t, disk.Open())}
-	defer shut(t, r)
+// Before FormatGenerations, leases have no generation, and commands that name one are malformed, as for
+// older versions.
+func TestGrantsNeedTheirFormat(t *testing.T) {
+	r := newReplica(t)
 	r.must(grant(1, 10))
-	r.must(grant(2, 10))
-	_, err := r.Checkpoint(func(uint64) error {
-		r.must(revoke(1))
-		r.must(remember(2, 5))
-		return errDisk
-	})
-	if !errors.Is(err, errDisk) {
-		t.Fatalf("Checkpoint() = %v, want %v", err, errDisk)
+	if err := r.command(leader(revoke(1), 0)); !errors.Is(err, store.ErrMalformed) {
+		t.Errorf("Apply(revoke with a grant) = %v in the first format, want %v", err, store.ErrMalformed)
 	}
-	checkpoint(t, r.Store)
-	again := openStore(t, disk.Open())
-	defer again.Close()
-	wantTTLState(t, again, `[2: 10, 5 left, []]`)
-}
-
-// A TTL lease that is gone is gone from the disk, and one that came and went
-// between two checkpoints leaves nothing.
-func TestRevokedTTLLeasesLeaveTheDisk(t *testing.T) {
-	disk := storetest.NewDisk()
-	r := &replica{t: t, Store: openStore(t, disk.Open())}
-	defer shut(t, r)
-	r.must(grant(1, 10))
-	r.must(grant(2, 10))
-	checkpoint(t, r.Store)
-	r.must(revoke(1))
-	r.must(grant(3, 10))
-	r.must(revoke(3))
-	checkpoint(t, r.Store)
-	if got := disk.Records(); got != 1 {
-		t.Errorf("%d records, want 1", got)
+	if got, want := generationState(r.Store), `[1 of 0: 10, 10 left, []]`; got != want {
+		t.Errorf("TTL leases = %s, want %s", got, want)
 	}
-	again := openStore(t, disk.Open())
-	defer again.Close()
-	wantTTLState(t, again, `[2: 10, 10 left, []]`)
+	if err := r.command(leader(revoke(1))); err != nil {
+		t.Errorf("Apply(revoke) = %v in the first format, want nil", err)
+	}
 }

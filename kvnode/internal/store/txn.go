@@ -1,15 +1,16 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// txnWrites reports whether t has anything but ranges in it, in either branch: which one is
-// taken is not known before it is applied. What has only ranges needs no entry of the log.
+// txnWrites reports whether any branch of t contains an operation other than a range. Without one,
+// t needs no entry in the log.
 func txnWrites(t *pb.TxnRequest) bool {
 	for _, ops := range [][]*pb.RequestOp{t.GetSuccess(), t.GetFailure()} {
 		for _, op := range ops {
@@ -21,19 +22,17 @@ func txnWrites(t *pb.TxnRequest) bool {
 	return false
 }
 
-// txn carries out t as an entry of the log. There is no context to end it: were one member's
-// to end before another's, their states would differ from then on.
+// txn executes t as an entry of the log. It uses no context: if one member's context ended early,
+// the members' states would diverge.
 func (w *writer) txn(t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return w.txnContext(context.Background(), t)
 }
 
-// txnContext carries out t: every compare, of nested transactions too, and every
-// check is made on the state before it; then come the operations, which see what
-// those before them wrote.
+// txnContext executes t. All comparisons, including those of nested transactions, and all checks
+// use the state before t. Then the operations run, and each sees the writes of the earlier ones.
 //
-// It fails as a whole. Nearly everything that can fail does so in check, before anything is
-// written; for what execute finds (a key that an operation before has deleted) the writer is
-// rolled back.
+// A transaction succeeds or fails as a whole. check finds nearly all errors before the first write.
+// If execute fails (an earlier operation has deleted a key), write rolls the writer back.
 func (w *writer) txnContext(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	path, err := w.view().decide(ctx, nil, t)
 	if err != nil {
@@ -46,18 +45,18 @@ func (w *writer) txnContext(ctx context.Context, t *pb.TxnRequest) (*pb.TxnRespo
 	if err != nil {
 		return nil, err
 	}
-	resp.Header = &pb.ResponseHeader{Revision: w.revision()} // its own: who answers completes it
+	resp.Header = &pb.ResponseHeader{Revision: w.revision()} // not shared: the caller completes it
 	return resp, nil
 }
 
-// decide appends to path what the compares of t give, then those of the
-// transactions nested in the branch taken, in order. That is the order in which check and
-// execute come to them, depth first, and each takes its own decision off the front.
+// decide appends the results of t's comparisons to path: t's own first, then those of the
+// transactions nested in the branch taken, depth first. check and execute visit the transactions in
+// the same order, and each takes its own result off the front.
 //
-// All are decided before anything is written, as in etcd: a compare of a nested transaction
-// does not see what operations before it put.
+// All comparisons run before the first write, as in etcd: a nested comparison does not see the
+// operations before it.
 func (w view) decide(ctx context.Context, path []bool, t *pb.TxnRequest) ([]bool, error) {
-	ok, err := w.holdAll(ctx, t.GetCompare())
+	ok, err := w.holdsAll(ctx, t.GetCompare())
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +78,8 @@ func branch(t *pb.TxnRequest, ok bool) []*pb.RequestOp {
 	return t.GetFailure()
 }
 
-// check finds what is wrong with the operations on the path before any is
-// carried out. It returns the path that is left.
+// check validates the operations on the path before any of them runs. It returns the rest of the
+// path.
 func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 	ops, path := branch(t, path[0]), path[1:]
 	for _, op := range ops {
@@ -94,7 +93,8 @@ func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 		case op.GetRequestTxn() != nil:
 			path, err = w.check(op.GetRequestTxn(), path)
 		default:
-			// What etcd says of an operation that is empty. So execute, which has no case for it, meets none.
+			// etcd's error for an empty operation. It keeps such operations away from
+			// execute.
 			err = rpctypes.ErrGRPCKeyNotFound
 		}
 		if err != nil {
@@ -104,9 +104,9 @@ func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 	return path, nil
 }
 
-// checkRange differs from a range outside a transaction: a negative revision
-// counts as one, as in etcd. Nothing is written yet, so base is the newest revision; the one
-// that the transaction makes is still to come, and no range in it can ask for that by number.
+// checkRange checks a range within a transaction. In contrast to other ranges, a negative revision
+// is not the newest one but compacted, as in etcd. Nothing is written yet, so base is the newest
+// revision that a range may name.
 func (w *writer) checkRange(r *pb.RangeRequest) error {
 	switch rev := r.GetRevision(); {
 	case rev == 0:
@@ -120,12 +120,10 @@ func (w *writer) checkRange(r *pb.RangeRequest) error {
 	}
 }
 
-// execute carries out the operations on the path and returns the path that is
-// left. The header stays empty, as etcd leaves it in nested responses; txnContext fills that
-// of the outermost, last, when it is known whether anything was written.
+// execute runs the operations on the path and returns the rest of the path. Headers of nested
+// responses stay empty, as in etcd.
 //
-// Each operation reads through w.view anew: that moves to base+1 with the first write, and a
-// view taken before would not show it.
+// Each operation calls w.view again, since the view moves to base+1 with the first write.
 func (w *writer) execute(ctx context.Context, t *pb.TxnRequest, path []bool) (*pb.TxnResponse, []bool, error) {
 	ops := branch(t, path[0])
 	resp := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: path[0], Responses: make([]*pb.ResponseOp, len(ops))}
@@ -158,4 +156,65 @@ func (w *writer) execute(ctx context.Context, t *pb.TxnRequest, path []bool) (*p
 		resp.Responses[i] = out
 	}
 	return resp, path, nil
+}
+
+// holdsAll reports whether all comparisons hold.
+func (w view) holdsAll(ctx context.Context, cs []*pb.Compare) (bool, error) {
+	for _, c := range cs {
+		if ok, err := w.holds(ctx, c); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// holds reports whether c holds for each key in its range. If the range has no key, c is compared
+// with zero values, except that a comparison of values fails: an empty value is not a missing one.
+func (w view) holds(ctx context.Context, c *pb.Compare) (bool, error) {
+	found, ok := false, true
+	_, err := w.scan(ctx, c.GetKey(), c.GetRangeEnd(), func(v *Version) bool {
+		found = true
+		ok = compare(c, v)
+		return ok
+	})
+	switch {
+	case err != nil:
+		return false, err
+	case found:
+		return ok, nil
+	case c.GetTarget() == pb.Compare_VALUE:
+		return false, nil
+	default:
+		return compare(c, nil), nil
+	}
+}
+
+// compare reports whether c holds for v. nil has all fields zero. Like etcd, it treats an operand
+// of the wrong type as zero, and an unknown comparison as true.
+func compare(c *pb.Compare, v *Version) bool {
+	var order int
+	switch c.GetTarget() {
+	case pb.Compare_VALUE:
+		order = bytes.Compare(v.GetValue(), c.GetValue())
+	case pb.Compare_CREATE:
+		order = cmp.Compare(v.GetCreateRevision(), c.GetCreateRevision())
+	case pb.Compare_MOD:
+		order = cmp.Compare(v.GetModRevision(), c.GetModRevision())
+	case pb.Compare_VERSION:
+		order = cmp.Compare(v.GetVersion(), c.GetVersion())
+	case pb.Compare_LEASE:
+		order = cmp.Compare(v.GetTTLLease(), c.GetLease())
+	}
+	switch c.GetResult() {
+	case pb.Compare_EQUAL:
+		return order == 0
+	case pb.Compare_NOT_EQUAL:
+		return order != 0
+	case pb.Compare_GREATER:
+		return order > 0
+	case pb.Compare_LESS:
+		return order < 0
+	default:
+		return true
+	}
 }

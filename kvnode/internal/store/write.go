@@ -11,21 +11,21 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// writer makes the versions of one revision. Readers do not see them before it
-// is published, so they can be taken back. It lives within one Apply, under the apply lock:
-// neither another writer nor the trimmer changes a chain meanwhile.
+// writer creates the versions of one revision. Readers do not see them until the revision is
+// published, so they can be rolled back. A writer lives within one Apply, under the apply lock: no
+// other goroutine changes a chain meanwhile.
 type writer struct {
-	st      *state
-	base    int64      // the revision before
-	changes []*Version // in order; the place is the sub-revision. All have mod base+1
-	ops     Ops
-	head    *pb.ResponseHeader // the newest that was asked for
+	st         *state
+	base       int64      // before this command
+	changes    []*Version // in order: the index is the sub-revision; all have mod base+1
+	ops        Ops
+	lastHeader *pb.ResponseHeader
 }
 
-// write carries out op and publishes what it wrote, or takes it back if op
-// fails. Nothing written means no new revision.
+// write runs op and publishes its writes, or rolls them back if op fails. Without writes there is
+// no new revision.
 func write[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (Resp, error), req Req) (proto.Message, error) {
-	w := &writer{st: st, base: st.revision.Load(), changes: st.changes[:0]}
+	w := &writer{st: st, base: st.revision.Load(), changes: st.scratch[:0]}
 	resp, err := op(w, req)
 	switch {
 	case err != nil:
@@ -35,37 +35,37 @@ func write[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (
 		s.publish(st, w)
 	}
 	s.ops.add(&w.ops)
-	// The list is used again, and must not keep versions that a compaction frees.
+	// The list is reused and must not keep versions that a compaction frees.
 	clear(w.changes)
-	st.changes = w.changes[:0]
+	st.scratch = w.changes[:0]
 	return resp, nil
 }
 
-// publish makes the new revision visible and then tells the watches. The other way round a
-// client could hear of a revision that a read of it does not show yet.
+// publish makes the new revision visible, and then passes it to watches. In the other order a
+// client could get an event of a revision that its next read does not show.
 //
-// The revision comes after all that leads to its versions: chains, history, index.note. A
-// reader loads the revision first and so finds a transaction whole. What only writers and
-// checkpoints look at (unsaved, garbage, growth) may be told in any order.
+// The revision is stored after everything that readers reach its versions by: chains, history and
+// index. A reader loads the revision first, so it sees a whole transaction. The order of unsaved,
+// garbage and growth does not matter, as readers do not use them.
 func (s *Store) publish(st *state, w *writer) {
 	st.unsaved.versions = append(st.unsaved.versions, w.changes...)
 	for _, v := range w.changes {
 		st.garbage.add(v)
 		st.history.add(v)
-		st.leases.move(v.prev.Load().live(), v)
+		st.leases.reattach(v.prev.Load().live(), v)
 		st.unsaved.bytes += v.cost()
 		st.growth.Add(v.cost())
 	}
-	st.index.note(w.base+1, w.changes...)
+	st.index.updateDead(w.base+1, w.changes...)
 	st.revision.Store(w.base + 1)
 	if s.events != nil {
 		s.events(w.base+1, writes(w.changes))
 	}
 }
 
-// writes is what the watches are told. The version before is still there for each: who frees
-// versions waits for the apply lock. It is the one before this revision for the first write of
-// a key in it only; for a later one it is the one before in the same transaction.
+// writes returns the events of a revision. Each previous version is still there, because freeing
+// waits for the apply lock. If a transaction writes a key twice, the previous version of the second
+// write is the first one.
 func writes(changes []*Version) []Write {
 	out := make([]Write, len(changes))
 	for i, v := range changes {
@@ -74,10 +74,9 @@ func writes(changes []*Version) []Write {
 	return out
 }
 
-// rollback takes back all that the writer has made, the newest first, so that a key which it
-// has written twice gets back the version from before it. No reader has seen any of it: the
-// revision was not published. A key that it has made leaves the index again, where note has
-// not counted it yet.
+// rollback removes all versions of the writer, newest first, so a key that was written twice gets
+// back its version from before. No reader has seen them, since the revision was not published. Keys
+// that the writer created leave the index.
 func (w *writer) rollback() {
 	for _, v := range slices.Backward(w.changes) {
 		prev := v.prev.Load()
@@ -89,8 +88,8 @@ func (w *writer) rollback() {
 	clear(w.changes)
 }
 
-// revision returns what a response says, and what reads of the writer see: the
-// new revision once something is written.
+// revision returns the revision for responses and for reads of this writer: the new one after the
+// first write.
 func (w *writer) revision() int64 {
 	if len(w.changes) > 0 {
 		return w.base + 1
@@ -98,22 +97,21 @@ func (w *writer) revision() int64 {
 	return w.base
 }
 
-// view shows what the writer has written so far: an operation of a transaction sees what those
-// before it did, and no other reader does.
+// view shows the writes so far: an operation of a transaction sees the operations before it.
 func (w *writer) view() view { return view{w.st, w.revision()} }
 
-// header is that of an operation. All of a transaction share it, but for those before its first
-// write, so nobody may change one that is not the outermost's.
+// header returns the header of an operation's response. Operations of one transaction share it, so
+// only the outermost response may change its header.
 func (w *writer) header() *pb.ResponseHeader {
-	if rev := w.revision(); w.head.GetRevision() != rev || w.head == nil {
-		w.head = &pb.ResponseHeader{Revision: rev}
+	if rev := w.revision(); w.lastHeader.GetRevision() != rev || w.lastHeader == nil {
+		w.lastHeader = &pb.ResponseHeader{Revision: rev}
 	}
-	return w.head
+	return w.lastHeader
 }
 
-// prepend makes v the newest version of its key; a v whose number is 0 is a tombstone. All of v
-// is set before head leads to it, for readers are walking this chain: they pass over v since its
-// revision is above theirs.
+// prepend makes v the newest version of its key. v.number is 0 for a tombstone. All fields of v are
+// set before head points to it, because readers walk the chain. They skip v, since its revision is
+// above theirs.
 func (w *writer) prepend(c *chain, v *Version) {
 	v.sub = uint32(len(w.changes))
 	v.of = c
@@ -134,13 +132,13 @@ func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 	if err := w.checkPut(r, prev); err != nil {
 		return nil, err
 	}
-	// A key that was deleted begins anew: prev is nil then, as a tombstone is not live.
+	// A deleted key starts anew: its tombstone is not live, so prev is nil.
 	v := &Version{create: w.base + 1, number: 1, lease: r.GetLease()}
 	v.setValue(r.GetValue())
 	if prev != nil {
 		v.create, v.number = prev.create, prev.number+1
 	}
-	// There is a prev for both: checkPut has refused them otherwise.
+	// checkPut has made sure that prev exists for both options.
 	if r.GetIgnoreValue() {
 		v.setValue(prev.GetValue())
 	}
@@ -149,7 +147,7 @@ func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 	}
 	if c == nil {
 		c = newChain(r.GetKey())
-		w.prepend(c, v) // before the index leads to the chain: nobody finds one without a version
+		w.prepend(c, v) // before the index leads to the chain, so no chain in it is empty
 		w.st.index.add(c)
 	} else {
 		w.prepend(c, v)
@@ -161,9 +159,9 @@ func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 	return resp, nil
 }
 
-// checkPut returns why r cannot be carried out on a key that has prev. In a transaction it is
-// asked twice: before anything is written, and by put, as an operation before it may have deleted
-// the key.
+// checkPut returns an error if r is not allowed for a key with the live version prev. Within a
+// transaction it runs twice: before the first write, and in put, since an earlier operation may
+// have deleted the key.
 func (w *writer) checkPut(r *pb.PutRequest, prev *Version) error {
 	switch {
 	case r.GetLease() != 0 && !w.st.leases.has(r.GetLease()):
@@ -175,8 +173,8 @@ func (w *writer) checkPut(r *pb.PutRequest, prev *Version) error {
 	}
 }
 
-// deleteRange puts a tombstone above each live version of the range, those that the writer has
-// put itself among them. No context ends its scan, for the reason that none ends txn.
+// deleteRange adds a tombstone to each live key of the range, including keys that this writer has
+// put. The scan has no context, for the same reason as in txn.
 func (w *writer) deleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
 	w.ops.Deletes++
 	var found []*Version
@@ -194,6 +192,6 @@ func (w *writer) deleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse,
 			resp.PrevKvs = append(resp.PrevKvs, v.Message())
 		}
 	}
-	resp.Header = w.header() // now: the revision is a new one only if something was deleted
+	resp.Header = w.header() // after the tombstones: without any, the revision is the old one
 	return resp, nil
 }

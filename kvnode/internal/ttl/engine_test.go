@@ -14,7 +14,7 @@ import (
 
 const sec = time.Second
 
-// A TTL lease is revoked once its TTL has passed, and not a moment before.
+// A TTL lease is revoked after its TTL, not earlier.
 func TestExpiry(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -53,14 +53,14 @@ func TestKeepAlivesKeepAlive(t *testing.T) {
 	})
 }
 
-// Whoever leads gives the full time again, whatever the leader before had counted.
-func TestANewReignBeginsAnew(t *testing.T) {
+// A new leader gives each lease its full TTL.
+func TestANewLeaderStartsAnew(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
 		r.grant(1, 10)
 		time.Sleep(9 * sec)
 		r.lead(0)
-		time.Sleep(100 * sec) // nobody leads: nothing ends
+		time.Sleep(100 * sec) // without a leader nothing expires
 		r.wantGone()
 		r.lead(3)
 		time.Sleep(10*sec - 1)
@@ -70,8 +70,8 @@ func TestANewReignBeginsAnew(t *testing.T) {
 	})
 }
 
-// What a leader could not have heard does not count, and afterwards there is time
-// for what waits in sockets. Each case interrupts 8 s into a TTL of 10 s for 60 s.
+// Time in which a leader could not answer does not count, and a grace period follows. Each case
+// interrupts for 60 s, 8 s into a TTL of 10 s.
 func TestOnlyServedTimeCounts(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -95,8 +95,8 @@ func TestOnlyServedTimeCounts(t *testing.T) {
 				time.Sleep(8 * sec)
 				c.interrupt(r)
 				r.wantGone()
-				// The tick at which service goes on may count nothing, two may be lost
-				// to the interruption.
+				// The tick that resumes may count nothing, and the interruption may
+				// cost two ticks.
 				time.Sleep(2*sec - 1)
 				r.wantGone()
 				time.Sleep(400 * time.Millisecond)
@@ -106,7 +106,7 @@ func TestOnlyServedTimeCounts(t *testing.T) {
 	}
 }
 
-// away is a time in which the leader lease does not hold.
+// away interrupts the leader lease.
 func (r *rig) away(s core.Status, d time.Duration) {
 	r.standing(s)
 	time.Sleep(d)
@@ -123,7 +123,7 @@ func (r *rig) failConfirms(err error) {
 	r.confirmErr = err
 }
 
-// A TTL lease whose time was all but over gets the grace.
+// A TTL lease that was about to expire gets the grace period.
 func TestGraceAfterAnInterruption(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -133,7 +133,7 @@ func TestGraceAfterAnInterruption(t *testing.T) {
 		r.sleep(60 * sec)
 		time.Sleep(1400 * time.Millisecond)
 		r.wantGone()
-		r.renew(2) // the keep-alive that lay in the socket
+		r.renew(2) // the keep-alive that waited in a socket
 		time.Sleep(400 * time.Millisecond)
 		r.wantGone("1")
 		time.Sleep(10 * sec)
@@ -141,8 +141,8 @@ func TestGraceAfterAnInterruption(t *testing.T) {
 	})
 }
 
-// A pause that no election could have noticed costs no grace: it would be of no
-// use, and on a busy machine nothing would ever end.
+// A short pause costs no grace period: no client can have noticed it, and on a busy machine nothing
+// would ever expire.
 func TestShortPausesCount(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -159,8 +159,8 @@ func TestShortPausesCount(t *testing.T) {
 	})
 }
 
-// A leader lease that comes and goes does not keep TTL leases alive for ever: the
-// time in which it holds adds up.
+// An unstable leader lease does not keep TTL leases alive for ever: the time in which it holds adds
+// up.
 func TestAFlappingLeaderLeaseIsNoEternity(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -175,13 +175,13 @@ func TestAFlappingLeaderLeaseIsNoEternity(t *testing.T) {
 			}
 		}
 		flap(40)
-		r.wantGone() // in 20 s of which 8 s count
+		r.wantGone() // 8 of 20 s count
 		flap(20)
 		r.wantGone("1")
 	})
 }
 
-// A long interruption is followed by the whole grace, whatever came before.
+// A long interruption is followed by a full grace period.
 func TestGraceBeginsAnewAfterALongInterruption(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -198,33 +198,14 @@ func TestGraceBeginsAnewAfterALongInterruption(t *testing.T) {
 	})
 }
 
-// With leader leases turned off there are still leaders. They ask the quorum.
-func TestWithoutLeaderLeases(t *testing.T) {
-	inRig(t, nil, func(t *testing.T, r *rig) {
-		r.lead(1)
-		r.standing(core.Disabled)
-		r.grant(1, 10)
-		time.Sleep(10*sec - 1)
-		r.wantGone()
-		time.Sleep(300 * time.Millisecond)
-		r.wantGone("1")
-		r.mu.Lock()
-		confirms := r.confirms
-		r.mu.Unlock()
-		if confirms < 50 {
-			t.Errorf("%d quorum rounds in 10 s, want one at each tick", confirms)
-		}
-	})
-}
-
-// A keep-alive that waited for the end of one TTL lease, and finds another under its
-// ID, is one for that: it is confirmed again that this member leads.
+// A keep-alive waits for the end of a lease and then finds another lease with the same ID. It is
+// confirmed again that this member leads.
 func TestAKeepAliveThatHasWaitedIsConfirmedAgain(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
 		r.grant(1, 2)
 		r.hold()
-		time.Sleep(2200 * time.Millisecond) // its end is proposed, and on its way
+		time.Sleep(2200 * time.Millisecond) // the revocation is proposed
 		renewed := make(chan error, 1)
 		go func() {
 			_, err := r.engine.Renew(t.Context(), 1)
@@ -240,7 +221,7 @@ func TestAKeepAliveThatHasWaitedIsConfirmedAgain(t *testing.T) {
 	})
 }
 
-// A crowd is revoked at the rate that is configured.
+// Expired leases are revoked at the configured rate.
 func TestRate(t *testing.T) {
 	inRig(t, func(c *Config) { c.Rate = 100 }, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -275,7 +256,7 @@ func TestTimeLeft(t *testing.T) {
 	})
 }
 
-// Neither answers unless the member can show that it leads.
+// Renew and TimeLeft answer only if the member can confirm that it leads.
 func TestAnswersAreConfirmed(t *testing.T) {
 	inRig(t, nil, func(t *testing.T, r *rig) {
 		r.lead(1)
@@ -290,29 +271,28 @@ func TestAnswersAreConfirmed(t *testing.T) {
 		}
 		r.failConfirms(nil)
 		time.Sleep(1200 * time.Millisecond)
-		r.wantGone("1") // a renewal that was refused renews nothing
+		r.wantGone("1") // a refused renewal has no effect
 	})
 }
 
-// The longest TTL is counted like any other, and lasts even under a leader that has
-// reigned for so long that its end is more than a Duration can say.
+// The longest TTL works, even if its end exceeds a Duration because the leader has led for long.
 func TestTheLongestTTL(t *testing.T) {
-	for _, reigned := range []time.Duration{0, 20 * 365 * 24 * time.Hour} {
+	for _, led := range []time.Duration{0, 20 * 365 * 24 * time.Hour} {
 		inRig(t, nil, func(t *testing.T, r *rig) {
 			r.lead(1)
-			now := r.engine.reign.Load()
+			now := r.engine.current.Load()
 			now.mu.Lock()
-			now.mu.now += served(reigned)
+			now.mu.now += servedTime(led)
 			now.mu.Unlock()
 			r.grant(1, store.MaxTTL)
 			time.Sleep(sec)
 			r.renew(1)
 			time.Sleep(sec)
 			r.wantGone()
-			most := min(store.MaxTTL*sec-sec, 1<<63-1-reigned-2*sec)
+			most := min(store.MaxTTL*sec-sec, 1<<63-1-led-2*sec)
 			left, err := r.engine.TimeLeft(t.Context(), 1)
 			if err != nil || left.Time > most || left.Time < most-sec {
-				t.Errorf("TimeLeft() under a reign of %v = %v, %v, want %v", reigned, left.Time, err, most)
+				t.Errorf("TimeLeft() of a leader since %v = %v, %v, want %v", led, left.Time, err, most)
 			}
 		})
 	}
@@ -329,5 +309,27 @@ func TestTheLongestTTL(t *testing.T) {
 		if got := MinTTL(c.ticks, c.tick); got != c.want {
 			t.Errorf("MinTTL(%d, %v) = %d, want %d as in etcd", c.ticks, c.tick, got, c.want)
 		}
+	}
+}
+
+// Without leader leases, or if answers take longer than a lease lasts so that it rarely holds, the
+// leader asks the quorum.
+func TestWithoutLeaderLeases(t *testing.T) {
+	for _, s := range []core.Status{core.Disabled, core.Expired, core.Margin} {
+		inRig(t, nil, func(t *testing.T, r *rig) {
+			r.lead(1)
+			r.answering(s, 0)
+			r.grant(1, 10)
+			time.Sleep(10*sec - 1)
+			r.wantGone()
+			time.Sleep(300 * time.Millisecond)
+			r.wantGone("1")
+			r.mu.Lock()
+			confirms := r.confirms
+			r.mu.Unlock()
+			if confirms < 50 {
+				t.Errorf("%v: %d quorum rounds in 10 s, want one at each tick", s, confirms)
+			}
+		})
 	}
 }

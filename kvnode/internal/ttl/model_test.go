@@ -8,7 +8,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// orders calls f with begin, followed by all orders of up to n of these steps.
+// orders calls f with begin followed by each sequence of up to n steps.
 func orders(begin plan, steps string, n int, f func(plan)) {
 	if testing.Short() {
 		n = (n + 1) / 2
@@ -26,7 +26,7 @@ func inOrder(begin plan, steps string, n int, f func(plan)) {
 	}
 }
 
-// holds fails the test if plans do not keep what was promised, and shows the first.
+// holds runs plans, and reports the first ones that fail.
 func holds(t *testing.T, format int64, all func(check func(plan))) {
 	t.Helper()
 	ran, failed := 0, 0
@@ -43,11 +43,11 @@ func holds(t *testing.T, format int64, all func(check func(plan))) {
 	}
 }
 
-// A TTL lease whose ID is granted again is a new one, whatever was under way about
-// the one before: a revocation of a client, one for want of keep-alives that
-// succeeds, is lost, in doubt or slow, a keep-alive, a TimeToLive, a new reign.
+// A lease that is granted again under the same ID is a new one, whatever is under way for the old
+// one: a client's revocation, an expiry that succeeds, is lost, in doubt or slow, a keep-alive, a
+// TimeToLive, or a change of the leader.
 func TestAnIDIsGrantedAgainInAllOrders(t *testing.T) {
-	holds(t, store.FormatGrants, func(check func(plan)) {
+	holds(t, store.FormatGenerations, func(check func(plan)) {
 		for _, begin := range []plan{"ga", "dga", "uga", "wga", "ga1k", "ga3l", "ga1n", "4k"} {
 			orders(begin, "rGakt", 4, check)
 		}
@@ -57,11 +57,10 @@ func TestAnIDIsGrantedAgainInAllOrders(t *testing.T) {
 	})
 }
 
-// What a leader wrote to the log about the time that is left never shortens what a
-// keep-alive promises, whoever wrote it, whoever leads, and whatever they had
-// applied by then.
+// A lease checkpoint never shortens the time that a keep-alive promised, whichever leader wrote it,
+// and whatever members have applied.
 func TestCheckpointsAreTakenBackInAllOrders(t *testing.T) {
-	holds(t, store.FormatGrants, func(check func(plan)) {
+	holds(t, store.FormatGenerations, func(check func(plan)) {
 		for _, begin := range []plan{"Ga", "Gau", "Gaw", "Gacu", "Gacw"} {
 			orders(begin, "Tknb", 2, func(p plan) {
 				orders(p+"o", "Tkn", 3, check)
@@ -71,8 +70,8 @@ func TestCheckpointsAreTakenBackInAllOrders(t *testing.T) {
 	})
 }
 
-// As long as members of older versions are there, an ID is all that a revocation
-// says. One that failed is not tried on what was granted since.
+// With members of older versions, a revocation names an ID only. A failed one is not repeated for a
+// lease that was granted since.
 func TestAnIDIsGrantedAgainInAMixedCluster(t *testing.T) {
 	holds(t, store.FormatFirst, func(check func(plan)) {
 		for _, again := range []plan{"raGa", "raga"} {
@@ -85,11 +84,11 @@ func TestAnIDIsGrantedAgainInAMixedCluster(t *testing.T) {
 	})
 }
 
-// Without leader leases a quorum round comes before each revocation, in which the ID
-// may be granted again, and the format raised. What the store knew by its end is not
-// revoked, nor is what a leader before wrote about it counted.
+// Without leader leases, a quorum round precedes each revocation. Meanwhile the ID may be granted
+// again, and the format raised. What the store has after the round is not revoked, and an earlier
+// leader's checkpoint of it does not count.
 func TestAnIDIsGrantedAgainWithoutLeaderLeases(t *testing.T) {
-	for _, format := range []int64{store.FormatFirst, store.FormatGrants} {
+	for _, format := range []int64{store.FormatFirst, store.FormatGenerations} {
 		holds(t, format, func(check func(plan)) {
 			for _, begin := range []plan{"Dga5", "Dga6", "Dga7", "DGa5", "DGa6", "Dgaf5"} {
 				orders(begin, "tTknf", 4, check)
@@ -103,7 +102,7 @@ func TestTheEngineKeepsItsPromises(t *testing.T) {
 	stories := rapid.SampledFrom([]string{"gGrabkl1234nNstToduwcC", "GTknbouwd", "gGrkatuwo"})
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.SampledFrom([]rune(stories.Draw(rt, "story"))), 1, 25).Draw(rt, "steps")
-		if err := plan(steps).run(t, store.FormatGrants); err != nil {
+		if err := plan(steps).run(t, store.FormatGenerations); err != nil {
 			rt.Fatalf("plan %s: %v", string(steps), err)
 		}
 	})

@@ -9,28 +9,27 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// Renew begins the time of a TTL lease anew and returns its TTL in seconds. It
-// fails with ErrNotLeader on a member that does not lead, with
-// rpctypes.ErrGRPCLeaseNotFound if there is no such TTL lease, and with what
-// Confirm returns.
+// Renew restarts the time of a TTL lease and returns its TTL in seconds. It fails with ErrNotLeader
+// if this member does not lead, with rpctypes.ErrGRPCLeaseNotFound if the lease does not exist, and
+// with the error of Confirm.
 func (e *Engine) Renew(ctx context.Context, id int64) (int64, error) {
-	r := e.reign.Load()
+	r := e.current.Load()
 	if r == nil {
 		return 0, ErrNotLeader
 	}
 	for {
-		// Each time: another may lead since, and have granted the ID again.
+		// After each wait: another member may lead now, and may have granted the ID again.
 		if err := e.cfg.Member.Confirm(ctx, r.term); err != nil {
 			return 0, err
 		}
 		k := r.renew(id)
 		switch {
-		case !r.lasts():
+		case !r.isLeading():
 			return 0, ErrNotLeader
 		case k.ttl == 0:
 			return 0, rpctypes.ErrGRPCLeaseNotFound
-		case k.takeBack != nil:
-			if err := r.takeBack(k.takeBack); err != nil {
+		case k.reset != nil:
+			if err := r.resetCheckpoint(k.reset); err != nil {
 				return 0, err
 			}
 			continue
@@ -48,22 +47,22 @@ func (e *Engine) Renew(ctx context.Context, id int64) (int64, error) {
 	}
 }
 
-// renewal is how far a keep-alive has come.
+// renewal is the result of one attempt to renew a TTL lease.
 type renewal struct {
-	ttl int64 // 0: there is no such TTL lease
-	// wait is not nil if something is under way that must be over first.
+	ttl int64 // 0: the lease does not exist
+	// wait is not nil if the attempt must wait for a proposal.
 	wait <-chan struct{}
-	// takeBack is not nil if the log may hold less than the TTL: the caller must
-	// have that taken back first.
-	takeBack *entry
+	// reset is not nil if the log may hold less than the full TTL. The caller must reset that
+	// first.
+	reset *entry
 }
 
 // renew moves the deadline of the TTL lease with that ID.
-func (r *reign) renew(id int64) renewal {
+func (r *leadership) renew(id int64) renewal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// The store knows what there is; the reign, what time is left.
-	e, l := r.seeLocked(id)
+	// The store has the leases; the entry has their time.
+	e, l := r.lookupLocked(id)
 	if e == nil {
 		return renewal{}
 	}
@@ -72,28 +71,27 @@ func (r *reign) renew(id int64) renewal {
 	}
 	now := r.nowLocked()
 	e.deadline = max(e.deadline, now.after(l.TTL))
-	e.save = now + served(r.cfg.Checkpoint)
+	e.checkpointAt = now + servedTime(r.cfg.Checkpoint)
 	switch {
-	case e.saving != nil:
-		return renewal{ttl: l.TTL, wait: e.saving}
-	case e.saved || l.Remaining > 0: // by this leader, or by one before
-		e.saving = make(chan struct{})
-		return renewal{ttl: l.TTL, takeBack: e}
+	case e.checkpointing != nil:
+		return renewal{ttl: l.TTL, wait: e.checkpointing}
+	case e.checkpointed || l.Remaining > 0: // by this leader, or by an earlier one
+		e.checkpointing = make(chan struct{})
+		return renewal{ttl: l.TTL, reset: e}
 	}
 	return renewal{ttl: l.TTL}
 }
 
-// Left is what is left of a TTL lease.
+// Left is the remaining time of a TTL lease.
 type Left struct {
 	store.TTLLease
-	// Time is until the earliest moment at which it is revoked, 0 if that is under
-	// way.
+	// Time is the time until the lease can be revoked, 0 if it is being revoked.
 	Time time.Duration
 }
 
-// TimeLeft returns what is left of a TTL lease. It fails as Renew does.
+// TimeLeft returns the remaining time of a TTL lease. It fails as Renew does.
 func (e *Engine) TimeLeft(ctx context.Context, id int64) (Left, error) {
-	r := e.reign.Load()
+	r := e.current.Load()
 	if r == nil {
 		return Left{}, ErrNotLeader
 	}
@@ -102,7 +100,7 @@ func (e *Engine) TimeLeft(ctx context.Context, id int64) (Left, error) {
 	}
 	left := r.left(id)
 	switch {
-	case !r.lasts():
+	case !r.isLeading():
 		return Left{}, ErrNotLeader
 	case left.TTL == 0:
 		return Left{}, rpctypes.ErrGRPCLeaseNotFound
@@ -110,13 +108,13 @@ func (e *Engine) TimeLeft(ctx context.Context, id int64) (Left, error) {
 	return left, nil
 }
 
-func (r *reign) left(id int64) Left {
+func (r *leadership) left(id int64) Left {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e, l := r.seeLocked(id)
+	e, l := r.lookupLocked(id)
 	if e == nil || e.revoking != nil {
 		return Left{TTLLease: l}
 	}
-	// As of the last tick or now, whichever makes it shorter.
-	return Left{TTLLease: l, Time: time.Duration(max(max(e.deadline, r.mu.floor)-r.nowLocked(), 0))}
+	// As of the last tick or now, whatever is shorter.
+	return Left{TTLLease: l, Time: time.Duration(max(max(e.deadline, r.mu.graceEnd)-r.nowLocked(), 0))}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/goleak"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
@@ -18,8 +19,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// rig is a member and a log that do what a test says, and a store, with an Engine on
-// them. It is for use in a bubble.
+// rig is an Engine with a store, and a member and a log that the test controls. It is for use in a
+// synctest bubble.
 type rig struct {
 	t      *testing.T
 	engine *Engine
@@ -31,31 +32,31 @@ type rig struct {
 	applying sync.Mutex // taken before mu
 
 	mu      sync.Mutex
-	term    uint64 // 0: it does not lead
+	term    uint64 // 0: not leading
 	over    chan struct{}
 	status  core.Status
-	slept   time.Duration // that the lease clock is ahead of the bubble's
+	slept   time.Duration // by which the lease clock is ahead of the bubble's
 	revoked []string
-	// confirmErr and proposeErr fail requests; held stops proposals.
+	// confirmErr and proposeErr fail calls. held blocks proposals.
 	confirmErr error
 	proposeErr error
 	held       chan struct{}
 	confirms   int
-	// rounds: a quorum answers though the lease is not held, but too late for it.
+	// rounds: a quorum answers although the lease does not hold.
 	rounds bool
-	round  time.Duration // how long that takes
-	// confirmed is called at the next Confirm while a revocation is under way,
-	// proposing at the next ProposeFenced.
+	round  time.Duration // duration of a quorum round
+	// confirmed is called in the next Confirm during a revocation, and proposing in the next
+	// ProposeFenced.
 	confirmed, proposing func()
 }
 
-// inRig runs f in a bubble, on an Engine whose member does not lead yet.
+// inRig runs f in a bubble, with an Engine that does not lead yet.
 func inRig(t *testing.T, amend func(*Config), f func(t *testing.T, r *rig)) {
 	t.Helper()
-	inRigOf(t, store.FormatGrants, amend, f)
+	inRigOf(t, store.FormatGenerations, amend, f)
 }
 
-// inRigOf is inRig in a cluster of that format.
+// inRigOf is inRig with a cluster of that format.
 func inRigOf(t *testing.T, format int64, amend func(*Config), f func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +78,7 @@ func inRigOf(t *testing.T, format int64, amend func(*Config), f func(t *testing.
 	})
 }
 
-// lead makes the member lead in term with a valid leader lease; term 0 ends that.
+// lead makes the member lead in term with a valid leader lease. Term 0 ends its leadership.
 func (r *rig) lead(term uint64) {
 	r.mu.Lock()
 	old := r.over
@@ -93,21 +94,21 @@ func (r *rig) standing(s core.Status) {
 	r.status = s
 }
 
-// answering has a quorum answer after that time, whether the leader lease is held or not.
+// answering makes a quorum answer after that time, whatever the leader lease's status.
 func (r *rig) answering(s core.Status, round time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status, r.rounds, r.round = s, true, round
 }
 
-// sleep lets only the lease clock pass, as if the process had been stopped.
+// sleep advances the lease clock only, as if the process had been stopped.
 func (r *rig) sleep(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.slept += d
 }
 
-// hold stops proposals until release.
+// hold blocks proposals until release.
 func (r *rig) hold() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,17 +145,17 @@ func openStore(t *testing.T, format int64, events func(store.TTLLease)) *store.S
 func (r *rig) raise() {
 	r.applying.Lock()
 	defer r.applying.Unlock()
-	r.store.ApplyConf(r.store.Applied()+1, 1, nil, &store.MemberChange{Format: store.FormatGrants})
+	r.store.ApplyConf(r.store.Applied()+1, 1, nil, &store.MemberChange{Format: store.FormatGenerations})
 }
 
-// once has f called at the next confirmation, or the next proposal.
+// once sets a function that happen calls once.
 func (r *rig) once(at *func(), f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*at = f
 }
 
-// happen is where that is called.
+// happen calls that function.
 func (r *rig) happen(at *func()) {
 	r.mu.Lock()
 	f := *at
@@ -165,7 +166,7 @@ func (r *rig) happen(at *func()) {
 	}
 }
 
-// apply has the store apply a command of that term.
+// apply applies a command as an entry of that term.
 func (r *rig) apply(term uint64, c *store.Command) store.Result {
 	r.applying.Lock()
 	defer r.applying.Unlock()
@@ -180,7 +181,7 @@ func applyTo(s *store.Store, index, term uint64, c *store.Command) store.Result 
 	return s.Apply(index, term, data)
 }
 
-// grant makes a TTL lease as a client does.
+// grant grants a lease for a client.
 func (r *rig) grant(id, ttl int64) {
 	r.t.Helper()
 	if res := r.apply(1, &store.Command{Request: granting(id, ttl)}); res.Err != nil {
@@ -188,7 +189,7 @@ func (r *rig) grant(id, ttl int64) {
 	}
 }
 
-// revoke ends one as a client does.
+// revoke revokes a lease for a client.
 func (r *rig) revoke(id int64) {
 	r.t.Helper()
 	if res := r.apply(1, &store.Command{Request: revocation(id)}); res.Err != nil {
@@ -215,7 +216,7 @@ func (r *rig) renew(id int64) {
 	}
 }
 
-// gone returns which TTL leases were revoked, and when since begun.
+// gone returns the IDs of the leases that the engine has revoked.
 func (r *rig) gone() []string {
 	synctest.Wait()
 	r.mu.Lock()
@@ -237,15 +238,15 @@ func (r *rig) Now() core.Instant {
 	return r.clock.Now().Add(r.slept)
 }
 
-// Reign implements Member.
-func (r *rig) Reign() (uint64, <-chan struct{}) {
+// Leadership implements Member.
+func (r *rig) Leadership() (uint64, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.term, r.over
 }
 
-// Standing implements Member.
-func (r *rig) Standing() core.Status {
+// LeaseStatus implements Member.
+func (r *rig) LeaseStatus() core.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
@@ -267,13 +268,13 @@ func (r *rig) Confirm(_ context.Context, term uint64) error {
 		return ErrNotLeader
 	}
 	if (r.status == core.Expired || r.status == core.Margin) && !r.rounds {
-		return errTest // why it is not renewed: no quorum answers
+		return errTest // no quorum answers, so the lease is not renewed either
 	}
 	return r.confirmErr
 }
 
 // ProposeFenced implements Member.
-func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
+func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRaftRequest, generations []uint64) (store.Result, error) {
 	r.happen(&r.proposing)
 	r.mu.Lock()
 	held := r.held
@@ -291,7 +292,7 @@ func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRa
 	if err != nil {
 		return store.Result{}, err
 	}
-	res := r.apply(now, &store.Command{Fence: term, Request: req, Grants: grants})
+	res := r.apply(now, &store.Command{Fence: term, Request: req, Generations: generations})
 	if id := req.GetLeaseRevoke().GetID(); id != 0 && res.Err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -301,3 +302,5 @@ func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRa
 }
 
 var errTest = errors.New("test")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

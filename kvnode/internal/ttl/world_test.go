@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/leaderlease/clock"
 	"github.com/leaderlease/go/leaderlease/core"
@@ -35,7 +38,7 @@ import (
 //	o      from now on what engines propose is applied at once,
 //	d      is lost, with an error,
 //	u      is replicated, with an error,
-//	w      is replicated, and waits for who applies it
+//	w      is replicated, and applied by a later step
 type plan string
 
 const (
@@ -57,8 +60,9 @@ type world struct {
 
 	mu struct {
 		sync.Mutex
-		log []*logged // all that was ever replicated
-		// committed is how many of log may be applied, stalled that it stays so.
+		log []*logged // all replicated entries
+		// committed is how many entries of log may be applied. stalled keeps it from
+		// growing.
 		committed int
 		stalled   bool
 		term      uint64
@@ -67,31 +71,31 @@ type world struct {
 		mode      rune
 		disabled  bool // there are no leader leases
 		race      rune
-		// grant is the index of the entry that granted theID last, promised until
-		// when it must live.
+		// grant is the index of the entry that granted theID last, and promised the time
+		// until which it must live.
 		grant    uint64
 		promised core.Instant
-		waiting  int // keep-alives that are not answered
+		waiting  int // unanswered keep-alives
 		err      error
 	}
 }
 
-// bubbleClock reads the bubble's time. A clock of package clock would measure first what
-// its readings cost, which is a tenth of a plan.
+// bubbleClock reads the bubble's time. The clocks of package clock first measure the cost of a
+// reading, which would take a tenth of the time of a plan.
 type bubbleClock time.Time
 
 // Now implements clock.Clock, with readings above 0.
 func (c bubbleClock) Now() core.Instant { return core.Instant(time.Since(time.Time(c)) + sec) }
 
-// logged is an entry.
+// logged is an entry of the log.
 type logged struct {
 	term    uint64
-	command *store.Command // nil: the format is raised
-	applied chan struct{}  // closed once result is there
+	command *store.Command // nil: raises the format
+	applied chan struct{}  // closed when result is set
 	result  store.Result
 }
 
-// run carries out p in a bubble, and returns what went wrong.
+// run executes p in a bubble and returns the first failure.
 func (p plan) run(t *testing.T, format int64) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{ctx: t.Context(), clock: bubbleClock(time.Now()), stop: make(chan struct{})}
@@ -124,8 +128,8 @@ func (w *world) newMember(t *testing.T, format int64) *member {
 	return m
 }
 
-// end heals everything. Then nothing lives for ever, nobody waits for ever, and the
-// members agree.
+// end repairs everything. Afterwards no lease and no waiting keep-alive may be left, and the
+// members must agree.
 func (w *world) end() {
 	for _, s := range "oCab0" {
 		w.step(s)
@@ -145,7 +149,7 @@ func (w *world) end() {
 	}
 }
 
-// fail keeps the first failure.
+// fail records the first failure.
 func (w *world) fail(format string, args ...any) {
 	if w.mu.err == nil {
 		w.mu.err = fmt.Errorf(format, args...)
@@ -203,7 +207,7 @@ func (w *world) stallLocked(stalled bool) {
 	}
 }
 
-// takeOver begins a new term with the other member, which commits all that there is.
+// takeOver starts a new term of the other member, which commits the whole log.
 func (w *world) takeOver(known bool) {
 	w.mu.Lock()
 	if known {
@@ -218,7 +222,7 @@ func (w *world) takeOver(known bool) {
 	w.replicate(0, &store.Command{})
 }
 
-// replicate appends what a client (fence 0) or the leader of a term proposes.
+// replicate appends a proposal of a client (fence 0) or of a leader.
 func (w *world) replicate(fence uint64, c *store.Command) *logged {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -231,7 +235,7 @@ func (w *world) replicate(fence uint64, c *store.Command) *logged {
 	return e
 }
 
-// judgeLocked looks at what an entry did.
+// judgeLocked checks the effect of an entry.
 func (w *world) judgeLocked(index uint64, e *logged) {
 	now := w.clock.Now()
 	switch r := e.command.Request; {
@@ -244,7 +248,7 @@ func (w *world) judgeLocked(index uint64, e *logged) {
 	}
 }
 
-// raceAt does what is to happen now, if it is one of these races.
+// raceAt executes the pending race if it is one of races.
 func (w *world) raceAt(races string) {
 	w.mu.Lock()
 	race := w.mu.race
@@ -256,5 +260,165 @@ func (w *world) raceAt(races string) {
 	w.mu.Unlock()
 	for _, s := range raced[race] {
 		w.step(s)
+	}
+}
+
+// member is a member of a world.
+type member struct {
+	*world
+	engine *Engine
+	store  *store.Store
+	before uint64        // entries of the store before the world's log
+	term   uint64        // in which it believes to lead, under the world's mu
+	over   chan struct{} // closed when that changes
+}
+
+func (m *member) deposeLocked() {
+	close(m.over)
+	m.term, m.over = 0, make(chan struct{})
+}
+
+// apply applies all committed entries. A member that sees a later term stops leading.
+func (m *member) apply() {
+	m.applying.Lock()
+	defer m.applying.Unlock()
+	m.mu.Lock()
+	log := m.mu.log[:m.mu.committed]
+	m.mu.Unlock()
+	for _, e := range log[m.store.Applied()-m.before:] {
+		m.mu.Lock()
+		if m.term != 0 && m.term < e.term {
+			m.deposeLocked()
+		}
+		m.mu.Unlock()
+		m.applyOne(e)
+	}
+}
+
+func (m *member) applyOne(e *logged) {
+	index := m.store.Applied() + 1
+	if e.command == nil {
+		m.store.ApplyConf(index, e.term, nil, &store.MemberChange{Format: store.FormatGenerations})
+		return
+	}
+	got := applyTo(m.store, index, e.term, e.command)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-e.applied:
+		if got.Err != e.result.Err || !proto.Equal(got.Response, e.result.Response) { //nolint:errorlint // the very same
+			m.fail("two members apply entry %d as %+v and as %+v", index, e.result, got)
+		}
+	default:
+		e.result = got
+		m.judgeLocked(index, e)
+		close(e.applied)
+	}
+}
+
+func (m *member) keepAlive() {
+	m.mu.Lock()
+	m.mu.waiting++
+	m.mu.Unlock()
+	ttl, err := m.engine.Renew(m.ctx, theID)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.waiting--
+	if err == nil {
+		m.mu.promised = max(m.mu.promised, m.clock.Now().Add(time.Duration(ttl)*sec))
+	}
+}
+
+// read runs a race if the engine reads the store without the lock under which Changed runs. With
+// the lock, the race comes later.
+func (m *member) read(races string) {
+	if r := m.engine.current.Load(); r == nil || r.mu.TryLock() {
+		if r != nil {
+			r.mu.Unlock()
+		}
+		m.raceAt(races)
+	}
+}
+
+// TTLLease implements Leases.
+func (m *member) TTLLease(id int64) (store.TTLLease, bool) {
+	l, ok := m.store.TTLLease(id)
+	m.read("123")
+	return l, ok
+}
+
+// TTLLeases implements Leases.
+func (m *member) TTLLeases() []store.TTLLease {
+	all := m.store.TTLLeases()
+	m.read("123")
+	return all
+}
+
+// Format implements Leases.
+func (m *member) Format() int64 {
+	m.read("7")
+	return m.store.Format()
+}
+
+// Leadership implements Member.
+func (m *member) Leadership() (uint64, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.term, m.over
+}
+
+// leads reports whether m really leads in term.
+func (m *member) leads(term uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.leader == m && m.mu.term == term && m.term == term
+}
+
+// LeaseStatus implements Member. No other member takes over while a leader lease is valid.
+func (m *member) LeaseStatus() core.Status {
+	if term, _ := m.Leadership(); !m.leads(term) {
+		return core.Expired
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.disabled {
+		return core.Disabled
+	}
+	return core.Valid
+}
+
+// Confirm implements Member.
+func (m *member) Confirm(_ context.Context, term uint64) error {
+	if !m.leads(term) {
+		return ErrNotLeader
+	}
+	m.apply()
+	m.raceAt("4")
+	if m.engine.Stats().Revoking > 0 {
+		m.raceAt("56")
+	}
+	return nil
+}
+
+// ProposeFenced implements Member.
+func (m *member) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, generations []uint64) (store.Result, error) {
+	m.mu.Lock()
+	mode := m.mu.mode
+	m.mu.Unlock()
+	if mode == 'd' {
+		return store.Result{}, errTest
+	}
+	e := m.replicate(term, &store.Command{Request: r, Generations: generations})
+	switch mode {
+	case 'o':
+		m.apply()
+	case 'u':
+		return store.Result{}, errTest
+	}
+	select {
+	case <-e.applied:
+		return e.result, nil
+	case <-ctx.Done():
+		return store.Result{}, ctx.Err()
 	}
 }

@@ -1,17 +1,23 @@
-// Package status is a member's status as JSON: what GET /status answers, what
-// the gRPC method leaderlease.kvnode.v1.Node/Status returns, and what kvnode
-// status prints.
+// Package status is a member's status as JSON: the response of GET /status, the response of the
+// gRPC method leaderlease.kvnode.v1.Node/Status, and the output of kvnode status.
 //
-// The names of fields are stable; new ones may be added. Identifiers are
-// hexadecimal strings, as etcdctl prints them. Durations are milliseconds, with
-// a fraction.
+// Field names are stable; new ones may be added. Identifiers are hexadecimal strings, as etcdctl
+// prints them. Durations are milliseconds with a fraction.
 package status
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/transport"
@@ -30,19 +36,19 @@ type Report struct {
 	Term uint64 `json:"term"`
 	// Leader is empty if none is known.
 	Leader string `json:"leader"`
-	// Ready means that a linearizable read has been served since the start.
+	// Ready means that the member has served a linearizable read since its start.
 	Ready bool `json:"ready"`
 
 	Lease   Lease   `json:"lease"`
 	Promise Promise `json:"promise"`
-	// Suspicions are what this member has suspected its leaders of.
+	// Suspicions count how this member has suspected leaders.
 	Suspicions Suspicions `json:"suspicions"`
-	// Reads counts served reads by path, Refused failed lease checks by reason,
-	// both since the start; what is zero is left out.
+	// Reads counts served reads by path, Refused failed lease checks by reason, both since the
+	// start. Zero counts are left out.
 	Reads   map[string]uint64 `json:"reads"`
 	Refused map[string]uint64 `json:"refused"`
-	// WaitingReads wait for a round or for the state machine, WaitingProposals
-	// for their entry to be applied.
+	// WaitingReads wait for a quorum round or for the state machine, WaitingProposals for their
+	// entry to be applied.
 	WaitingReads     int `json:"waiting_reads"`
 	WaitingProposals int `json:"waiting_proposals"`
 
@@ -54,44 +60,44 @@ type Report struct {
 	WAL        WAL        `json:"wal"`
 	Clock      Clock      `json:"clock"`
 	Peers      []Peer     `json:"peers"`
-	// Awaited are members of which some must let this one in before it takes part.
+	// Awaited are members of which some must admit this one before it takes part.
 	Awaited []string `json:"awaited,omitempty"`
 
-	// Format is what the whole cluster may use, NewestFormat what this version knows,
-	// and FormatKeptBy the members because of which the former is not the latter.
+	// Format is the cluster's format, NewestFormat the newest that this version supports, and
+	// FormatKeptBy the members that prevent the upgrade.
 	Format       int64    `json:"format"`
 	NewestFormat int64    `json:"newest_format"`
 	FormatKeptBy []string `json:"format_kept_by,omitempty"`
 
-	// Replaying means that the member, since its start, still applies its log, and that
-	// what it answers by itself waits: stale reads, watches, hashes.
+	// Replaying means that the member still applies its log since its start. Stale reads, watches
+	// and hashes wait meanwhile.
 	Replaying bool `json:"replaying"`
-	// DiskFull means that writes are refused until there is room.
+	// DiskFull means that writes are rejected until the disk has space.
 	DiskFull bool `json:"disk_full"`
-	// CheckpointError is why the newest checkpoint could not be made, empty if it was.
+	// CheckpointError is why the last checkpoint failed, or empty.
 	CheckpointError string `json:"checkpoint_error,omitempty"`
-	// Alarms are those that are raised, of all members.
+	// Alarms are the active alarms of all members.
 	Alarms []Alarm `json:"alarms,omitempty"`
 	// Error is why the member has failed, if it has.
 	Error string `json:"error,omitempty"`
 }
 
-// Alarm is one that a member has raised.
+// Alarm is an active alarm of a member.
 type Alarm struct {
 	Type   string `json:"type"` // NOSPACE or CORRUPT
 	Member string `json:"member"`
 	Name   string `json:"name"`
 }
 
-// Lease is the leader's half.
+// Lease is the leader's lease.
 type Lease struct {
-	// State is valid, or why no read is served under the lease.
+	// State is valid, or why reads are not served under the lease.
 	State string `json:"state"`
 	// RemainingMS is for how long lease reads are still served, EndMS until
 	// another leader may exist.
 	RemainingMS float64 `json:"remaining_ms"`
 	EndMS       float64 `json:"end_ms"`
-	// MarginMS is MaxClockSkew: what lies between the two.
+	// MarginMS is MaxClockSkew, the difference between the two.
 	MarginMS     float64 `json:"margin_ms"`
 	DurationMS   float64 `json:"duration_ms"`
 	MaxPromiseMS float64 `json:"max_promise_ms"`
@@ -99,43 +105,43 @@ type Lease struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Promise is the voter's half: what the member owes to a leader.
+// Promise is the voter's promise to a leader.
 type Promise struct {
 	Leader      string  `json:"leader"`
 	Term        uint64  `json:"term"`
 	RemainingMS float64 `json:"remaining_ms"`
-	// RestartHoldMS is for how long it is bound by its restart.
+	// RestartHoldMS is how long the member may not vote because of its restart.
 	RestartHoldMS float64 `json:"restart_hold_ms"`
 }
 
-// Suspicions are those of leaders, and how they were replaced, as this member has seen it
-// since its start.
+// Suspicions are this member's suspicions of leaders, and the fail-overs that it has seen, since
+// its start.
 type Suspicions struct {
-	// By counts them by what they began with, hint (the leader's connections have ended),
-	// pre-vote (another member suspects it), learnt-silence (it is silent for much longer
-	// than it has been of late) or obituary (its guardian says that it is dead); what is zero is left out.
+	// By counts suspicions by cause: hint (the leader's connections have ended), pre-vote
+	// (another member suspects it), learnt-silence (it is silent for much longer than usual) or
+	// obituary (its supervisor has reported its death). Zero counts are left out.
 	By map[string]uint64 `json:"by"`
-	// FalseAlarms counts those that a sign of life has ended, Forgotten how often the leader
-	// was to be forgotten since the promise to it had ended.
+	// FalseAlarms counts suspicions that a later message of the leader has ended, Forgotten the
+	// times that raft was told to forget a leader after the promise to it had ended.
 	FalseAlarms uint64 `json:"false_alarms"`
 	Forgotten   uint64 `json:"forgotten"`
-	// SilenceLimitMS is the silence that this member takes for the leader's end: the election
-	// timeout until it has learnt better, 0 if it leads or does not learn.
+	// SilenceLimitMS is the silence after which this member suspects the leader: the election
+	// timeout until it has learned a shorter one, 0 if it leads or does not learn.
 	SilenceLimitMS float64 `json:"silence_limit_ms"`
-	// FailOvers counts how leaders were replaced, by what it began with.
+	// FailOvers counts replaced leaders by cause.
 	FailOvers map[string]uint64 `json:"fail_overs"`
-	// Last is the last time that another leader was found, none if there was none.
+	// Last is the last fail-over, if there was one.
 	Last *FailOver `json:"last,omitempty"`
 }
 
-// FailOver is how one leader was replaced by another.
+// FailOver describes how a leader was replaced.
 type FailOver struct {
-	// Began is what it began with: silence, hint, pre-vote, learnt-silence, obituary, transfer
-	// or resignation.
+	// Began is the cause: silence, hint, pre-vote, learnt-silence, obituary, transfer or
+	// resignation.
 	Began string `json:"began"`
-	// HintMS is how long after the leader's last sign of life the suspicion began, PromiseMS
-	// for how long the promise bound this member then, ElectionMS how long it took until the
-	// next leader was known, CommitMS until something was committed then.
+	// HintMS is the time from the leader's last message to the suspicion, PromiseMS the remaining
+	// promise of this member then, ElectionMS the time until the next leader was known, CommitMS
+	// the time until its first commit.
 	HintMS     float64 `json:"hint_ms"`
 	PromiseMS  float64 `json:"promise_ms"`
 	ElectionMS float64 `json:"election_ms"`
@@ -149,7 +155,7 @@ type Checkpoint struct {
 	Revision int64  `json:"revision"`
 }
 
-// WAL is what the log has done since the start.
+// WAL counts the log's work since the start.
 type WAL struct {
 	Syncs     uint64  `json:"syncs"`
 	SyncAvgMS float64 `json:"sync_avg_ms"`
@@ -165,7 +171,7 @@ type Clock struct {
 	Warning       string `json:"warning,omitempty"`
 }
 
-// Peer is another member: the link to it, and on the leader what it promises.
+// Peer is another member: the link to it and, on the leader, its promise.
 type Peer struct {
 	ID        string  `json:"id"`
 	Name      string  `json:"name"`
@@ -174,14 +180,13 @@ type Peer struct {
 	Sent      uint64  `json:"sent"`
 	Lost      uint64  `json:"lost"`
 	LastError string  `json:"last_error,omitempty"`
-	// PromisedMS is for how long its promise to this leader lasts. ClockSuspect
-	// means that its grants do not count.
+	// PromisedMS is the remaining time of its promise to this leader. ClockSuspect means that its
+	// grants do not count.
 	PromisedMS   float64 `json:"promised_ms"`
 	ClockSuspect bool    `json:"clock_suspect"`
 }
 
-// Of returns the report of a node's status. The caller fills in Version, Ready
-// and Revision.
+// Of returns the report of a node's status. The caller sets Version, Ready and Revision.
 func Of(s *kvnode.Status) Report {
 	l := &s.Lease
 	r := Report{
@@ -216,8 +221,8 @@ func Of(s *kvnode.Status) Report {
 	return r
 }
 
-// Reword has spell put each error in the report into other words. What a peer has answered
-// is among them: it names its own fields, which are this member's, too.
+// Reword rewrites the errors in the report with spell. They include errors of other members about
+// their own fields, which have the same names.
 func (r *Report) Reword(spell func(text string) string) {
 	for i := range r.Peers {
 		r.Peers[i].LastError = spell(r.Peers[i].LastError)
@@ -228,11 +233,11 @@ func (r *Report) Reword(spell func(text string) string) {
 func suspicions(s *detector.Stats) Suspicions {
 	way := func(i int) string { return detector.Way(i).String() }
 	all := Suspicions{
-		By: counts(s.Hints[:], way), FalseAlarms: s.FalseAlarms, Forgotten: s.Forgets,
+		By: counts(s.Suspicions[:], way), FalseAlarms: s.FalseSuspicions, Forgotten: s.Forgets,
 		FailOvers: counts(s.FailOvers[:], way), SilenceLimitMS: ms(s.Limit),
 	}
 	if l := s.Last; l != (detector.FailOver{}) {
-		all.Last = &FailOver{Began: l.Way.String(), HintMS: ms(l.Hint), PromiseMS: ms(l.Promise), ElectionMS: ms(l.Election), CommitMS: ms(l.Commit)}
+		all.Last = &FailOver{Began: l.Way.String(), HintMS: ms(l.Detection), PromiseMS: ms(l.Promise), ElectionMS: ms(l.Election), CommitMS: ms(l.Commit)}
 	}
 	return all
 }
@@ -277,7 +282,7 @@ func role(s *kvnode.Status) string {
 	}
 }
 
-// ID formats a member's or a cluster's identifier; 0, which nothing has, is "".
+// ID formats the identifier of a member or a cluster. 0 is "".
 func ID(id uint64) string {
 	if id == 0 {
 		return ""
@@ -295,7 +300,7 @@ func counts(values []uint64, name func(int) string) map[string]uint64 {
 	return m
 }
 
-// ms rounds to a microsecond: what is below says nothing, and is ugly to read.
+// ms rounds to microseconds, for readability.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func average(sum time.Duration, n uint64) float64 {
@@ -310,4 +315,57 @@ func text(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// The service is registered by hand. Its message is JSON in a BytesValue, so that Report
+// is the only definition and needs no generated code.
+const (
+	service = "leaderlease.kvnode.v1.Node"
+
+	// Method is the full name of the only method.
+	Method = "/" + service + "/Status"
+)
+
+// reporter is implemented by *server.Server.
+type reporter interface{ Report() Report }
+
+// Register serves source's report.
+func Register(s grpc.ServiceRegistrar, source reporter) {
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: service,
+		HandlerType: (*reporter)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: "Status", Handler: handle}},
+	}, source)
+}
+
+func handle(srv any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // gRPC gives the order
+	request := new(emptypb.Empty)
+	if err := decode(request); err != nil {
+		return nil, err
+	}
+	source, ok := srv.(reporter)
+	if !ok {
+		return nil, grpcstatus.Errorf(codes.Internal, "%T does not report", srv)
+	}
+	answer := func(context.Context, any) (any, error) {
+		data, err := json.Marshal(source.Report())
+		return wrapperspb.Bytes(data), err
+	}
+	if intercept == nil {
+		return answer(ctx, request)
+	}
+	return intercept(ctx, request, &grpc.UnaryServerInfo{Server: srv, FullMethod: Method}, answer)
+}
+
+// Fetch returns the status of the member that conn connects to.
+func Fetch(ctx context.Context, conn grpc.ClientConnInterface, opts ...grpc.CallOption) (Report, error) {
+	answer := new(wrapperspb.BytesValue)
+	if err := conn.Invoke(ctx, Method, new(emptypb.Empty), answer, opts...); err != nil {
+		return Report{}, err
+	}
+	var r Report
+	if err := json.Unmarshal(answer.GetValue(), &r); err != nil {
+		return Report{}, fmt.Errorf("kvnode: the response of %s is not a status: %w", Method, err)
+	}
+	return r, nil
 }

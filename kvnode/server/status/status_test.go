@@ -40,10 +40,10 @@ func full() kvnode.Status {
 	}
 	s.Lease.Clock.Name, s.Lease.Clock.CountsSuspend, s.Lease.Clock.Warning = "vdso:boottime", true, "none"
 	s.Stats.Reads[leaderlease.PathLease], s.Stats.Refused[leaderlease.StatusMargin] = 1000, 1
-	s.Suspicions = detector.Stats{FalseAlarms: 1, Forgets: 2, Limit: 250 * time.Millisecond, Last: detector.FailOver{
-		Way: detector.Hint, Hint: 2 * time.Millisecond, Promise: 240 * time.Millisecond, Election: 8 * time.Millisecond, Commit: 3 * time.Millisecond,
-	}, FailOvers: [detector.NumWays]uint64{detector.Hint: 1}}
-	s.Suspicions.Hints[detector.Hint], s.Suspicions.Hints[detector.PreVote] = 3, 1
+	s.Suspicions = detector.Stats{FalseSuspicions: 1, Forgets: 2, Limit: 250 * time.Millisecond, Last: detector.FailOver{
+		Way: detector.ConnClosed, Detection: 2 * time.Millisecond, Promise: 240 * time.Millisecond, Election: 8 * time.Millisecond, Commit: 3 * time.Millisecond,
+	}, FailOvers: [detector.NumWays]uint64{detector.ConnClosed: 1}}
+	s.Suspicions.Suspicions[detector.ConnClosed], s.Suspicions.Suspicions[detector.PreVote] = 3, 1
 	s.Checkpoint.Index, s.Checkpoint.Term, s.Checkpoint.Revision = 90, 6, 50
 	s.Names, s.Awaited = map[uint64]string{0xb1: "not b", 0xc2: "c"}, []string{"c (http://c:2380)"}
 	s.Format, s.NewestFormat, s.FormatKeptBy = 1, 2, []string{"c (http://c:2380): not connected"}

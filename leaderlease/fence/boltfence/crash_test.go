@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"go.etcd.io/bbolt"
+	"go.uber.org/goleak"
 
 	"github.com/leaderlease/go/leaderlease/fence"
 )
@@ -120,4 +121,14 @@ func runAndKill(t *testing.T, path string, n int) fence.Token {
 		t.Fatalf("the writer ended by itself: %v, %v", err, lines.Err())
 	}
 	return last
+}
+
+// TestMain is also the entry of the process that TestKilledProcess starts and
+// kills.
+func TestMain(m *testing.M) {
+	if path := os.Getenv(writerEnv); path != "" {
+		fmt.Fprintln(os.Stderr, writeUntilKilled(path))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
 }

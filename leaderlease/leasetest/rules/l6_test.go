@@ -7,7 +7,6 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
@@ -110,7 +109,7 @@ func TestL6LateTimeoutNowAfterAbort(t *testing.T) {
 	if r := s.Node(2).Role(); r != raft.StateFollower {
 		t.Errorf("Role() of node 2 = %v, want StateFollower", r)
 	}
-	if s.withheld(2, leaderlease.WithheldTimeoutNowIn) == 0 {
+	if s.stats(2).Withheld.TimeoutNowIn == 0 {
 		t.Error("node 2 withheld no MsgTimeoutNow, want some")
 	}
 	s.usurp(2, 2, 3)
@@ -129,7 +128,7 @@ func TestL6ForcedVoteMeetsANewerPromise(t *testing.T) {
 	}
 	s.hand(late)
 	s.Run(5 * ms)
-	if s.withheld(3, leaderlease.WithheldVoteIn) == 0 {
+	if s.stats(3).Withheld.VoteIn == 0 {
 		t.Error("node 3 withheld no forced vote, want one")
 	}
 	s.disjoint()

@@ -11,9 +11,7 @@ import (
 )
 
 // withheld returns how often id kept back what w names.
-func (s *story) withheld(id uint64, w leaderlease.Withheld) uint64 {
-	return s.Node(id).Lease().Stats().Withheld[w]
-}
+func (s *story) stats(id uint64) leaderlease.Stats { return s.Node(id).Lease().Stats() }
 
 // lonely is a cluster in which node 2 has not heard of the leader for so long
 // that it is free, while node 3 is bound and has just forgotten its leader.
@@ -37,7 +35,7 @@ func TestV3PreVoteIsKeptAway(t *testing.T) {
 	s := lonely(t)
 	s.Node(2).Campaign()
 	s.Run(5 * ms)
-	if s.withheld(3, leaderlease.WithheldPreVoteIn) == 0 {
+	if s.stats(3).Withheld.PreVoteIn == 0 {
 		t.Error("node 3 withheld no pre-vote, want one")
 	}
 	if got := s.Node(2).Term(); got != 1 {
@@ -65,7 +63,7 @@ func TestV3VoteIsKeptAway(t *testing.T) {
 	s.Node(3).ForgetLeader()
 	s.Net.Release(to(3, raftpb.MsgVote))
 	s.Run(5 * ms)
-	if s.withheld(3, leaderlease.WithheldVoteIn) == 0 {
+	if s.stats(3).Withheld.VoteIn == 0 {
 		t.Error("node 3 withheld no vote, want some")
 	}
 	if got := s.Node(3).Term(); got != 1 {
@@ -84,7 +82,7 @@ func TestV3TimeoutNowIsKeptAway(t *testing.T) {
 	if s.Node(2).Lease().Incoming(m, leaderlease.ProcessID{}) {
 		t.Error("Incoming(MsgTimeoutNow) at a bound voter = true, want false")
 	}
-	if got := s.withheld(2, leaderlease.WithheldTimeoutNowIn); got != 1 {
+	if got := s.stats(2).Withheld.TimeoutNowIn; got != 1 {
 		t.Errorf("Withheld[timeout_now_in] = %d, want 1", got)
 	}
 }

@@ -39,7 +39,7 @@ func TestV4VoteCastBeforeThePromiseDoesNotLeave(t *testing.T) {
 			n.Kick()
 			s.Run(50 * ms)
 			s.disjoint()
-			if s.withheld(3, leaderlease.WithheldVoteRespOut) == 0 {
+			if s.stats(3).Withheld.VoteRespOut == 0 {
 				t.Error("node 3 withheld no granted vote, want one")
 			}
 			s.Net.Hold = nil
@@ -58,7 +58,7 @@ func TestV4BoundVoterDoesNotCampaign(t *testing.T) {
 	s.isolate(1)
 	s.wantReign(1, 1)
 	s.usurp(2, 2, 3)
-	if s.withheld(2, leaderlease.WithheldPreVoteOut) == 0 {
+	if s.stats(2).Withheld.PreVoteOut == 0 {
 		t.Error("node 2 withheld no pre-vote of its own, want some")
 	}
 }
@@ -89,7 +89,7 @@ func TestV4BoundCandidateAsksForNoVote(t *testing.T) {
 		t.Fatalf("Step(MsgPreVoteResp) = %v", err)
 	}
 	n.Kick()
-	if s.withheld(2, leaderlease.WithheldVoteOut) == 0 {
+	if s.stats(2).Withheld.VoteOut == 0 {
 		t.Errorf("node 2, %v, withheld no MsgVote, want some", n.Role())
 	}
 }

@@ -46,7 +46,7 @@ func TestV5OwnVoteDoesNotCountWhileBound(t *testing.T) {
 	s.wantReign(2, 1)
 	s.isolate(2)
 	s.usurp(1)
-	if s.withheld(1, leaderlease.WithheldVoteRespOut) == 0 {
+	if s.stats(1).Withheld.VoteRespOut == 0 {
 		t.Error("node 1 withheld no vote of its own, want some")
 	}
 }

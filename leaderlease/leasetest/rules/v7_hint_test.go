@@ -71,7 +71,7 @@ func TestV7AFalseAlarmChangesNoTerm(t *testing.T) {
 			s.Run(30 * ms)
 			s.wantReign(1, 1)
 		}
-		if got := s.Node(2).Suspicions(); got.FalseAlarms == 0 || got.Forgets != 0 {
+		if got := s.Node(2).Suspicions(); got.FalseSuspicions == 0 || got.Forgets != 0 {
 			t.Errorf("Suspicions() = %+v, want false alarms, and nobody forgotten", got)
 		}
 	}
@@ -90,7 +90,7 @@ func TestV7AFalseAlarmChangesNoTermWithoutPromises(t *testing.T) {
 		s.Node(3).Gone(1)
 		s.Run(30 * ms)
 	}
-	if l, got := s.Leader(), s.Node(2).Suspicions(); l == nil || l.ID != 1 || l.Term() != 1 || got.FalseAlarms == 0 || got.Forgets != 0 {
+	if l, got := s.Leader(), s.Node(2).Suspicions(); l == nil || l.ID != 1 || l.Term() != 1 || got.FalseSuspicions == 0 || got.Forgets != 0 {
 		t.Errorf("Suspicions() = %+v, want false alarms, nobody forgotten, and node 1 to lead term 1", got)
 	}
 }

@@ -53,7 +53,7 @@ func (s *story) successor(limit time.Duration) *leasetest.Node {
 // alarms counts what all nodes have suspected because of learnt silence.
 func (s *story) alarms() (n uint64) {
 	for _, node := range s.Nodes() {
-		n += node.Suspicions().Hints[detector.LearntSilence]
+		n += node.Suspicions().Suspicions[detector.LongSilence]
 	}
 	return n
 }
@@ -101,7 +101,7 @@ func TestV7AloneInSilenceChangesNoTerm(t *testing.T) {
 		s.wantReign(1, 1)
 	}
 	// The first alarm is false, and what was learnt by it keeps the follower from more.
-	if got := s.Node(2).Suspicions(); got.Hints[detector.LearntSilence] != 1 || got.FalseAlarms != 1 {
+	if got := s.Node(2).Suspicions(); got.Suspicions[detector.LongSilence] != 1 || got.FalseSuspicions != 1 {
 		t.Errorf("Suspicions() = %+v, want one false alarm", got)
 	}
 }
@@ -162,7 +162,7 @@ func TestV7WhoKnowsStallsOutvotesWhoDoesNot(t *testing.T) {
 		novice.Restart()
 		s.Run(5 * time.Second)
 		stall()
-		alarms += novice.Suspicions().Hints[detector.LearntSilence]
+		alarms += novice.Suspicions().Suspicions[detector.LongSilence]
 	}
 	s.wantReign(l.ID, term)
 	if alarms != 10 {

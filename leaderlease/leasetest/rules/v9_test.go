@@ -8,7 +8,6 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
@@ -139,7 +138,7 @@ func TestV9AVoteWithoutItsTermStays(t *testing.T) {
 			}
 		}
 	}
-	if got := l.Stats().Withheld[leaderlease.WithheldVoteOut]; got != 2 {
-		t.Errorf("Stats().Withheld[WithheldVoteOut] = %d, want 2", got)
+	if got := l.Stats().Withheld.VoteOut; got != 2 {
+		t.Errorf("Stats().Withheld.VoteOut = %d, want 2", got)
 	}
 }

@@ -12,9 +12,9 @@ func TestObituaries(t *testing.T) {
 		sum.Add(r)
 	}
 	s := &sum.Stats
-	if s.VoidedPromises == 0 || s.Obituaries < 2*s.VoidedPromises || sum.AllLeaseReads() == 0 {
+	if s.VoidedPromises == 0 || s.Deaths < 2*s.VoidedPromises || sum.AllLeaseReads() == 0 {
 		t.Errorf("%d promises void by %d obituaries, %d reads under a lease, want some of each, and more obituaries than that",
-			s.VoidedPromises, s.Obituaries, sum.AllLeaseReads())
+			s.VoidedPromises, s.Deaths, sum.AllLeaseReads())
 	}
-	t.Logf("%d promises void by %d obituaries, %d elections", s.VoidedPromises, s.Obituaries, sum.Elections)
+	t.Logf("%d promises void by %d obituaries, %d elections", s.VoidedPromises, s.Deaths, sum.Elections)
 }

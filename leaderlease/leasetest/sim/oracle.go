@@ -181,10 +181,10 @@ func (s *sim) collect(n *leasetest.Node) {
 	}
 	s.res.addStats(n.Lease().Stats())
 	suspected := n.Suspicions()
-	s.res.Alarms += suspected.Hints[detector.LearntSilence]
-	s.res.FalseAlarms += suspected.FalseAlarms
-	if suspected.FalseAlarms > 0 {
-		s.trace.note(s.c.Now(), n.ID, "was wrong to suspect its leader", "times", suspected.FalseAlarms)
+	s.res.Alarms += suspected.Suspicions[detector.LongSilence]
+	s.res.FalseAlarms += suspected.FalseSuspicions
+	if suspected.FalseSuspicions > 0 {
+		s.trace.note(s.c.Now(), n.ID, "was wrong to suspect its leader", "times", suspected.FalseSuspicions)
 	}
 	if err := n.Lease().Info().Err; err != nil && !s.cfg.Misused {
 		s.violatef("misuse", n.ID, "%v", err)

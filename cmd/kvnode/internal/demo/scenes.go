@@ -381,7 +381,7 @@ func byHint(ctx context.Context, members []*client) (n uint64, err error) {
 	for _, c := range members {
 		err = errors.Join(err, until(ctx, func(ctx context.Context) error {
 			r, err := c.status(ctx)
-			n += r.Suspicions.FailOvers[detector.Hint.String()]
+			n += r.Suspicions.FailOvers[detector.ConnClosed.String()]
 			return err
 		}))
 	}

@@ -1,14 +1,25 @@
+// Package callmetrics counts gRPC calls for Prometheus. Names and labels are those of
+// go-grpc-middleware's package prometheus, which etcd uses, so dashboards for etcd work. That
+// package looks a counter up by its labels three or four times per call, which takes a third of
+// the time of a read under the lease on a fastkv stream. Here a method's striped counters are
+// found by its name.
 package callmetrics
 
 import (
+	"context"
 	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/internal/durations"
 )
 
 var (
@@ -21,24 +32,23 @@ var (
 	tookDesc     = prometheus.NewDesc("grpc_server_handling_seconds", "Histogram of response latency (seconds) of gRPC that had been application-level handled by the server.", ofMethod, nil)
 )
 
-// Metrics are those of all methods. It may be used by any number of goroutines.
+// Metrics counts the calls of all methods. It is safe for concurrent use.
 type Metrics struct {
 	histogram bool // immutable
-	// methods are by full name. The map is replaced whole, under mu.
+	// methods are the counters by full method name. The map is replaced under mu, never modified.
 	methods atomic.Pointer[map[string]*Method]
 	mu      sync.Mutex
 }
 
-// New returns metrics of no method yet. With histogram they have how long calls took, too,
-// which is some twenty series for each method.
+// New returns empty metrics. histogram adds durations, which are about twenty series per method.
 func New(histogram bool) *Metrics {
 	m := &Metrics{histogram: histogram}
 	m.methods.Store(&map[string]*Method{})
 	return m
 }
 
-// InitializeMetrics makes the series of all methods that a server has, so that they are there
-// before the first call.
+// InitializeMetrics creates the series of all methods of a server, so that they exist before the
+// first call.
 func (m *Metrics) InitializeMetrics(server reflection.ServiceInfoProvider) {
 	for service, info := range server.GetServiceInfo() {
 		for _, method := range info.Methods {
@@ -47,7 +57,7 @@ func (m *Metrics) InitializeMetrics(server reflection.ServiceInfoProvider) {
 	}
 }
 
-// Unary returns the metrics of a unary method, which has a full name such as /service/method.
+// Unary returns the counters of a unary method with a full name such as /service/method.
 func (m *Metrics) Unary(fullMethod string) *Method { return m.method(fullMethod, unary) }
 
 func (m *Metrics) method(fullMethod, kind string) *Method {
@@ -99,4 +109,175 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstHistogram(tookDesc, t.Count, t.Sum.Seconds(), t.Buckets(), of.kind, of.service, of.name)
 		}
 	}
+}
+
+// The kinds of methods.
+const (
+	unary        = "unary"
+	clientStream = "client_stream"
+	serverStream = "server_stream"
+	bidiStream   = "bidi_stream"
+)
+
+func kindOf(client, server bool) string {
+	switch {
+	case client && server:
+		return bidiStream
+	case client:
+		return clientStream
+	case server:
+		return serverStream
+	default:
+		return unary
+	}
+}
+
+// numCodes is the number of gRPC's codes. Other codes count as Unknown.
+const numCodes = int(codes.Unauthenticated) + 1
+
+// bounds are Prometheus's default buckets, as in etcd.
+var bounds = []time.Duration{
+	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
+}
+
+// Method counts the calls of one method without allocating.
+type Method struct {
+	kind, service, name string             // labels
+	took                *durations.Striped // nil without a histogram
+	cells               []cell             // stripes
+}
+
+// cell has the counts of one stripe. A unary method counts no messages: it receives one per call,
+// and sends one per successful call.
+type cell struct {
+	started, received, sent atomic.Uint64
+	handled                 [numCodes]atomic.Uint64
+	_                       [32]byte // a cell is three cache lines
+}
+
+func newMethod(kind, service, name string, histogram bool) *Method {
+	of := &Method{kind: kind, service: service, name: name, cells: make([]cell, durations.Stripes)}
+	if histogram {
+		of.took = durations.NewStriped(bounds)
+	}
+	return of
+}
+
+func (of *Method) here() *cell { return &of.cells[durations.Stripe()] }
+
+// Begin counts the start of a call. Pass the result to End.
+func (of *Method) Begin() (begun time.Time) {
+	of.here().started.Add(1)
+	if of.took != nil {
+		begun = time.Now()
+	}
+	return begun
+}
+
+// End counts the end of a call.
+func (of *Method) End(begun time.Time, err error) {
+	of.here().handled[codeOf(err)].Add(1)
+	if of.took != nil {
+		of.took.Note(time.Since(begun))
+	}
+}
+
+// Done counts n successful calls of a unary method. Call Note for each of them.
+func (of *Method) Done(n uint64) {
+	if n > 0 {
+		at := of.here()
+		at.started.Add(n)
+		at.handled[codes.OK].Add(n)
+	}
+}
+
+// Note records the duration of a call that Done counts.
+func (of *Method) Note(took time.Duration) {
+	if of.took != nil {
+		of.took.Note(took)
+	}
+}
+
+func codeOf(err error) codes.Code {
+	if err == nil {
+		return codes.OK
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		st = status.FromContextError(err) // as gRPC does
+	}
+	if int(st.Code()) >= numCodes {
+		return codes.Unknown
+	}
+	return st.Code()
+}
+
+// counts are the sums of all cells.
+type counts struct {
+	started, received, sent uint64
+	handled                 [numCodes]uint64
+}
+
+// load returns the counts. They are read one after the other, not at one moment.
+func (of *Method) load() (c counts) {
+	for i := range of.cells {
+		at := &of.cells[i]
+		c.started += at.started.Load()
+		c.received += at.received.Load()
+		c.sent += at.sent.Load()
+		for code := range c.handled {
+			c.handled[code] += at.handled[code].Load()
+		}
+	}
+	if of.kind == unary {
+		c.received, c.sent = c.started, c.handled[codes.OK]
+	}
+	return c
+}
+
+// UnaryServerInterceptor counts unary calls. It must be the first interceptor.
+func (m *Metrics) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		of := m.Unary(info.FullMethod)
+		begun := of.Begin()
+		resp, err := handle(ctx, req)
+		of.End(begun, err)
+		return resp, err
+	}
+}
+
+// StreamServerInterceptor counts streams and their messages.
+func (m *Metrics) StreamServerInterceptor() grpc.StreamServerInterceptor {
+	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		of := m.method(info.FullMethod, kindOf(info.IsClientStream, info.IsServerStream))
+		begun := of.Begin()
+		err := handle(srv, &counted{stream, of})
+		of.End(begun, err)
+		return err
+	}
+}
+
+// counted is a stream that counts its messages.
+type counted struct {
+	grpc.ServerStream
+	of *Method
+}
+
+// SendMsg implements grpc.ServerStream.
+func (c *counted) SendMsg(m any) error {
+	err := c.ServerStream.SendMsg(m)
+	if err == nil {
+		c.of.here().sent.Add(1)
+	}
+	return err
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (c *counted) RecvMsg(m any) error {
+	err := c.ServerStream.RecvMsg(m)
+	if err == nil {
+		c.of.here().received.Add(1)
+	}
+	return err
 }

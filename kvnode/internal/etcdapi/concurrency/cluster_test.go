@@ -13,6 +13,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -27,17 +28,17 @@ import (
 	"github.com/leaderlease/go/leaderlease/clock"
 )
 
-// valCtxCh is etcd's: the client's watches wait for it, in vain, and synctest does
-// not take a goroutine for idle that waits for a channel of another bubble.
+// valCtxCh is a channel of etcd's client that its watches wait for without effect.
+// synctest does not treat a goroutine as idle that waits for a channel of another bubble.
 //
 //go:linkname valCtxCh go.etcd.io/etcd/client/v3.valCtxCh
 var valCtxCh chan struct{}
 
-// member is one member with both services, and a client's stubs of it.
+// member is one member with both services, and client stubs for it.
 type member struct {
 	*kvnode.Node
 	services *Services
-	end      context.CancelFunc // of all waits
+	end      context.CancelFunc // ends all waits
 	grpc     *grpc.Server
 	conn     *grpc.ClientConn
 	served   chan struct{}
@@ -48,7 +49,7 @@ type member struct {
 	lease    pb.LeaseClient
 }
 
-// cluster is a cluster over real files and a network in memory, in virtual time.
+// cluster is a cluster with real files and an in-memory network, in virtual time.
 type cluster struct {
 	*testing.T
 	net     *memlink.Network
@@ -77,7 +78,7 @@ func inCluster(t *testing.T, n int, f func(t *testing.T, c *cluster), amend ...f
 		defer c.stop()
 		for _, m := range c.members {
 			_, err := m.Read(t.Context(), kvnode.ReadLease)
-			// A founder of one waits for as long as the read, and then both end at once.
+			// The first election of a cluster of one may take as long as the read waits.
 			if errors.Is(err, kvnode.ErrNoLeader) || errors.Is(err, kvnode.ErrTimeout) {
 				_, err = m.Read(t.Context(), kvnode.ReadLease)
 			}
@@ -114,17 +115,17 @@ func (c *cluster) start(name, dir string, all []kvnode.Member) {
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 	must(c, err)
 	m.lock, m.election = lpb.NewLockClient(m.conn), epb.NewElectionClient(m.conn)
-	// Whatever else there is to ask goes to the API inside.
+	// Other requests go to the internal API.
 	inside := m.services.client.ActiveConnection()
 	m.kv, m.lease = pb.NewKVClient(inside), pb.NewLeaseClient(inside)
 	c.members = append(c.members, m)
 }
 
-// stop stops all as package server does, but at once.
+// stop stops all members as package server does, but without waiting.
 func (c *cluster) stop() {
 	c.net.HealAll()
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // nobody takes over
+	cancel() // no transfer of leadership
 	for _, m := range c.members {
 		_ = m.conn.Close()
 		m.end()
@@ -135,7 +136,7 @@ func (c *cluster) stop() {
 	}
 }
 
-// leader returns the member that leads, and another one.
+// leader returns the leader and another member.
 func (c *cluster) leader() (leader, follower *member) {
 	c.Helper()
 	for _, m := range c.members {
@@ -146,12 +147,12 @@ func (c *cluster) leader() (leader, follower *member) {
 		follower = m
 	}
 	if leader == nil {
-		c.Fatal("nobody leads")
+		c.Fatal("no member leads")
 	}
 	return leader, follower
 }
 
-// grant grants a TTL lease that nobody keeps alive.
+// grant grants a TTL lease without keep-alives.
 func (c *cluster) grant(ttl int64) int64 {
 	c.Helper()
 	resp, err := c.members[0].lease.LeaseGrant(c.Context(), &pb.LeaseGrantRequest{TTL: ttl})
@@ -180,7 +181,7 @@ func (c *cluster) keys() (keys []string) {
 	return keys
 }
 
-// waits runs f until all that is left to do is to wait, and returns how it ends.
+// waits runs f until it blocks, and returns a channel for its result.
 func waits[T any](c *cluster, f func() (T, error)) <-chan answer[T] {
 	c.Helper()
 	answered := make(chan answer[T], 1)
@@ -202,17 +203,17 @@ type answer[T any] struct {
 	err error
 }
 
-// settle gives what is under way the time that it needs.
+// settle gives work in progress time to finish.
 func settle() { time.Sleep(200 * time.Millisecond) }
 
-// lockBy locks for a TTL lease.
+// lockBy locks with a TTL lease.
 func lockBy(ctx context.Context, m *member, lease int64) func() (*lpb.LockResponse, error) {
 	return func() (*lpb.LockResponse, error) {
 		return m.lock.Lock(ctx, &lpb.LockRequest{Name: []byte("l"), Lease: lease})
 	}
 }
 
-// campaignBy campaigns for a TTL lease.
+// campaignBy campaigns with a TTL lease.
 func campaignBy(ctx context.Context, m *member, lease int64, value string) func() (*epb.CampaignResponse, error) {
 	return func() (*epb.CampaignResponse, error) {
 		return m.election.Campaign(ctx, &epb.CampaignRequest{Name: []byte("e"), Lease: lease, Value: []byte(value)})
@@ -226,7 +227,7 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// wantError fails unless err has that code and text.
+// wantError fails unless err has this code and text.
 func wantError(tb testing.TB, what string, err error, code codes.Code, text string) {
 	tb.Helper()
 	if s := status.Convert(err); s.Code() != code || s.Message() != text {
@@ -235,3 +236,5 @@ func wantError(tb testing.TB, what string, err error, code codes.Code, text stri
 }
 
 func textOf(err error) string { return rpctypes.ErrorDesc(err) }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -13,13 +13,13 @@ import (
 )
 
 var (
-	// errMissingLeader is etcd's.
+	// errMissingLeader has etcd's text.
 	errMissingLeader = errors.New(`"leader" field must be provided`)
-	// errObservation says less than there is to know: the library does not tell.
-	errObservation = status.Error(codes.Unavailable, "kvnode: the election cannot be observed here any more; observe it again")
+	// errObservation has no reason, because the library does not return one.
+	errObservation = status.Error(codes.Unavailable, "kvnode: this member can no longer observe the election; call Observe again")
 )
 
-// electionServer is the Election service.
+// electionServer implements the Election service.
 type electionServer struct {
 	*Services
 	pb.UnsafeElectionServer
@@ -27,17 +27,17 @@ type electionServer struct {
 
 // Campaign waits until the caller is elected.
 func (s *electionServer) Campaign(ctx context.Context, r *pb.CampaignRequest) (*pb.CampaignResponse, error) {
-	ctx, done := s.waiting(ctx)
+	ctx, done := s.untilStopping(ctx)
 	defer done()
-	l, err := s.lineUp(ctx, r.GetName(), r.GetLease(), concurrency.ErrElectionNotLeader)
+	l, err := s.contend(ctx, r.GetName(), r.GetLease(), concurrency.ErrElectionNotLeader)
 	if err != nil {
 		return nil, clientError(ctx, err)
 	}
-	defer l.leave()
+	defer l.close()
 	session := l.session
 	e := concurrency.NewElection(session, string(r.GetName()))
 	if err := s.campaign(l.ctx, e, session, r); err != nil {
-		s.abandon(session, r.GetLease())
+		s.revokeOwnLease(session, r.GetLease())
 		return nil, clientError(l.ctx, err)
 	}
 	return &pb.CampaignResponse{
@@ -48,14 +48,14 @@ func (s *electionServer) Campaign(ctx context.Context, r *pb.CampaignRequest) (*
 
 func (s *electionServer) campaign(ctx context.Context, e *concurrency.Election, session *concurrency.Session, r *pb.CampaignRequest) error {
 	if err := e.Campaign(ctx, string(r.GetValue())); err != nil {
-		// The library resigns only if it was ctx that ended the wait.
+		// The library resigns only if ctx has ended the wait.
 		if e.Key() != "" {
-			_ = resumed(session, &pb.LeaderKey{Name: r.GetName(), Key: []byte(e.Key()), Rev: e.Rev()}).Resign(s.client.Ctx())
+			_ = resumeElection(session, &pb.LeaderKey{Name: r.GetName(), Key: []byte(e.Key()), Rev: e.Rev()}).Resign(s.client.Ctx())
 		}
 		return err
 	}
-	// Whoever lost its TTL lease while it waited has nobody before it, but is not
-	// there itself.
+	// If the candidate's TTL lease ended while it waited, there is no key before its own,
+	// but its own key is gone, too.
 	resp, err := s.client.Get(ctx, e.Key())
 	if err != nil {
 		return err
@@ -75,15 +75,15 @@ func (s *electionServer) Proclaim(ctx context.Context, r *pb.ProclaimRequest) (*
 	if err != nil {
 		return nil, clientError(ctx, err)
 	}
-	e := resumed(session, r.GetLeader())
+	e := resumeElection(session, r.GetLeader())
 	if err := e.Proclaim(ctx, string(r.GetValue())); err != nil {
-		s.abandon(session, r.GetLeader().GetLease())
+		s.revokeOwnLease(session, r.GetLeader().GetLease())
 		return nil, clientError(ctx, err)
 	}
 	return &pb.ProclaimResponse{Header: e.Header()}, nil
 }
 
-// Resign ends the caller's leadership. It is no error if that has ended already.
+// Resign ends the caller's leadership. It succeeds if the leadership has ended already.
 func (s *electionServer) Resign(ctx context.Context, r *pb.ResignRequest) (*pb.ResignResponse, error) {
 	if r.GetLeader() == nil {
 		return nil, errMissingLeader
@@ -92,18 +92,18 @@ func (s *electionServer) Resign(ctx context.Context, r *pb.ResignRequest) (*pb.R
 	if err != nil {
 		return nil, clientError(ctx, err)
 	}
-	e := resumed(session, r.GetLeader())
+	e := resumeElection(session, r.GetLeader())
 	if err := e.Resign(ctx); err != nil {
 		return nil, clientError(ctx, err)
 	}
 	return &pb.ResignResponse{Header: e.Header()}, nil
 }
 
-func resumed(session *concurrency.Session, k *pb.LeaderKey) *concurrency.Election {
+func resumeElection(session *concurrency.Session, k *pb.LeaderKey) *concurrency.Election {
 	return concurrency.ResumeElection(session, string(k.GetName()), string(k.GetKey()), k.GetRev())
 }
 
-// Leader returns who leads and what it has proclaimed.
+// Leader returns the current leader's key and value.
 func (s *electionServer) Leader(ctx context.Context, r *pb.LeaderRequest) (*pb.LeaderResponse, error) {
 	session, err := s.session(ctx, noLease)
 	if err != nil {
@@ -116,21 +116,21 @@ func (s *electionServer) Leader(ctx context.Context, r *pb.LeaderRequest) (*pb.L
 	return &pb.LeaderResponse{Header: resp.Header, Kv: resp.Kvs[0]}, nil
 }
 
-// Observe tells each leader and what it proclaims, beginning with the present one.
+// Observe sends each leader and each proclaimed value, beginning with the current one.
 func (s *electionServer) Observe(r *pb.LeaderRequest, stream grpc.ServerStreamingServer[pb.LeaderResponse]) error {
-	ctx, done := s.waiting(stream.Context())
+	ctx, done := s.untilStopping(stream.Context())
 	session, err := s.session(ctx, noLease)
 	if err != nil {
 		done()
 		return clientError(ctx, err)
 	}
-	told := concurrency.NewElection(session, string(r.GetName())).Observe(ctx)
+	updates := concurrency.NewElection(session, string(r.GetName())).Observe(ctx)
 	defer func() {
 		done()
-		for range told { // it is closed when the library's goroutine ends
+		for range updates { // it is closed when the library's goroutine ends
 		}
 	}()
-	for resp := range told {
+	for resp := range updates {
 		if err := stream.Send(&pb.LeaderResponse{Header: resp.Header, Kv: resp.Kvs[0]}); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	epb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
 )
 
-// observed are the values that an observer is told.
+// observed has the values that an observer has received.
 type observed struct {
 	c      *cluster
 	stream epb.Election_ObserveClient
@@ -43,7 +43,7 @@ func (c *cluster) observe(ctx context.Context, m *member) *observed {
 	return o
 }
 
-// want waits until all is told that was done and compares it.
+// want waits until all updates have arrived and compares them.
 func (o *observed) want(values ...string) {
 	o.c.Helper()
 	settle()
@@ -56,15 +56,14 @@ func (o *observed) want(values ...string) {
 	}
 }
 
-// An election from its beginning to its end: whoever observes it, at whichever
-// member and from whenever on, is told of every leader and every proclamation.
+// An observer receives every leader and every proclamation, at any member and from any time on.
 func TestElection(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		leader, follower := c.leader()
 		early := c.observe(t.Context(), follower)
 		early.want()
 		_, err := leader.election.Leader(t.Context(), &epb.LeaderRequest{Name: []byte("e")})
-		wantError(t, "Leader() of nobody", err, codes.Unknown, "election: no leader")
+		wantError(t, "Leader() without a leader", err, codes.Unknown, "election: no leader")
 
 		lease := c.grant(60)
 		first, err := campaignBy(t.Context(), follower, lease, "a1")()
@@ -92,7 +91,7 @@ func TestElection(t *testing.T) {
 		late.want("b1")
 		early.want("a1", "a2", "b1")
 
-		// Who has resigned proclaims nothing, and may resign again.
+		// A former leader cannot proclaim, and may resign again.
 		_, err = leader.election.Proclaim(t.Context(), &epb.ProclaimRequest{Leader: key, Value: []byte("a3")})
 		wantError(t, "Proclaim() of a former leader", err, codes.Unknown, "election: not leader")
 		_, err = leader.election.Resign(t.Context(), &epb.ResignRequest{Leader: key})
@@ -104,7 +103,7 @@ func TestElection(t *testing.T) {
 	})
 }
 
-// A candidate that gives up leaves the line, as does one that campaigns again.
+// A candidate that gives up leaves no key, also after it has campaigned twice.
 func TestACandidateThatGivesUpLeavesNothing(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		leader, follower := c.leader()
@@ -127,8 +126,8 @@ func TestACandidateThatGivesUpLeavesNothing(t *testing.T) {
 	})
 }
 
-// Leadership goes with its TTL lease to the next. A candidate whose own ran out
-// while it waited is not the next.
+// When a leader's TTL lease expires, the next candidate is elected. A candidate with an expired
+// TTL lease is skipped.
 func TestLeadershipGoesWithItsLease(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		m := c.members[0]
@@ -147,8 +146,7 @@ func TestLeadershipGoesWithItsLease(t *testing.T) {
 	})
 }
 
-// An observer gets an error, and not silence, from a member that stops or is cut
-// off.
+// An observer gets an error from a member that stops or is partitioned.
 func TestObserversAreToldOfTheEnd(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		leader, follower := c.leader()
@@ -178,22 +176,22 @@ func TestObserversAreToldOfTheEnd(t *testing.T) {
 	})
 }
 
-// What cannot be is refused with etcd's texts and codes.
+// Invalid requests are rejected with etcd's texts and codes.
 func TestElectionsThatCannotBe(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		m, ctx := c.members[0], t.Context()
 		_, err := campaignBy(ctx, m, 77, "v")()
 		wantError(t, "Campaign() of an unknown TTL lease", err, codes.Unknown, "etcdserver: requested lease not found")
 		_, err = m.election.Proclaim(ctx, new(epb.ProclaimRequest))
-		wantError(t, "Proclaim() of nobody", err, codes.Unknown, `"leader" field must be provided`)
+		wantError(t, "Proclaim() without a leader key", err, codes.Unknown, `"leader" field must be provided`)
 		_, err = m.election.Resign(ctx, new(epb.ResignRequest))
-		wantError(t, "Resign() of nobody", err, codes.Unknown, `"leader" field must be provided`)
+		wantError(t, "Resign() without a leader key", err, codes.Unknown, `"leader" field must be provided`)
 		nothing := new(epb.LeaderKey)
 		_, err = m.election.Proclaim(ctx, &epb.ProclaimRequest{Leader: nothing})
 		wantError(t, "Proclaim() of no key", err, codes.Unknown, "etcdserver: key is not provided")
 		_, err = m.election.Resign(ctx, &epb.ResignRequest{Leader: nothing})
 		wantError(t, "Resign() of no key", err, codes.Unknown, "etcdserver: key is not provided")
-		key := &epb.LeaderKey{Key: []byte("nobody's"), Rev: 5}
+		key := &epb.LeaderKey{Key: []byte("unknown"), Rev: 5}
 		_, err = m.election.Proclaim(ctx, &epb.ProclaimRequest{Leader: key})
 		wantError(t, "Proclaim() of another", err, codes.Unknown, "election: not leader")
 		_, err = m.election.Resign(ctx, &epb.ResignRequest{Leader: key})

@@ -18,8 +18,8 @@ import (
 	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
 )
 
-// Who waits at another member is served by Unlock, in order, and the create
-// revisions of the keys grow.
+// Unlock serves waiting callers at any member in order, and the create revisions of their keys
+// increase.
 func TestUnlockHandsOver(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		leader, follower := c.leader()
@@ -46,8 +46,8 @@ func TestUnlockHandsOver(t *testing.T) {
 	})
 }
 
-// The header of an undisputed Lock carries the token, and locking twice with one
-// TTL lease is locking once.
+// The header of an uncontended Lock has the fencing token. Locking twice with one TTL lease is
+// locking once.
 func TestLockTwiceIsOnce(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		lease := c.grant(60)
@@ -67,8 +67,7 @@ func TestLockTwiceIsOnce(t *testing.T) {
 	})
 }
 
-// A caller that gives up, or whose deadline passes, leaves nothing in line: no key,
-// and no TTL lease but its own.
+// A caller that gives up or reaches its deadline leaves no key, and no TTL lease except its own.
 func TestACallerThatGivesUpLeavesNothing(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		leader, follower := c.leader()
@@ -96,7 +95,7 @@ func TestACallerThatGivesUpLeavesNothing(t *testing.T) {
 	})
 }
 
-// It may give up at any moment, also while its key is being written.
+// A caller may give up at any moment, also while its key is being written.
 func TestACallerMayGiveUpAtAnyMoment(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		leader, follower := c.leader()
@@ -121,9 +120,8 @@ func TestACallerMayGiveUpAtAnyMoment(t *testing.T) {
 	})
 }
 
-// Two calls with one TTL lease share a key. When the one that is given up deletes
-// it and a third puts it again, it stands behind others: nobody may be told then
-// that the lock is the second's.
+// Two calls with one TTL lease share a key. When one gives up, it deletes the key. If a third
+// call puts the key again, it is behind others, and the second call must not get the lock.
 func TestALockThatLostItsPlaceIsNotTaken(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		leader, follower := c.leader()
@@ -149,8 +147,8 @@ func TestALockThatLostItsPlaceIsNotTaken(t *testing.T) {
 	})
 }
 
-// A lock whose TTL lease has run out goes to the next; who lost its own while it
-// waited does not get it.
+// A lock with an expired TTL lease goes to the next caller. A caller with a TTL lease that has
+// expired during its wait does not get it.
 func TestLocksGoWithTheirLeases(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		m := c.members[0]
@@ -167,8 +165,8 @@ func TestLocksGoWithTheirLeases(t *testing.T) {
 	})
 }
 
-// A caller whose TTL lease ends while it waits is told at once, and not when the lock is free, for
-// a lock as for an election. Those behind it stay in line.
+// If a caller's TTL lease ends while it waits, the caller gets an error at once and not when the
+// lock is free, for a lock as for an election. Callers behind it keep their place.
 func TestTheEndOfATTLLeaseEndsTheWait(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		leader, follower := c.leader()
@@ -185,7 +183,7 @@ func TestTheEndOfATTLLeaseEndsTheWait(t *testing.T) {
 		wantError(t, "Lock() of a TTL lease that has ended", (<-lock).err, codes.Unknown, "mutex: session is expired")
 		wantError(t, "Campaign() of a TTL lease that has ended", (<-campaign).err, codes.Unknown, "election: not leader")
 		if took := time.Since(ended); took > 100*time.Millisecond {
-			t.Errorf("the callers are told %v after their TTL lease has ended, want at once", took)
+			t.Errorf("the callers get an error %v after their TTL lease has ended, want at once", took)
 		}
 		_, err = leader.lock.Unlock(t.Context(), &lpb.UnlockRequest{Key: held.GetKey()})
 		must(t, err)
@@ -196,7 +194,7 @@ func TestTheEndOfATTLLeaseEndsTheWait(t *testing.T) {
 	})
 }
 
-// What cannot be is refused with etcd's texts, and with its codes, which say less.
+// Invalid requests are rejected with etcd's texts and codes.
 func TestLocksThatCannotBe(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		for _, lease := range []int64{-1, 77} {
@@ -213,7 +211,7 @@ func TestLocksThatCannotBe(t *testing.T) {
 	})
 }
 
-// A member that stops ends the waits, and their keys are gone before it is.
+// When a member stops, waits end and their keys are deleted before it has stopped.
 func TestWaitsEndWithTheMember(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		leader, follower := c.leader()
@@ -238,7 +236,7 @@ func TestWaitsEndWithTheMember(t *testing.T) {
 	})
 }
 
-// A member that is cut off from the others does not keep who waits.
+// A partitioned member ends its waits.
 func TestWaitsEndWithoutALeader(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		leader, follower := c.leader()
@@ -259,8 +257,7 @@ func TestWaitsEndWithoutALeader(t *testing.T) {
 	})
 }
 
-// If it comes back soon, who was told that its wait has failed does not stand in
-// line any more.
+// If the partition heals soon, a failed wait has left no key.
 func TestAWaitThatFailedLeavesNothing(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *cluster) {
 		leader, follower := c.leader()
@@ -283,8 +280,8 @@ func TestAWaitThatFailedLeavesNothing(t *testing.T) {
 	})
 }
 
-// Those who wait do not keep out the request that ends their wait, nor does their
-// wait end by itself.
+// Waiting calls do not keep out the request that ends their wait, and their waits have no
+// timeout.
 func TestWaitersDoNotKeepOutUnlock(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, c *cluster) {
 		m := c.members[0]

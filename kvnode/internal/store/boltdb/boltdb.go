@@ -1,9 +1,11 @@
-// Package boltdb keeps a store's checkpoints, and snapshots of them, in bbolt databases.
+// Package boltdb implements store.Backend with bbolt databases. It also opens, checks and converts
+// snapshot files, which are such databases.
 package boltdb
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,43 +17,42 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// backend keeps checkpoints in a bbolt database. Commits are serialised by the
-// store; images are opened and read at any time.
+// backend keeps checkpoints in a bbolt database. The store serialises commits. Images are opened
+// and read at any time.
 type backend struct {
 	path string
 
 	mu struct {
 		sync.Mutex
 		file   *file
-		failed error // why nothing may be committed any more
+		failed error // set when commits must fail
 		closed bool
 	}
 }
 
-// file is an open database that lives until its last image is closed, though
-// another file may have taken its name. Closing a bbolt database earlier would
-// wait for them.
+// file is an open database. It stays open until its last image is closed, even if another file has
+// replaced it, because closing a bbolt database waits for its read transactions.
 type file struct {
 	db *bbolt.DB
-	// refs counts the images, and the backend while this is its file. Under the
+	// refs counts the images, plus one while this is the backend's current file. Under the
 	// backend's mu.
 	refs int
-	// size is as of the last commit. Each write asks for it, and bbolt tells it in a transaction
-	// alone, which takes locks that a commit holds.
+	// size is as of the last commit. Each write of the store asks for it, and bbolt's own
+	// number needs a transaction, which waits for locks that a commit holds.
 	size atomic.Pointer[size]
 }
 
-// size is how large a database is, and how much of it is in use.
+// size is the size of a database, and how many bytes of it are in use.
 type size struct{ total, inUse int64 }
 
-// newFile returns an open database that is somebody's.
+// newFile returns a file with one reference.
 func newFile(db *bbolt.DB) *file {
 	f := &file{db: db, refs: 1}
 	f.measure()
 	return f
 }
 
-// measure looks up the size. It comes after each commit.
+// measure updates size after a commit.
 func (f *file) measure() {
 	var now size
 	err := f.db.View(func(tx *bbolt.Tx) error {
@@ -60,17 +61,17 @@ func (f *file) measure() {
 		now.inUse = now.total - int64(stats.FreePageN+stats.PendingPageN)*int64(f.db.Info().PageSize)
 		return nil
 	})
-	if err == nil { // else it is closed
+	if err == nil { // otherwise it is closed
 		f.size.Store(&now)
 	}
 }
 
-// Open opens, or makes, the bbolt database at path. What a crash left beside
-// it is removed.
+// Open opens the database at path, or creates it. It removes temporary files that a crash left next
+// to it.
 func Open(path string) (store.Backend, error) {
 	for _, left := range []string{newName(path), defragName(path)} {
 		if err := os.Remove(left); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("store: remove what is left of %s: %w", left, err)
+			return nil, fmt.Errorf("store: remove leftover file %s: %w", left, err)
 		}
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
@@ -90,8 +91,8 @@ func Open(path string) (store.Backend, error) {
 func newName(path string) string    { return path + ".new" }
 func defragName(path string) string { return path + ".defrag" }
 
-// create makes an empty database under another name first: one that bears
-// the name is complete.
+// create makes an empty database under another name first, so a file with the final name is
+// complete.
 func create(path string) error {
 	db, err := openDB(newName(path), false)
 	if err != nil {
@@ -104,7 +105,7 @@ func create(path string) error {
 	return rename(newName(path), path)
 }
 
-// rename gives a file that is durable another name, durably.
+// rename renames a durable file, durably.
 func rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
@@ -112,7 +113,7 @@ func rename(from, to string) error {
 	return fs.SyncDir(filepath.Dir(to))
 }
 
-// acquire returns the current file for a while.
+// acquire returns the current file with one more reference.
 func (b *backend) acquire() (*file, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,11 +145,11 @@ func (b *backend) replace(db *bbolt.DB) error {
 	return b.release(old)
 }
 
-// fail keeps anything from being committed to a file that may have lost its name.
+// fail makes all later commits fail: after a failed rename the file may have lost its name.
 func (b *backend) fail(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.failed = fmt.Errorf("the database was being replaced: %w", err)
+	b.mu.failed = fmt.Errorf("an earlier replacement of the database failed (restart the member): %w", err)
 	return err
 }
 
@@ -169,7 +170,7 @@ func (b *backend) Update(fn func(tx store.Tx) error) error {
 	err = Guard(func() error {
 		return f.db.Update(func(tx *bbolt.Tx) error {
 			records := tx.Bucket(recordBucket)
-			// Keys come in ascending order, so pages fill from the left.
+			// Keys are written in ascending order, so pages fill from the left.
 			records.FillPercent = 0.9
 			return fn(change{tx.Bucket(metaBucket), records})
 		})
@@ -206,4 +207,60 @@ func (b *backend) Close() error {
 		return nil
 	}
 	return b.release(f)
+}
+
+// Settle implements store.Backend: it makes the data that bbolt shows durable. A process that ended
+// between bbolt's write and its sync, or with a failed sync, leaves the newest meta page in memory
+// only. A process that ended during a replacement may leave the file's name in memory only.
+//
+// It must not run during a commit. Readers may continue, because no byte that they see changes.
+func (b *backend) Settle() error {
+	if err := b.failed(); err != nil {
+		return err
+	}
+	f, err := b.acquire()
+	if err != nil {
+		return err
+	}
+	err = settlePath(b.path, int64(f.db.Info().PageSize))
+	return errors.Join(err, b.release(f))
+}
+
+func settlePath(path string, pageSize int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(Settle(f, pageSize), f.Close()); err != nil {
+		return fmt.Errorf("make the newest checkpoint in %s durable: %w", path, err)
+	}
+	return fs.SyncDir(filepath.Dir(path))
+}
+
+// Settle rewrites the newest meta page of f and syncs f. A sync alone is not enough: after a failed
+// sync the operating system may consider the page clean.
+//
+// The other pages need no rewrite. bbolt writes a meta page only after all pages that it refers to
+// are synced, and does not overwrite those pages while the meta page is the newest. So pages of an
+// unfinished commit do not matter. If a tool copied the file here without a sync, this sync makes
+// up for it.
+//
+// A power failure during the write leaves this meta page or the previous one, since a meta page
+// fits one sector. No commit depends on this one yet.
+func Settle(f SettleFile, pageSize int64) error {
+	page, at, err := newestMeta(f, pageSize)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(page, at); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// SettleFile is the part of a file that Settle uses.
+type SettleFile interface {
+	io.ReaderAt
+	io.WriterAt
+	Sync() error
 }

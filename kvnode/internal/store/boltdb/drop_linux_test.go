@@ -11,7 +11,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// inMemory returns how many KiB of a file the process has in its memory.
+// inMemory returns how many KiB of a mapped file are resident.
 func inMemory(t *testing.T, path string) (kib int) {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/smaps")
@@ -31,7 +31,7 @@ func inMemory(t *testing.T, path string) (kib int) {
 	return 0
 }
 
-// Once all records were read the file is in the system's memory alone, and can be read as before.
+// After all records were read, the file is not resident in the process, and can still be read.
 func TestRecordsThatWereReadTakeNoMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	b, err := Open(path)

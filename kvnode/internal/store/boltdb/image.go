@@ -31,7 +31,7 @@ func (b *backend) View() (store.Image, error) {
 	return img, nil
 }
 
-// newImage returns an image of db, which calls done when it is closed.
+// newImage returns an image of db. Closing it calls done.
 func newImage(db *bbolt.DB, done func() error) (*image, error) {
 	tx, err := db.Begin(false)
 	if err != nil {
@@ -40,7 +40,7 @@ func newImage(db *bbolt.DB, done func() error) (*image, error) {
 	return &image{tx, sync.OnceValue(func() error { return errors.Join(tx.Rollback(), done()) })}, nil
 }
 
-// openImage opens a snapshot's file for reading.
+// openImage opens a snapshot file for reading.
 func openImage(path string) (store.Image, error) {
 	db, err := openDB(path, true)
 	if err != nil {
@@ -66,7 +66,7 @@ func (i *image) Meta() (meta []byte) {
 		return nil
 	})
 	if err != nil {
-		// No meta at all would pass for an empty database.
+		// Nil would mean an empty database.
 		return []byte{}
 	}
 	return meta
@@ -85,12 +85,12 @@ func (i *image) WriteTo(w io.Writer) (int64, error) { return i.tx.WriteTo(w) }
 
 func (i *image) Close() error { return i.close() }
 
-// staged is a snapshot's file, open for writing.
+// staged is a snapshot file, open for writing.
 type staged struct {
 	*image
 	to   *backend
 	path string
-	db   *bbolt.DB // nil once it is the backend's
+	db   *bbolt.DB // nil once the backend owns it
 }
 
 func (b *backend) Stage(path string) (store.Staged, error) {
@@ -117,7 +117,7 @@ func (s *staged) Install() error {
 	}
 	db := s.db
 	s.db = nil
-	// The old file is gone already; an error of closing it changes nothing.
+	// The old file has lost its name, so an error of closing it does not matter.
 	_ = s.to.replace(db)
 	return nil
 }
@@ -130,7 +130,7 @@ func (s *staged) Close() error {
 	return err
 }
 
-// compactBatch is how many bytes of records a defragmentation holds in memory.
+// compactBatch is how many bytes of records a defragmentation writes in one transaction.
 const compactBatch = 4 << 20
 
 func (b *backend) Defragment() error {
@@ -138,8 +138,8 @@ func (b *backend) Defragment() error {
 		return err
 	}
 	part := defragName(b.path)
-	// What one has left that found no room takes the room of the next.
-	defer func() { _ = os.Remove(part) }() // gone if it was renamed
+	// A leftover of a failed defragmentation would use the space that the next one needs.
+	defer func() { _ = os.Remove(part) }() // a no-op after the rename
 	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -153,7 +153,7 @@ func (b *backend) Defragment() error {
 	return b.replace(db)
 }
 
-// compactInto makes a database of what is in use, and returns it when it is durable.
+// compactInto copies the records to a new database, and returns it when it is durable.
 func (b *backend) compactInto(path string) (*bbolt.DB, error) {
 	f, err := b.acquire()
 	if err != nil {
@@ -172,4 +172,50 @@ func (b *backend) compactInto(path string) (*bbolt.DB, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+// ReadCheckpoint calls store.ReadCheckpoint for a snapshot file.
+func ReadCheckpoint(path string) (store.Checkpoint, error) {
+	return read(path, "read", store.ReadCheckpoint)
+}
+
+// Inspect calls store.Inspect for a snapshot file. It does not change the file.
+func Inspect(path string) (store.Summary, error) {
+	return read(path, "inspect", store.Inspect)
+}
+
+// Bootstrap calls store.Bootstrap for a snapshot file. It does not change other files.
+func Bootstrap(path string, n store.NewCluster) (store.Checkpoint, error) {
+	c, err := bootstrap(path, n)
+	if err != nil {
+		return store.Checkpoint{}, fmt.Errorf("store: begin with snapshot %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func bootstrap(path string, n store.NewCluster) (c store.Checkpoint, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return c, err // Open would create it
+	}
+	b, err := Open(path)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	return store.Bootstrap(b, n)
+}
+
+// read calls fn for a snapshot file. verb is for errors.
+func read[T any](path, verb string, fn func(store.Image) (T, error)) (T, error) {
+	var got T
+	img, err := openImage(path)
+	if err == nil {
+		got, err = fn(img)
+		err = errors.Join(err, img.Close())
+	}
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("store: %s snapshot %s: %w", verb, path, err)
+	}
+	return got, nil
 }

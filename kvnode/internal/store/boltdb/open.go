@@ -18,30 +18,30 @@ var (
 	metaBucket   = []byte("meta")
 	recordBucket = []byte("key")
 
-	formatKey = []byte("kvnode-format") // in meta: decimal number
-	stateKey  = []byte("state")         // in meta: see meta.go
+	formatKey = []byte("kvnode-format") // in meta: a decimal number
+	stateKey  = []byte("state")         // in meta: see store's meta
 )
 
-// layout is the number under formatKey: which buckets there are, and what for. What
-// the records and the state hold is another matter (FormatFirst).
+// layout is the number under formatKey. It describes the buckets. The format of records and state
+// is independent of it (store.FormatFirst).
 const layout = 1
 
-// mapSize is the address space that is set aside for a database. One that
-// outgrows it has to be mapped anew, and a checkpoint that needs this waits for
-// open snapshots. Address space costs nothing, but 32 bits do not have it.
+// mapSize is the address space reserved for a database. If the database outgrows it, bbolt remaps,
+// and the checkpoint that does so waits for open snapshots. Address space is free, except on 32-bit
+// machines.
 const mapSize = 10 << 30 * (strconv.IntSize >> 6)
 
-// growStep is how much a file grows by at least.
+// growStep is the smallest growth of a file.
 const growStep = 1 << 20
 
-// lockTimeout is how long another process may take to let go of the file.
+// lockTimeout is how long Open waits for another process to unlock the file.
 const lockTimeout = time.Second
 
 func openDB(path string, readOnly bool) (db *bbolt.DB, err error) {
 	opts := &bbolt.Options{
 		Timeout:        lockTimeout,
 		ReadOnly:       readOnly,
-		NoFreelistSync: true, // found again when the file is opened
+		NoFreelistSync: true, // rebuilt when the file is opened
 		FreelistType:   bbolt.FreelistMapType,
 	}
 	if !readOnly {
@@ -55,7 +55,7 @@ func openDB(path string, readOnly bool) (db *bbolt.DB, err error) {
 	})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("another process has had it open for %v", lockTimeout)
+		return nil, fmt.Errorf("another process has held its lock for %v", lockTimeout)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch):
 		return nil, fmt.Errorf("%w: %w", store.ErrForeign, err)
 	case errors.Is(err, bolterrors.ErrChecksum):
@@ -65,8 +65,8 @@ func openDB(path string, readOnly bool) (db *bbolt.DB, err error) {
 	}
 }
 
-// openChecked opens an existing database for writing, if it is one of ours and
-// whole; damage to records shows when they are loaded.
+// openChecked opens an existing database for writing after checking its format and its pages.
+// Damaged records are found when they are loaded.
 func openChecked(path string) (*bbolt.DB, error) {
 	db, err := OpenAny(path)
 	if err != nil {
@@ -81,9 +81,9 @@ func openChecked(path string) (*bbolt.DB, error) {
 	return openDB(path, false)
 }
 
-// OpenAny opens a bbolt database, which need not be of a store, for reading, once it
-// has read all pages in use and found that they hang together. What follows references
-// between them then comes to an end; it may still fault, so it belongs within a Guard.
+// OpenAny opens any bbolt database for reading, after checking that the references between all
+// pages in use are consistent. So walks over the pages end. They may still fault, and must run
+// within Guard.
 func OpenAny(path string) (*bbolt.DB, error) {
 	switch info, err := os.Stat(path); {
 	case err != nil:
@@ -103,7 +103,7 @@ func OpenAny(path string) (*bbolt.DB, error) {
 	return db, nil
 }
 
-// checkFormat reads no more than is needed to know whose file it is.
+// checkFormat reads only the keys that identify the file.
 func checkFormat(tx *bbolt.Tx, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -117,7 +117,7 @@ func checkFormat(tx *bbolt.Tx, path string) error {
 		return store.ErrForeign
 	}
 	if got := string(meta.Get(formatKey)); got != strconv.Itoa(layout) {
-		return fmt.Errorf("%w: it is %q, this version reads %d", store.ErrFormat, got, layout)
+		return fmt.Errorf("%w: it is %q, and this version reads %d (use the version that wrote it)", store.ErrFormat, got, layout)
 	}
 	return nil
 }
@@ -133,8 +133,8 @@ func initBuckets(tx *bbolt.Tx) error {
 	return meta.Put(formatKey, []byte(strconv.Itoa(layout)))
 }
 
-// Guard turns panics and page faults of bbolt, which are what damage leads to, into
-// errors: store.ErrDamaged.
+// Guard runs fn and converts panics and page faults, which bbolt gets from damaged files, to
+// store.ErrDamaged.
 func Guard(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -11,27 +11,26 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// pageWalk reads the pages of a bbolt file that are in use and checks that
-// whatever refers to something refers to something in the file. When bbolt opens
-// a file for writing it follows these references in a goroutine of its own,
-// where a bad one ends the process. Contents are not looked at here: records
-// have checksums.
+// pageWalk reads all pages of a bbolt file that are in use, and checks that each reference between
+// pages stays within the file. When bbolt opens a file for writing, it follows these references in
+// its own goroutine, where a bad one ends the process. The walk does not check contents, since
+// records have checksums.
 //
-// The layout is that of bbolt's file format 2, in the byte order of the machine.
+// The layout is bbolt's file format 2, in the machine's byte order.
 type pageWalk struct {
 	file     *os.File
 	pageSize int64
-	pages    uint64 // all pages in use are below
+	pages    uint64 // pages in use have lower IDs
 	seen     []bool
-	inside   bool // a bucket: there is none within another
-	depth    int  // pages on the way from the root
+	inside   bool // within a bucket: buckets are not nested
+	depth    int  // depth of the current page below the root
 }
 
 const (
-	// maxDepth is the number of pages from the root of a tree to a leaf. bbolt merges branches
-	// of one element, so 2^64 pages need 64.
+	// maxDepth is the highest number of pages from a root to a leaf. bbolt merges branches with
+	// a single element, so 2^64 pages need 64 levels.
 	maxDepth = 64
-	// minPageSize is less than any operating system has.
+	// minPageSize is below the page size of any operating system.
 	minPageSize = 512
 )
 
@@ -50,13 +49,13 @@ const (
 
 var order = binary.NativeEndian
 
-// checkPages checks the file path, whose pages in use end below size.
+// checkPages checks the pages of the file path.
 func checkPages(path string, pageSize int) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // opened for reading
 	if pageSize < minPageSize {
 		return fmt.Errorf("%w: its pages have %d bytes, less than %d", store.ErrDamaged, pageSize, minPageSize)
 	}
@@ -71,8 +70,8 @@ func checkPages(path string, pageSize int) error {
 	return nil
 }
 
-// newestMeta returns the newest meta page that is valid, and where it is. Both
-// are read as a whole.
+// newestMeta returns the newest valid meta page and its offset. It reads both meta pages
+// completely.
 func newestMeta(f io.ReaderAt, pageSize int64) (page []byte, at int64, err error) {
 	for i := range int64(2) {
 		buf := make([]byte, pageSize)
@@ -93,7 +92,7 @@ func newestMeta(f io.ReaderAt, pageSize int64) (page []byte, at int64, err error
 	return page, at, nil
 }
 
-// root returns the root page as the newest meta page says.
+// root returns the root page of the newest meta page.
 func (w *pageWalk) root() (uint64, error) {
 	page, _, err := newestMeta(w.file, w.pageSize)
 	if err != nil {
@@ -112,8 +111,8 @@ func (w *pageWalk) root() (uint64, error) {
 	return order.Uint64(newest[16:]), nil
 }
 
-// page checks page id and those below it. Its keys are to be from low on and
-// below high; nil is no bound.
+// page checks page id and the pages below it. Its keys must be from low to below high; nil is no
+// bound.
 func (w *pageWalk) page(id uint64, low, high []byte) error {
 	if w.depth++; w.depth > maxDepth {
 		return fmt.Errorf("page %d: the tree is deeper than %d pages", id, maxDepth)
@@ -126,7 +125,7 @@ func (w *pageWalk) page(id uint64, low, high []byte) error {
 	return w.content(id, buf, low, high)
 }
 
-// content is page for what is in buf.
+// content checks the content of page id.
 func (w *pageWalk) content(id uint64, buf, low, high []byte) (err error) {
 	count := int64(order.Uint16(buf[10:]))
 	if pageHead+count*elementSize > int64(len(buf)) {
@@ -163,8 +162,8 @@ func (w *pageWalk) content(id uint64, buf, low, high []byte) (err error) {
 	return nil
 }
 
-// outOfOrder returns the first of keys that does not rise, or is out of bounds, as
-// page has them; -1 if none is.
+// outOfOrder returns the index of the first key that is not above the one before or is out of
+// bounds, -1 for none.
 func outOfOrder(keys [][]byte, low, high []byte) int {
 	for i, key := range keys {
 		switch {
@@ -177,7 +176,7 @@ func outOfOrder(keys [][]byte, low, high []byte) int {
 	return -1
 }
 
-// read returns a page, with those that it continues on.
+// read returns a page with its overflow pages.
 func (w *pageWalk) read(id uint64) ([]byte, error) {
 	head := make([]byte, pageHead)
 	if id < 2 || id >= w.pages {
@@ -201,7 +200,7 @@ func (w *pageWalk) read(id uint64) ([]byte, error) {
 	return buf, err
 }
 
-// element returns the key of element i, and follows it if it is a bucket.
+// element returns the key of element i. If the element is a bucket, it checks the bucket.
 func (w *pageWalk) element(id uint64, flags uint16, buf []byte, i int64) ([]byte, error) {
 	at := pageHead + i*elementSize
 	pos, keySize, valueSize := int64(order.Uint32(buf[at:])), int64(order.Uint32(buf[at+4:])), int64(0)
@@ -220,8 +219,8 @@ func (w *pageWalk) element(id uint64, flags uint16, buf []byte, i int64) ([]byte
 	return key, w.bucket(id, value)
 }
 
-// bucket checks the bucket that value describes, which is an element of page id. If
-// anything else took itself for a bucket bbolt might follow it in a circle.
+// bucket checks a bucket, which is the value of an element of page id. A record that is flagged as
+// a bucket could otherwise lead bbolt into a cycle.
 func (w *pageWalk) bucket(id uint64, value []byte) error {
 	if w.inside {
 		return fmt.Errorf("page %d: a bucket within a bucket", id)
@@ -234,7 +233,7 @@ func (w *pageWalk) bucket(id uint64, value []byte) error {
 	if root := order.Uint64(value); root != 0 {
 		return w.page(root, nil, nil)
 	}
-	// A small bucket is kept in its element and has no page.
+	// A small bucket is stored inline, without a page of its own.
 	if len(value) < bucketHead+pageHead {
 		return fmt.Errorf("page %d: bucket of %d bytes without a page", id, len(value))
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// filled makes a database with records that all hold value, and returns its pages.
+// filled makes a database in which all records have the same value, and returns its pages.
 func filled(t *testing.T, path string, value []byte) []byte {
 	t.Helper()
 	b, err := Open(path)
@@ -35,8 +35,8 @@ func filled(t *testing.T, path string, value []byte) []byte {
 	return data
 }
 
-// One bit makes a bucket of a record. Taken for one, a record of zeros is its own first
-// page: bbolt would go down for ever, and take memory for each step.
+// One flipped bit makes a record a bucket. A record of zeros would then be its own first page, and
+// bbolt would recurse for ever.
 func TestARecordThatSaysItIsABucketIsDamage(t *testing.T) {
 	empty := make([]byte, 200)
 	empty[bucketHead+8] = leafPage
@@ -46,7 +46,7 @@ func TestARecordThatSaysItIsABucketIsDamage(t *testing.T) {
 		flipped, size := 0, os.Getpagesize()
 		for at := 2 * size; at+size <= len(data); at += size {
 			if order.Uint16(data[at+8:]) != leafPage || order.Uint16(data[at+10:]) < 10 {
-				continue // no page of records
+				continue // not a page of records
 			}
 			data[at+pageHead] ^= bucketLeaf
 			flipped++
@@ -60,8 +60,8 @@ func TestARecordThatSaysItIsABucketIsDamage(t *testing.T) {
 	}
 }
 
-// A file of branches that have one element each is a tree as deep as the file is long. What
-// follows it must not take a stack as deep.
+// A file of branches with one element each is a tree as deep as the file is long. A walk must not
+// recurse that deep.
 func TestADeepTreeIsDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	data := filled(t, path, []byte("v"))
@@ -82,13 +82,13 @@ func TestADeepTreeIsDamage(t *testing.T) {
 		deep := append([]byte(nil), data...)
 		deep = deep[:len(deep)/size*size]
 		meta := deep[at+pageHead:][:metaSize]
-		next, used := order.Uint64(meta[16:]), uint64(len(deep)/size) // the root, and the pages
+		next, used := order.Uint64(meta[16:]), uint64(len(deep)/size) // root and number of pages
 		for range test.branches {
 			page := make([]byte, size)
 			order.PutUint64(page, used)
 			order.PutUint16(page[8:], branchPage)
 			order.PutUint16(page[10:], 1)
-			order.PutUint32(page[pageHead:], elementSize) // an empty key behind the element
+			order.PutUint32(page[pageHead:], elementSize) // an empty key after the element
 			order.PutUint64(page[pageHead+8:], next)
 			deep, next, used = append(deep, page...), used, used+1
 		}

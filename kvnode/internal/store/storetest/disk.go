@@ -1,66 +1,71 @@
-// Package storetest has a backend for stores that is kept in memory: what was
-// committed survives a crash, what was written and not synced survives the end of
-// a process only, and any step can be made to fail. Simulators and tests use it
-// instead of bbolt.
+// Package storetest implements store.Backend in memory, for tests. Data survives a crash once it was
+// written, and a power failure once it was synced. Each step of an operation can be made to fail.
+//
+// Its own tests run the cluster simulation of leasetest/sim over real stores, with this backend and
+// with bbolt.
 package storetest
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// ErrCrashed is what a backend returns once another one was opened on its disk.
-var ErrCrashed = errors.New("storetest: the process that had the disk open is gone")
+// ErrCrashed is returned by a backend after another backend was opened on the same disk.
+var ErrCrashed = errors.New("storetest: the disk was opened again, so the process that uses this backend has crashed")
 
-// Op is a step that can fail.
+// Op is a step of an operation that can fail.
 type Op string
 
-// The steps of a backend, in the order in which they are taken.
+// The steps, in the order in which an operation takes them. The comments say what has happened when
+// the step fails.
 const (
 	OpView       Op = "view"
 	OpUpdate     Op = "update"     // nothing is written yet
-	OpWrite      Op = "write"      // one record is deleted or written, or the meta
-	OpCommit     Op = "commit"     // nothing can be read yet
-	OpSync       Op = "sync"       // all can be read, also by another process, and nothing is durable
-	OpCommitted  Op = "committed"  // all is durable, but nobody knows
-	OpSettle     Op = "settle"     // what can be read is about to be made durable
-	OpStage      Op = "stage"      // a snapshot's file is about to be read
+	OpWrite      Op = "write"      // a record or the meta value is written or deleted
+	OpCommit     Op = "commit"     // all is written, and no reader sees it
+	OpSync       Op = "sync"       // readers and later processes see the commit, but it is not durable
+	OpCommitted  Op = "committed"  // the commit is durable, and its caller does not know
+	OpSettle     Op = "settle"     // visible data is about to be made durable
+	OpStage      Op = "stage"      // a snapshot file is about to be read
 	OpInstall    Op = "install"    // nothing is replaced yet
-	OpInstalled  Op = "installed"  // all is replaced, but nobody knows
-	OpDefragment Op = "defragment" // nothing happens here but this step
+	OpInstalled  Op = "installed"  // all is replaced, and the caller does not know
+	OpDefragment Op = "defragment" // the only step of a defragmentation
 )
 
-// Disk holds what was committed, and in memory what was not synced. It is safe
-// for concurrent use.
+// Disk keeps data across backends. It is safe for concurrent use.
 type Disk struct {
 	mu sync.Mutex
-	// Both are replaced, never changed: now is what can be read, durable what a
-	// power failure leaves.
-	now, durable *Contents
-	fail         func(Op) error
-	opened       *backend
-	commits      int
+	// visible is what readers see, and durable what a power failure leaves. Contents are
+	// replaced, never changed.
+	visible, durable *contents
+	fail             func(Op) error
+	opened           *backend
+	commits          int
 }
 
 // NewDisk returns an empty disk.
 func NewDisk() *Disk {
-	empty := &Contents{}
-	return &Disk{now: empty, durable: empty}
+	empty := &contents{}
+	return &Disk{visible: empty, durable: empty}
 }
 
-// PowerFailure forgets what is not durable. The backend that is open fails from
-// then on.
+// PowerFailure drops what is not durable. The open backend fails from then on.
 func (d *Disk) PowerFailure() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.now, d.opened = d.durable, nil
+	d.visible, d.opened = d.durable, nil
 }
 
-// Open returns a backend that finds what was committed. The one that was opened
-// before fails from then on, as if its process had crashed.
+// Open returns a new backend. The backend that was opened before fails from then on, as if its
+// process had crashed.
 func (d *Disk) Open() store.Backend {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,56 +73,54 @@ func (d *Disk) Open() store.Backend {
 	return d.opened
 }
 
-// Copy returns a disk with what a process that began now would find, or with what it would
-// find after a power failure.
+// Copy returns a disk with what a new process would find now, or after a power failure.
 func (d *Disk) Copy(powerFails bool) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	found := d.now
+	found := d.visible
 	if powerFails {
 		found = d.durable
 	}
-	return &Disk{now: found, durable: d.durable}
+	return &Disk{visible: found, durable: d.durable}
 }
 
-// Fail has fail asked before each step; what it returns is the step's error. Nil
-// means that nothing fails.
+// Fail makes the backend call fail before each step, and return its error. Nil removes it.
 func (d *Disk) Fail(fail func(Op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fail = fail
 }
 
-// Commits returns how many commits became durable.
+// Commits returns the number of durable commits and installations.
 func (d *Disk) Commits() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.commits
 }
 
-// Records returns how many records the disk holds.
+// Records returns the number of visible records.
 func (d *Disk) Records() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.now.records)
+	return len(d.visible.records)
 }
 
-// backend is a disk as long as no other is opened.
+// backend is an open disk.
 type backend struct {
 	disk *Disk
-	// replacing is why a replacement failed when it may have happened: as with a
-	// real disk, nothing is committed on top of that. Under the disk's mu.
-	replacing error
+	// replaceErr is the error of an installation that may have happened. As with bbolt, nothing
+	// is committed after it. Under the disk's mu.
+	replaceErr error
 }
 
 func (b *backend) step(op Op) error {
 	b.disk.mu.Lock()
-	gone, fail, replacing := b.disk.opened != b, b.disk.fail, b.replacing
+	crashed, fail, replaceErr := b.disk.opened != b, b.disk.fail, b.replaceErr
 	b.disk.mu.Unlock()
 	switch {
-	case replacing != nil && op != OpView:
-		return replacing
-	case gone:
+	case replaceErr != nil && op != OpView:
+		return replaceErr
+	case crashed:
 		return ErrCrashed
 	case fail != nil:
 		return fail(op)
@@ -126,29 +129,29 @@ func (b *backend) step(op Op) error {
 	}
 }
 
-func (b *backend) contents() *Contents {
+func (b *backend) contents() *contents {
 	b.disk.mu.Lock()
 	defer b.disk.mu.Unlock()
-	return b.disk.now
+	return b.disk.visible
 }
 
-// replace makes c durable.
-func (b *backend) replace(c *Contents) {
+// makeDurable replaces what is visible and what is durable by c.
+func (b *backend) makeDurable(c *contents) {
 	b.disk.mu.Lock()
 	defer b.disk.mu.Unlock()
-	b.disk.now, b.disk.durable = c, c
+	b.disk.visible, b.disk.durable = c, c
 	b.disk.commits++
 }
 
-// write makes c what can be read. It goes to what is free in the contents from
-// before; what is durable loses by it if that is something else.
-func (b *backend) write(c *Contents) {
+// makeVisible replaces what is visible by c. As with bbolt, the commit overwrites pages that are
+// free in the visible data. If the durable data is older, it may use those pages and is torn.
+func (b *backend) makeVisible(c *contents) {
 	b.disk.mu.Lock()
 	defer b.disk.mu.Unlock()
-	if b.disk.now != b.disk.durable {
-		b.disk.durable = Torn()
+	if b.disk.visible != b.disk.durable {
+		b.disk.durable = &contents{meta: []byte{}} // its checksum is missing
 	}
-	b.disk.now = c
+	b.disk.visible = c
 }
 
 // Settle implements store.Backend.
@@ -158,7 +161,7 @@ func (b *backend) Settle() error {
 	}
 	b.disk.mu.Lock()
 	defer b.disk.mu.Unlock()
-	b.disk.durable = b.disk.now
+	b.disk.durable = b.disk.visible
 	return nil
 }
 
@@ -167,7 +170,7 @@ func (b *backend) View() (store.Image, error) {
 	if err := b.step(OpView); err != nil {
 		return nil, err
 	}
-	return b.contents().Image(), nil
+	return image{b.contents()}, nil
 }
 
 // Update implements store.Backend.
@@ -175,18 +178,20 @@ func (b *backend) Update(fn func(tx store.Tx) error) error {
 	if err := b.step(OpUpdate); err != nil {
 		return err
 	}
-	next, err := b.contents().Change(fn, func() error { return b.step(OpWrite) })
-	if err != nil {
+	was := b.contents()
+	next := &contents{was.meta, make(map[string][]byte, len(was.records))}
+	maps.Copy(next.records, was.records)
+	if err := fn(&tx{b, next}); err != nil {
 		return err
 	}
 	if err := b.step(OpCommit); err != nil {
 		return err
 	}
-	b.write(next)
+	b.makeVisible(next)
 	if err := b.step(OpSync); err != nil {
 		return err
 	}
-	b.replace(next)
+	b.makeDurable(next)
 	return b.step(OpCommitted)
 }
 
@@ -195,7 +200,7 @@ func (b *backend) Defragment() error { return b.step(OpDefragment) }
 
 // Size implements store.Backend.
 func (b *backend) Size() (total, inUse int64) {
-	size := b.contents().Image().Size()
+	size := image{b.contents()}.Size()
 	return size, size
 }
 
@@ -211,7 +216,7 @@ func (b *backend) Stage(path string) (store.Staged, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := Decode(data)
+	c, err := decode(data)
 	if err != nil {
 		return nil, err
 	}
@@ -229,12 +234,101 @@ func (s *staged) Install() error {
 	if err := s.to.step(OpInstall); err != nil {
 		return err
 	}
-	s.to.replace(s.Contents)
+	s.to.makeDurable(s.contents)
 	if err := s.to.step(OpInstalled); err != nil {
 		s.to.disk.mu.Lock()
 		defer s.to.disk.mu.Unlock()
-		s.to.replacing = err
+		s.to.replaceErr = err
 		return err
 	}
 	return os.Remove(s.path)
+}
+
+// contents is the data of a disk at one moment. It is immutable once it is visible.
+type contents struct {
+	meta    []byte
+	records map[string][]byte
+}
+
+type tx struct {
+	b    *backend
+	next *contents
+}
+
+func (t *tx) Meta() []byte             { return t.next.meta }
+func (t *tx) Record(key []byte) []byte { return t.next.records[string(key)] }
+
+func (t *tx) SetMeta(meta []byte) error {
+	t.next.meta = slices.Clone(meta)
+	return t.b.step(OpWrite)
+}
+
+func (t *tx) SetRecord(key, value []byte) error {
+	t.next.records[string(key)] = slices.Clone(value)
+	return t.b.step(OpWrite)
+}
+
+func (t *tx) DeleteRecord(key []byte) error {
+	delete(t.next.records, string(key))
+	return t.b.step(OpWrite)
+}
+
+type image struct{ *contents }
+
+func (i image) Meta() []byte { return i.meta }
+func (i image) Size() int64  { return int64(len(i.encode())) }
+func (i image) Close() error { return nil }
+
+func (i image) Records(fn func(key, value []byte) error) error {
+	for _, key := range slices.Sorted(maps.Keys(i.records)) {
+		if err := fn([]byte(key), i.records[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i image) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(i.encode())
+	return int64(n), err
+}
+
+// encode writes the meta value and the records, each after its length. It adds no checksum, so tests
+// that damage a snapshot check the store's own.
+func (c *contents) encode() []byte {
+	var b []byte
+	put := func(p []byte) {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(p)))
+		b = append(b, p...)
+	}
+	put(c.meta)
+	for _, key := range slices.Sorted(maps.Keys(c.records)) {
+		put([]byte(key))
+		put(c.records[key])
+	}
+	return b
+}
+
+// decode is the reverse of encode.
+func decode(b []byte) (*contents, error) {
+	var fields [][]byte
+	for len(b) > 0 {
+		if len(b) < 4 || uint32(len(b)-4) < binary.BigEndian.Uint32(b) {
+			return nil, fmt.Errorf("%w: it ends within field %d", store.ErrDamaged, len(fields))
+		}
+		n := 4 + int(binary.BigEndian.Uint32(b))
+		fields = append(fields, b[4:n])
+		b = b[n:]
+	}
+	if len(fields)%2 != 1 {
+		return nil, fmt.Errorf("%w: it has %d fields, want an odd number", store.ErrDamaged, len(fields))
+	}
+	c := &contents{records: make(map[string][]byte)}
+	if len(fields[0]) > 0 { // otherwise nothing was committed yet
+		c.meta = fields[0]
+	}
+	for i := 1; i < len(fields); i += 2 {
+		c.records[string(fields[i])] = fields[i+1]
+	}
+	return c, nil
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// One writer, 1,000 watchers of what it writes, on one stream or on many. An
-// operation is one write, which all of them get. The value tells when it was
-// written; latency is from before Apply until the watcher has the event.
+// BenchmarkFanOut has one writer and 1,000 watchers of its key, on one stream or on several. An
+// operation is one write that all watchers get. The value is the time of the write; latency is from
+// before Apply until the watcher has the event.
 func BenchmarkFanOut(b *testing.B) {
 	const watchers = 1000
 	for _, streams := range []int{1, 10, 1000} {
@@ -38,7 +38,7 @@ func BenchmarkFanOut(b *testing.B) {
 				r.put("k", strconv.FormatInt(int64(before.Sub(f.begun)), 10))
 				slowest = max(slowest, time.Since(before))
 				n += watchers
-				// One write under way at a time, as one client has it.
+				// One write at a time, as with a single client.
 				for f.got.Load() < n {
 					time.Sleep(10 * time.Microsecond)
 				}
@@ -91,8 +91,8 @@ func (f *fan) report(b *testing.B, n int64, slowest time.Duration) {
 	b.ReportMetric(float64(slowest)/1e3, "slowest-apply-µs")
 }
 
-// What Apply pays for the hub: without one, with one that nobody listens to, and
-// with a watcher of another key.
+// BenchmarkApply measures the cost of the hub for Apply: without a watcher, with a watcher of
+// another key, and with one of the key.
 func BenchmarkApply(b *testing.B) {
 	for _, mode := range []string{"idle", "another", "watched"} {
 		b.Run("watchers="+mode, func(b *testing.B) {
@@ -118,7 +118,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// A watcher that reads a long past.
+// BenchmarkCatchUp measures a watcher that reads a long history.
 func BenchmarkCatchUp(b *testing.B) {
 	const writes = 100_000
 	r := newRig(b)

@@ -2,15 +2,18 @@ package watch
 
 import "github.com/leaderlease/go/kvnode/internal/store"
 
-// catchUp reads a part of the history for all watchers that are behind, and
-// leaves what they are told in s.ready.
+// catchUp reads a part of the history for all watchers that are behind, as etcd's syncWatchers
+// does, and appends their responses to s.ready.
+//
+// One scan starts at the lowest revision that any of them needs. It ends with a complete revision,
+// so afterwards each of them has got everything below the same next revision.
 func (s *Stream) catchUp() {
 	if s.behind.size == 0 {
 		return
 	}
 	from := s.endCompacted()
 	if from == 0 {
-		return // Their items in the queue come first.
+		return // their queued items come first
 	}
 	h := s.hub
 	var touched []*watcher
@@ -19,7 +22,7 @@ func (s *Stream) catchUp() {
 		one := event{write: w}
 		s.behind.match(w.KV.GetKey(), func(to *watcher) {
 			if to.queued == 0 {
-				touched = one.give(to, touched)
+				touched = one.addTo(to, touched)
 				events++
 				largest = max(largest, to.size)
 			}
@@ -27,22 +30,24 @@ func (s *Stream) catchUp() {
 		return events < s.limits.BatchEvents && largest < s.limits.BatchBytes
 	})
 	if err != nil {
-		// Compacted meanwhile. What was found may have holes.
+		// The history was compacted during the scan, so the events may have gaps. They are
+		// dropped, and the next call ends the affected watchers.
 		for _, w := range touched {
 			w.takeBatch()
 		}
 		return
 	}
 	for _, w := range touched {
-		w.active = true
+		w.notified = true
 		found, _ := w.takeBatch()
 		s.ready = append(s.ready, Response{ID: w.ID, Revision: next - 1, Events: found, Fragment: w.Fragment})
 	}
 	s.promote(next)
 }
 
-// endCompacted ends the watchers of which a part is compacted. It returns the
-// first revision that one of the others needs, 0 if none of them may go on yet.
+// endCompacted ends the watchers that need a compacted revision. It returns the lowest revision
+// that the remaining ones need, 0 if none may continue yet. A watcher with queued items waits until
+// they were sent: they are older than the history it needs.
 func (s *Stream) endCompacted() (from int64) {
 	compacted, revision := s.hub.history.CompactRevision(), s.hub.history.Revision()
 	var ended []*watcher
@@ -56,15 +61,16 @@ func (s *Stream) endCompacted() (from int64) {
 		}
 	})
 	for _, w := range ended {
-		// It is the stream's until its client is told.
+		// The watcher stays registered until Next returns the response.
 		s.behind.remove(w)
 		s.ready = append(s.ready, Response{ID: w.ID, Revision: revision, Compacted: compacted})
 	}
 	return from
 }
 
-// promote notes that the watchers that are behind have got what is below next,
-// and lets the hub serve those that have reached it.
+// promote notes that the watchers that are behind have got everything below next, and makes those
+// synced that have reached the hub's next revision. The comparison is made under the hub's lock, so
+// the hub handles no revision in between.
 func (s *Stream) promote(next int64) {
 	h := s.hub
 	h.mu.Lock()

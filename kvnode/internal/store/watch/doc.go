@@ -1,36 +1,34 @@
-// Package watch tells clients what changes in a store.
+// Package watch passes the writes of a store to the watchers of clients.
 //
-// # What it promises
+// # Guarantees
 //
-// A watcher gets the events of its keys, from its start revision on, each once
-// and in the order in which they were made, and all events of one revision
-// together. If revisions that it has not got yet are compacted, it is told so
-// and ends; nothing is ever left out silently.
+// A watcher gets the events of its keys from its start revision on, each once and in order. All
+// events of one revision come together. If a revision that it has not got is compacted, the watcher
+// gets a response with the compacted revision and ends. No event is ever skipped silently.
 //
-// A revision that a Response carries is one up to which its watcher has got
-// everything.
+// The Revision of a Response is one up to which the watcher has got all events.
 //
-// Apply never waits for a watcher, nor does one stream for another. What is
-// kept for a stream that does not keep up is bounded.
+// Apply never waits for a watcher, and streams never wait for each other. The memory that a slow
+// stream uses is bounded.
 //
-// # How it works
+// # Structure
 //
-// Apply puts the events of each revision into an inbox. One goroutine, the
-// hub's, takes them out, finds the watchers of each key and appends to their
-// streams' queues. A watcher that gets its events in this way is synced. One
-// that starts in the past, or whose stream's queue is full, is behind: whoever
-// drains the stream reads for it from the history of the store, as much at a
-// time as fits one response, and when it has come up to the hub, it is synced.
+// As in etcd's watchableStore, a watcher is synced or behind (etcd: unsynced).
 //
-// So nobody waits: the inbox and the queues are bounded, and whatever does not
-// fit is left to the history, which has it anyway.
+// Apply puts the events of each revision into the hub's inbox. The hub's goroutine takes them out,
+// finds the synced watchers of each key, and appends to their streams' queues. A watcher that
+// starts in the past is behind, and a synced watcher falls behind if the queue of its stream is
+// full. The goroutine that reads the stream catches up for it: it reads the store's history, one
+// response at a time. When the watcher has reached the hub's revision, it becomes synced.
 //
-// All watchers of a stream that are behind are served by one scan of the
-// history, however many they are. There is one goroutine in a hub, and none in
-// streams and watchers.
+// One scan of the history serves all watchers of a stream that are behind. The hub has one
+// goroutine; streams and watchers have none.
 //
-// # What it relies on
+// The inbox and the queues are bounded. They drop what does not fit, because the history has it
+// anyway.
 //
-// Events are published after the store shows their revision, in order, by one
-// goroutine. A stream is used by one goroutine at a time.
+// # Requirements
+//
+// One goroutine calls Publish, in the order of revisions, after the store shows the revision. A
+// stream is used by one goroutine at a time.
 package watch

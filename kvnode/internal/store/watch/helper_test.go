@@ -17,14 +17,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fataler is what testing.T, testing.B and rapid.T share.
+// fataler is the common part of testing.T, testing.B and rapid.T.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// rig is a store and its hub. The hub has no goroutine unless it is started:
-// tests say when it passes events on.
+// rig is a store with its hub. The hub's goroutine runs only after Start; otherwise tests call
+// pass.
 type rig struct {
 	t     fataler
 	store *store.Store
@@ -44,7 +44,7 @@ func newRig(t fataler) *rig {
 	return r
 }
 
-// testRig is one that the test closes.
+// testRig returns a rig that is closed after the test.
 func testRig(t testing.TB) *rig {
 	t.Helper()
 	r := newRig(t)
@@ -52,7 +52,7 @@ func testRig(t testing.TB) *rig {
 	return r
 }
 
-// pass lets the hub do what it has to do.
+// pass makes the hub handle its inbox.
 func (r *rig) pass() { r.spare = r.hub.drain(r.spare) }
 
 func encode(t fataler, req *pb.InternalRaftRequest) []byte {
@@ -64,7 +64,7 @@ func encode(t fataler, req *pb.InternalRaftRequest) []byte {
 	return data
 }
 
-// apply returns the revision afterwards.
+// apply returns the new revision.
 func (r *rig) apply(req *pb.InternalRaftRequest) int64 {
 	r.t.Helper()
 	if res := r.store.Apply(r.store.Applied()+1, 1, encode(r.t, req)); res.Err != nil {
@@ -95,7 +95,7 @@ func compact(rev int64) *pb.InternalRaftRequest {
 	return &pb.InternalRaftRequest{Compaction: &pb.CompactionRequest{Revision: rev}}
 }
 
-// putAll is a transaction that puts keys.
+// putAll returns a transaction that puts keys.
 func putAll(value string, keys ...string) *pb.InternalRaftRequest {
 	t := &pb.TxnRequest{}
 	for _, key := range keys {
@@ -122,7 +122,7 @@ func from(r Request, start int64) Request {
 	return r
 }
 
-// drain returns what s has to say by now.
+// drain returns all responses that s has now.
 func drain(s *Stream) (all []Response) {
 	for range 1 << 20 {
 		r, ok := s.Next()
@@ -139,7 +139,7 @@ func drain(s *Stream) (all []Response) {
 	panic("the stream is ready for ever, and has nothing to say")
 }
 
-// text writes responses for comparison: id@revision: events.
+// text formats responses as id@revision: events.
 func text(all ...Response) (lines []string) {
 	for _, r := range all {
 		var line strings.Builder
@@ -195,7 +195,7 @@ func snapshot(t fataler, s *store.Store, dir string) string {
 	return f.Name()
 }
 
-// eventsOf returns writes as the events that a watch shows.
+// eventsOf converts writes to the events of a watch.
 func eventsOf(writes []store.Write) (events []*mvccpb.Event) {
 	for _, w := range writes {
 		e := &mvccpb.Event{Kv: w.KV.Message(), PrevKv: w.Prev.Message()}

@@ -9,7 +9,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// History is what a hub needs of a *store.Store.
+// History is the part of *store.Store that a hub uses.
 type History interface {
 	Revision() int64
 	CompactRevision() int64
@@ -25,29 +25,29 @@ type Hub struct {
 	stopped sync.WaitGroup
 	once    sync.Once
 
-	room room // for watchers
-	// open is how many there are. While it is 0, events are not kept.
+	memory memoryLimit
+	// open is the number of watchers. While it is 0, Publish drops events.
 	open atomic.Int64
 
 	mu struct {
 		sync.Mutex
-		// next is the first revision that streams have not been given.
+		// next is the lowest revision that the hub has not handled.
 		next   int64
 		synced *index
-		// waiting are the streams that wait for next to move.
+		// waiting holds the streams to wake when next changes.
 		waiting map[*Stream]struct{}
-		// streams are those that are not closed, sent the events of those that are.
+		// streams holds the open streams. sent is the number of events of the closed ones.
 		streams map[*Stream]struct{}
 		sent    uint64
 		touched []*watcher // scratch
 	}
 }
 
-// New returns a hub. Its Publish and Missed are for the store's configuration;
-// Start comes once the store is open.
+// New returns a hub. Its Publish and Missed belong in the store's configuration. Start must be
+// called when the store is open.
 func New() *Hub {
 	h := &Hub{wake: make(chan struct{}, 1), stop: make(chan struct{})}
-	h.room.most = maxBytes
+	h.memory.limit = maxWatcherBytes
 	h.inbox.maxEvents, h.inbox.maxBytes = inboxEvents, inboxBytes
 	h.mu.synced = newIndex()
 	h.mu.waiting = map[*Stream]struct{}{}
@@ -55,26 +55,25 @@ func New() *Hub {
 	return h
 }
 
-// Start begins to pass events on. They are of the store that history is of.
+// Start starts the hub for the store with that history.
 func (h *Hub) Start(history History) {
 	h.history = history
 	h.mu.next = history.Revision() + 1
 	h.stopped.Go(h.run)
 }
 
-// Close ends the hub. Its streams get no more events, and need not be closed
-// before.
+// Close stops the hub. Streams get no more events, and need not be closed first.
 func (h *Hub) Close() {
 	h.once.Do(func() { close(h.stop) })
 	h.stopped.Wait()
 }
 
-// Publish is store.Config.Events.
+// Publish implements store.Config.Events.
 func (h *Hub) Publish(number int64, writes []store.Write) {
-	// A watcher that is created after this begins with a newer revision, or with
-	// the history: see Stream.Watch.
+	// Without a watcher the events are not needed: a watcher that is added later starts at a
+	// newer revision or in the history (see Stream.Watch).
 	if h.open.Load() == 0 {
-		h.inbox.miss(number)
+		h.inbox.skip(number)
 	} else {
 		h.inbox.put(number, writes)
 	}
@@ -83,13 +82,13 @@ func (h *Hub) Publish(number int64, writes []store.Write) {
 	}
 }
 
-// Missed is store.Config.Restored.
+// Missed implements store.Config.Restored.
 func (h *Hub) Missed(number int64) {
-	h.inbox.miss(number)
+	h.inbox.skip(number)
 	signal(h.wake)
 }
 
-// signal makes one receive from c, now or later, return.
+// signal wakes the receiver of c. Signals that nothing has received yet are merged.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -109,27 +108,28 @@ func (h *Hub) run() {
 	}
 }
 
-// drain passes on what is in the inbox. It keeps spare for what comes, and
-// returns what to give it the next time.
+// drain handles the revisions in the inbox. It gives spare to the inbox as its next buffer, and
+// returns the old buffer.
 func (h *Hub) drain(spare []revision) []revision {
 	taken := h.inbox.take(spare)
 	for i := range taken {
-		h.pass(&taken[i])
+		h.handle(&taken[i])
 	}
 	clear(taken)
 	return taken
 }
 
-// pass gives a revision to those who watch.
-func (h *Hub) pass(r *revision) {
+// handle delivers one revision to the synced watchers. Invariant: a synced watcher has got all
+// events of its keys below next, or they are in its stream's queue.
+func (h *Hub) handle(r *revision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if r.number >= h.mu.next {
-		if r.missed {
+		if r.skipped {
 			h.resyncLocked(r.number)
 		} else {
-			// A store skips no revision without a word; if it did, the history
-			// would have it.
+			// The store skips no revision without calling Missed. If it did, watchers
+			// would read the history.
 			h.resyncLocked(r.number - 1)
 			h.deliverLocked(r)
 		}
@@ -141,8 +141,8 @@ func (h *Hub) pass(r *revision) {
 	clear(h.mu.waiting)
 }
 
-// resyncLocked sends the watchers that have not got revision number to the
-// history.
+// resyncLocked makes all synced watchers that have not got revision number fall behind, so they
+// read the history.
 func (h *Hub) resyncLocked(number int64) {
 	if number < h.mu.next {
 		return
@@ -155,7 +155,7 @@ func (h *Hub) resyncLocked(number int64) {
 	})
 }
 
-// demoteLocked makes a synced watcher one that is behind.
+// demoteLocked makes a synced watcher fall behind.
 func (h *Hub) demoteLocked(w *watcher) {
 	h.mu.synced.remove(w)
 	w.synced = false
@@ -166,7 +166,7 @@ func (h *Hub) deliverLocked(r *revision) {
 	touched := h.mu.touched[:0]
 	for _, write := range r.writes {
 		one := event{write: write}
-		h.mu.synced.match(write.KV.GetKey(), func(w *watcher) { touched = one.give(w, touched) })
+		h.mu.synced.match(write.KV.GetKey(), func(w *watcher) { touched = one.addTo(w, touched) })
 	}
 	for _, w := range touched {
 		events, size := w.takeBatch()
@@ -183,4 +183,102 @@ func (w *watcher) takeBatch() (events []*mvccpb.Event, size int) {
 	events, size = w.batch, w.size
 	w.batch, w.size = nil, 0
 	return events, size
+}
+
+// Limits of the inbox. Watchers read what exceeds them from the history.
+const (
+	inboxEvents = 1 << 16
+	inboxBytes  = 64 << 20
+)
+
+// inbox holds the revisions that Apply has published and the hub has not handled.
+type inbox struct {
+	maxEvents, maxBytes int // immutable
+
+	mu struct {
+		sync.Mutex
+		revisions []revision
+		events    int
+		bytes     int
+	}
+}
+
+// revision holds the events of one revision. If skipped is set, it stands for all revisions up to
+// number, and watchers must read them from the history.
+type revision struct {
+	number  int64
+	writes  []store.Write
+	skipped bool
+}
+
+// put adds the events of a revision, or skips the revision if the inbox is full.
+func (b *inbox) put(number int64, writes []store.Write) {
+	size := 0
+	for _, w := range writes {
+		size += writeSize(w)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.events+len(writes) > b.maxEvents || b.mu.bytes+size > b.maxBytes {
+		b.skipLocked(number)
+		return
+	}
+	b.mu.revisions = append(b.mu.revisions, revision{number: number, writes: writes})
+	b.mu.events += len(writes)
+	b.mu.bytes += size
+}
+
+// skip notes that the events up to a revision are not in the inbox.
+func (b *inbox) skip(number int64) {
+	b.mu.Lock()
+	b.skipLocked(number)
+	b.mu.Unlock()
+}
+
+func (b *inbox) skipLocked(number int64) {
+	if n := len(b.mu.revisions); n > 0 && b.mu.revisions[n-1].skipped {
+		b.mu.revisions[n-1].number = number
+		return
+	}
+	b.mu.revisions = append(b.mu.revisions, revision{number: number, skipped: true})
+}
+
+// take returns the content of the inbox, and uses spare as its next buffer.
+func (b *inbox) take(spare []revision) []revision {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.events, b.mu.bytes = 0, 0
+	clear(spare) // releases the events
+	taken := b.mu.revisions
+	b.mu.revisions = spare[:0]
+	return taken
+}
+
+func writeSize(w store.Write) int {
+	return eventOverhead + len(w.KV.GetKey()) + len(w.KV.GetValue()) + len(w.Prev.GetKey()) + len(w.Prev.GetValue())
+}
+
+// Stats describes the watchers of a hub.
+type Stats struct {
+	// Streams and Watchers are open now. Behind is the number of watchers that are not synced.
+	Streams, Watchers, Behind int
+	// Pending is the number of queued events, and Sent the number of events that streams have
+	// returned since the start.
+	Pending int
+	Sent    uint64
+}
+
+// Stats returns the current numbers. It visits each stream, so that streams share no counter.
+func (h *Hub) Stats() Stats {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := Stats{Streams: len(h.mu.streams), Watchers: int(h.open.Load()), Sent: h.mu.sent}
+	st.Behind = max(st.Watchers-h.mu.synced.size, 0)
+	for s := range h.mu.streams {
+		st.Sent += s.sent.Load()
+		s.queue.mu.Lock()
+		st.Pending += s.queue.mu.events
+		s.queue.mu.Unlock()
+	}
+	return st
 }

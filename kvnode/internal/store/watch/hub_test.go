@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// startRig is a rig whose hub runs.
+// startRig returns a rig with a running hub.
 func startRig(t *testing.T) *rig {
 	t.Helper()
 	r := newRig(t)
@@ -22,8 +22,8 @@ func (r *rig) stop() {
 	_ = r.store.Close()
 }
 
-// A watcher that comes after a long time without any gets the past, and nothing
-// has to be written for that.
+// A watcher that is added after a long time without any gets the history, even if nothing is
+// written afterwards.
 func TestThePastIsTakenInWithoutAWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startRig(t)
@@ -41,7 +41,7 @@ func TestThePastIsTakenInWithoutAWrite(t *testing.T) {
 	})
 }
 
-// reader drains a stream, now and then with a pause, and keeps what it got.
+// reader drains a stream with random pauses, and records what it gets.
 type reader struct {
 	*Stream
 	got  map[int64][]int64 // revisions by watcher
@@ -71,8 +71,8 @@ func (c *reader) run(t *testing.T, rnd *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// With all goroutines there are, and clients that come, pause and go, each
-// watcher gets every revision once, in order.
+// With all goroutines running, and clients that come, pause and go, each watcher gets every
+// revision once, in order.
 func TestReadersThatPauseMissNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startRig(t)
@@ -122,8 +122,7 @@ func TestReadersThatPauseMissNothing(t *testing.T) {
 	})
 }
 
-// Whoever begins to watch while a revision is being published gets it from here
-// or from there.
+// A watcher that is added while a revision is published gets it from the hub or from the history.
 func TestNothingIsLostAtTheMomentOfAWatch(t *testing.T) {
 	r := newRig(t)
 	r.hub.Start(r.store)
@@ -160,16 +159,48 @@ func TestNothingIsLostAtTheMomentOfAWatch(t *testing.T) {
 	wg.Wait()
 }
 
-// Apply does not wait for the hub, let alone for anybody who watches.
+// Apply does not wait for the hub or for streams.
 func TestApplyDoesNotWaitForTheHub(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
 	r.watch(s, key("a"))
-	r.hub.mu.Lock() // The hub is stuck, and so is every stream.
+	r.hub.mu.Lock() // blocks the hub and all streams
 	s.queue.mu.Lock()
 	r.puts("a", 1000)
 	s.queue.mu.Unlock()
 	r.hub.mu.Unlock()
 	r.pass()
 	wantAll(t, drain(s), 2, 1001)
+}
+
+func TestStatsOfStreams(t *testing.T) {
+	r := testRig(t)
+	want := func(when string, want Stats) {
+		t.Helper()
+		if got := r.hub.Stats(); got != want {
+			t.Errorf("Stats() %s = %+v, want %+v", when, got, want)
+		}
+	}
+	s, idle := r.hub.NewStream(Limits{}), r.hub.NewStream(Limits{})
+	r.put("a", "0")
+	if _, _, err := s.Watch(key("a")); err != nil {
+		t.Fatal(err)
+	}
+	late := key("a")
+	late.Start = 2
+	if _, _, err := s.Watch(late); err != nil {
+		t.Fatal(err)
+	}
+	want("with one that begins in the past", Stats{Streams: 2, Watchers: 2, Behind: 1})
+	r.put("a", "1")
+	r.pass()
+	want("before a stream reads", Stats{Streams: 2, Watchers: 2, Behind: 1, Pending: 1})
+	for more := true; more; {
+		_, more = s.Next()
+	}
+	want("when all is read", Stats{Streams: 2, Watchers: 2, Sent: 3})
+	idle.Close()
+	s.Close()
+	s.Close()
+	want("at the end", Stats{Sent: 3})
 }

@@ -6,27 +6,27 @@ import (
 	"strings"
 )
 
-// index finds the watchers of a key. A watcher is in one index at a time.
+// index finds the watchers of a key. A watcher is in at most one index.
 //
-// Most ranges are prefixes: these are found by hash, one look-up for each length
-// that is in use. Other ranges are compared one after another.
+// Most ranges are prefixes. They are found with one hash look-up for each prefix length in use.
+// Other ranges are compared one by one.
 type index struct {
 	keys     map[string]*bucket
 	prefixes map[string]*bucket
-	lengths  []prefixLength // in order
+	lengths  []prefixLength // ascending
 	spans    map[span]*bucket
 	list     []*bucket // the values of spans
 	size     int
 }
 
-// bucket holds the watchers of the same keys.
+// bucket holds the watchers of the same key, prefix or range.
 type bucket struct {
 	watchers []*watcher
 	span     span
-	place    int // in index.list
+	pos      int // in index.list
 }
 
-type span struct{ from, end string } // no end: all from from on
+type span struct{ from, end string } // empty to: no bound
 
 type prefixLength struct{ length, buckets int }
 
@@ -34,8 +34,7 @@ func newIndex() *index {
 	return &index{keys: map[string]*bucket{}, prefixes: map[string]*bucket{}, spans: map[span]*bucket{}}
 }
 
-// prefixEnd returns the end of the range of all keys that begin with p, nil if
-// it has none.
+// prefixEnd returns the end of the range of all keys with prefix p, nil for no bound.
 func prefixEnd(p []byte) []byte {
 	for i := len(p) - 1; i >= 0; i-- {
 		if p[i] < 0xff {
@@ -71,11 +70,11 @@ func (x *index) add(w *watcher) {
 	default:
 		w.home = bucketOf(x.spans, w.span())
 		if len(w.home.watchers) == 0 {
-			w.home.span, w.home.place = w.span(), len(x.list)
+			w.home.span, w.home.pos = w.span(), len(x.list)
 			x.list = append(x.list, w.home)
 		}
 	}
-	w.place = len(w.home.watchers)
+	w.pos = len(w.home.watchers)
 	w.home.watchers = append(w.home.watchers, w)
 	x.size++
 }
@@ -92,8 +91,8 @@ func bucketOf[K comparable](m map[K]*bucket, key K) *bucket {
 func (x *index) remove(w *watcher) {
 	b := w.home
 	last := len(b.watchers) - 1
-	b.watchers[w.place] = b.watchers[last]
-	b.watchers[w.place].place = w.place
+	b.watchers[w.pos] = b.watchers[last]
+	b.watchers[w.pos].pos = w.pos
 	b.watchers[last] = nil
 	b.watchers = b.watchers[:last]
 	w.home = nil
@@ -110,8 +109,8 @@ func (x *index) remove(w *watcher) {
 	default:
 		delete(x.spans, b.span)
 		last := len(x.list) - 1
-		x.list[b.place] = x.list[last]
-		x.list[b.place].place = b.place
+		x.list[b.pos] = x.list[last]
+		x.list[b.pos].pos = b.pos
 		x.list[last] = nil
 		x.list = x.list[:last]
 	}
@@ -128,8 +127,8 @@ func (x *index) countLength(n, change int) {
 	}
 }
 
-// match calls visit with the watchers of key, in no particular order. Visit must
-// not change the index.
+// match calls visit with the watchers of key, in no particular order. visit must not change the
+// index.
 func (x *index) match(key []byte, visit func(*watcher)) {
 	if b := x.keys[string(key)]; b != nil {
 		b.visit(visit)
@@ -159,7 +158,7 @@ func (s span) has(key []byte) bool {
 	return strings.Compare(string(key), s.from) >= 0 && (s.end == "" || string(key) < s.end)
 }
 
-// each calls visit with all watchers. Visit may remove the one it is given.
+// each calls visit with all watchers. visit may remove its argument.
 func (x *index) each(visit func(*watcher)) {
 	for _, m := range []map[string]*bucket{x.keys, x.prefixes} {
 		for _, b := range m {
@@ -171,8 +170,7 @@ func (x *index) each(visit func(*watcher)) {
 	}
 }
 
-// eachBackward goes backward since a removed watcher's place is taken by the
-// last one.
+// eachBackward iterates backward, because remove moves the last watcher to the free place.
 func (b *bucket) eachBackward(visit func(*watcher)) {
 	for i := len(b.watchers) - 1; i >= 0; i-- {
 		visit(b.watchers[i])

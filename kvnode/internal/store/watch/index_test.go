@@ -7,9 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The index finds exactly the watchers whose range has the key, whatever was
-// added and removed before.
-func TestIndexFindsWhoWatchesAKey(t *testing.T) {
+// The index finds exactly the watchers of a key, after any additions and removals.
+func TestIndexFindsTheWatchersOfAKey(t *testing.T) {
 	genPart := rapid.StringOfN(rapid.SampledFrom([]rune{'a', 'b', 'c', 0xff}), 0, 4, -1)
 	rapid.Check(t, func(t *rapid.T) {
 		x := newIndex()

@@ -14,9 +14,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
-// member is a member that lags behind its leader and that clients watch. The
-// leader's events are the history by which the watchers' are judged: it has no
-// watchers, and nothing of this package is used to get them.
+// member is a member that lags behind its leader and has watchers. The leader's events are the
+// reference for the watchers' events. The leader has no hub.
 type member struct {
 	*rig
 	leader  *store.Store
@@ -25,13 +24,13 @@ type member struct {
 	history []*mvccpb.Event
 	streams []*client
 
-	// How often something happened, over all runs.
+	// Totals over all runs.
 	seen *coverage
 }
 
 type coverage struct{ events, replayed, demoted, compacted, progress, restored int }
 
-// client is a stream and what its watchers have got.
+// client is a stream with the responses of its watchers.
 type client struct {
 	*Stream
 	open map[int64]*watched
@@ -39,8 +38,8 @@ type client struct {
 
 type watched struct {
 	Request
-	start int64 // the first revision it is to get
-	upTo  int64 // it has got everything up to here
+	start int64 // the first revision that it is to get
+	upTo  int64 // it has got everything up to this revision
 	got   []*mvccpb.Event
 }
 
@@ -85,7 +84,7 @@ func (m *member) restore() {
 	}
 }
 
-// due returns what w should have got up to revision upTo.
+// due returns the events that w should have up to revision upTo.
 func (m *member) due(w *watched, upTo int64) (events []*mvccpb.Event) {
 	for _, e := range m.history {
 		rev := e.GetKv().GetModRevision()
@@ -100,7 +99,7 @@ func (m *member) due(w *watched, upTo int64) (events []*mvccpb.Event) {
 	return events
 }
 
-// covers is written without regard to how the index finds watchers.
+// covers is independent of the implementation of index.
 func (w *watched) covers(key []byte) bool {
 	switch {
 	case len(w.End) == 0:
@@ -112,7 +111,7 @@ func (w *watched) covers(key []byte) bool {
 	}
 }
 
-// take judges one response.
+// take checks one response.
 func (m *member) take(c *client, r Response) {
 	if r.ID == All {
 		m.seen.progress++
@@ -151,8 +150,7 @@ func (m *member) take(c *client, r Response) {
 	m.judge(w)
 }
 
-// judge fails unless w has got exactly what is due up to where it was told that
-// it had everything.
+// judge fails unless w has exactly the events that are due up to its newest response.
 func (m *member) judge(w *watched) {
 	want := m.due(w, w.upTo)
 	ok := len(want) == len(w.got)
@@ -288,7 +286,7 @@ func (m *member) cancel(t *rapid.T, c *client) {
 	}
 }
 
-// settle lets everything come to rest, and all watchers have everything.
+// settle applies and delivers everything.
 func (m *member) settle() {
 	m.follow(len(m.log))
 	m.pass()
@@ -308,8 +306,7 @@ func (m *member) settle() {
 	}
 }
 
-// Each watcher gets exactly the history of its keys, whatever happens, or is
-// told that a part of it is compacted.
+// Each watcher gets exactly the history of its keys, or a response that a part of it is compacted.
 func TestWatchersGetTheHistory(t *testing.T) {
 	seen := &coverage{}
 	rapid.Check(t, func(t2 *rapid.T) {

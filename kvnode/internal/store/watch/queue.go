@@ -12,19 +12,19 @@ const (
 	DefaultQueueBytes  = 8 << 20
 )
 
-// Limits bound what is kept for a stream. A field that is 0 has its default.
+// Limits bounds the memory of a stream. Zero fields have their defaults.
 type Limits struct {
-	// QueueEvents and QueueBytes bound what waits for a stream that does not keep
-	// up, besides one event for each of its watchers. Lower: it reads more of the
-	// history, which costs it more than the queue.
+	// QueueEvents and QueueBytes bound the queued events, in addition to one event for each
+	// watcher. With lower limits, slow streams read more of the history, which costs more than
+	// the queue.
 	QueueEvents int
 	QueueBytes  int
-	// BatchEvents and BatchBytes are where a response ends, at the next end of a
-	// revision, that is made of several revisions. Default: 1,024 and 1 MiB.
+	// BatchEvents and BatchBytes bound a response that merges several revisions. It still ends
+	// with a complete revision. Default: 1,024 and 1 MiB.
 	BatchEvents int
 	BatchBytes  int
-	// ScanWrites is how many writes of the history are looked at, for all
-	// watchers that are behind, before it is the queue's turn. Default: 4,096.
+	// ScanWrites is how many writes of the history Next reads, for all watchers that are
+	// behind, before it reads the queue again. Default: 4,096.
 	ScanWrites int
 }
 
@@ -46,16 +46,16 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// item is what a synced watcher, or all of a stream, is to be told.
+// item is a queued response for one synced watcher, or for all.
 type item struct {
-	w        *watcher // nil: all
+	w        *watcher // nil: all watchers
 	revision int64
-	events   []*mvccpb.Event // none: progress
+	events   []*mvccpb.Event // empty: progress
 	size     int
-	added    int // Stream.added, if w is nil
+	added    int // Stream.added when the item was queued, if w is nil
 }
 
-// queue is what the hub has left for a stream.
+// queue holds the items that the hub has queued for a stream.
 type queue struct {
 	mu struct {
 		sync.Mutex
@@ -63,28 +63,27 @@ type queue struct {
 		head   int
 		events int
 		bytes  int
-		// room is for one event for each watcher, so that one revision that all of
-		// them get does not exceed the queue.
-		room int
-		// demoted are watchers whose items were refused, or whose events the hub
-		// has not got.
+		// extra allows one event for each watcher, so one revision for all of them fits.
+		extra int
+		// demoted holds watchers that the hub has made fall behind. The stream moves them
+		// to behind.
 		demoted []*watcher
 	}
 }
 
-// push appends x and reports whether there was room.
+// push appends x unless the queue is full.
 func (s *Stream) push(x item) bool {
 	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.mu.events+len(x.events) > s.limits.QueueEvents+q.mu.room || q.mu.bytes+x.size > s.limits.QueueBytes {
+	if q.mu.events+len(x.events) > s.limits.QueueEvents+q.mu.extra || q.mu.bytes+x.size > s.limits.QueueBytes {
 		return false
 	}
 	s.appendLocked(x)
 	return true
 }
 
-// force appends x, which is small, whether there is room or not.
+// force appends x, a small item, even if the queue is full.
 func (s *Stream) force(x item) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -102,7 +101,7 @@ func (s *Stream) appendLocked(x item) {
 	signal(s.wake)
 }
 
-// demote hands the stream a watcher that is behind from now on.
+// demote passes a watcher that has fallen behind to the stream.
 func (s *Stream) demote(w *watcher) {
 	q := &s.queue
 	q.mu.Lock()
@@ -111,8 +110,8 @@ func (s *Stream) demote(w *watcher) {
 	signal(s.wake)
 }
 
-// pop takes the next item, and those after it that are the same watcher's as far
-// as they fit one response. The first one's events may be shared.
+// pop returns the next item, merged with the items after it for the same watcher that fit one
+// response. The events of a single item may be shared and are not changed.
 func (s *Stream) pop() (x item, ok bool) {
 	q := &s.queue
 	q.mu.Lock()
@@ -149,7 +148,7 @@ func (q *queue) popLocked() (x item, ok bool) {
 	if x.w != nil {
 		x.w.queued--
 	}
-	// What is consumed must not pile up in front of what is not.
+	// Consumed items must not pile up.
 	if q.mu.head >= 1024 && q.mu.head*2 >= len(q.mu.items) {
 		n := copy(q.mu.items, q.mu.items[q.mu.head:])
 		clear(q.mu.items[n:])
@@ -158,7 +157,7 @@ func (q *queue) popLocked() (x item, ok bool) {
 	return x, true
 }
 
-// resetLocked makes an empty queue small again.
+// resetLocked shrinks an empty queue.
 func (q *queue) resetLocked() {
 	q.mu.head = 0
 	q.mu.items = q.mu.items[:0]
@@ -167,12 +166,12 @@ func (q *queue) resetLocked() {
 	}
 }
 
-// drop removes the items of w, and what the hub has said of it.
+// drop removes the items of w, and w from the demoted watchers.
 func (s *Stream) drop(w *watcher) {
 	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.room--
+	q.mu.extra--
 	if w.queued > 0 {
 		kept := q.mu.items[:0]
 		for _, x := range q.mu.items[q.mu.head:] {
@@ -201,7 +200,7 @@ func (s *Stream) hasDemoted() bool {
 	return len(s.queue.mu.demoted) > 0
 }
 
-// takeDemoted returns the watchers that the hub has demoted.
+// takeDemoted returns and clears the demoted watchers.
 func (s *Stream) takeDemoted() []*watcher {
 	q := &s.queue
 	q.mu.Lock()

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,9 +11,9 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// A client that does not read costs what its queue may hold, and nobody else
-// anything: the one next to it has every event as soon as the hub has.
-func TestASlowStreamIsBoundedAndHoldsUpNobody(t *testing.T) {
+// A client that does not read uses no more memory than its queue allows, and does not delay others:
+// another stream has each event as soon as the hub has it.
+func TestASlowStreamIsBoundedAndDelaysNoOther(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		limits Limits
@@ -46,7 +47,7 @@ func TestASlowStreamIsBoundedAndHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// wantAll fails unless all has one event of each revision from first to last.
+// wantAll fails unless all contains one event of each revision from first to last.
 func wantAll(t *testing.T, all []Response, first, last int64) {
 	t.Helper()
 	next := first
@@ -63,7 +64,7 @@ func wantAll(t *testing.T, all []Response, first, last int64) {
 	}
 }
 
-// On one stream, events of the present go on while a watcher reads a long past.
+// On one stream, new events arrive while another watcher reads a long history.
 func TestTheHistoryDoesNotHoldUpTheQueue(t *testing.T) {
 	r := testRig(t)
 	r.puts("old", 5000)
@@ -90,7 +91,7 @@ func TestTheHistoryDoesNotHoldUpTheQueue(t *testing.T) {
 	wantEvents(t, s, past, 5000-10)
 }
 
-// wantEvents drains s, all of whose events are watcher id's.
+// wantEvents drains s. All events must belong to watcher id.
 func wantEvents(t *testing.T, s *Stream, id int64, atLeast int) {
 	t.Helper()
 	n := 0
@@ -105,23 +106,7 @@ func wantEvents(t *testing.T, s *Stream, id int64, atLeast int) {
 	}
 }
 
-// A hub that does not keep up leaves what exceeds its inbox to the history.
-func TestAnInboxThatOverflowsLosesNothing(t *testing.T) {
-	r := testRig(t)
-	r.hub.inbox.maxEvents = 10
-	s := r.hub.NewStream(Limits{})
-	r.watch(s, prefix("a"))
-	r.puts("a", 100)
-	if n := len(r.hub.inbox.mu.revisions); n != 11 {
-		t.Errorf("inbox has %d revisions, want 10 and word of the rest", n)
-	}
-	r.pass()
-	r.puts("a", 3)
-	r.pass()
-	wantAll(t, drain(s), 2, 104)
-}
-
-// While nobody watches, events are not kept; who comes then misses none.
+// Without watchers no events are kept, and a later watcher misses none.
 func TestAHubWithoutWatchersKeepsNothing(t *testing.T) {
 	r := testRig(t)
 	r.puts("a", 100)
@@ -138,7 +123,7 @@ func TestAHubWithoutWatchersKeepsNothing(t *testing.T) {
 	wantAll(t, drain(past), 50, 102)
 }
 
-// A snapshot moves the store ahead, without events.
+// A restore moves the store forward without events.
 func TestWatchersCatchUpAfterARestore(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -166,8 +151,7 @@ func TestWatchersCatchUpAfterARestore(t *testing.T) {
 	}
 }
 
-// Thousands of watchers on one stream that start in the past are served by a
-// few scans of the history, not by one each.
+// Thousands of watchers of one stream that start in the past share a few scans of the history.
 func TestThousandsOfWatchersOnOneStream(t *testing.T) {
 	const n = 5000
 	r := testRig(t)
@@ -191,7 +175,7 @@ func TestThousandsOfWatchersOnOneStream(t *testing.T) {
 	r.pass()
 	wantOneEach(t, drain(s), n)
 
-	// One write that concerns all of them fits the queue.
+	// One write for all of them fits the queue.
 	all := r.hub.NewStream(Limits{QueueEvents: 1})
 	for range n {
 		r.watch(all, prefix("k/"))
@@ -231,7 +215,7 @@ func wantOneEach(t *testing.T, all []Response, n int) {
 	}
 }
 
-// hookedHistory does something right after it was asked for the revision.
+// hookedHistory calls hook after it was asked for the revision.
 type hookedHistory struct {
 	*store.Store
 	hook func()
@@ -246,7 +230,7 @@ func (h *hookedHistory) Revision() int64 {
 	return rev
 }
 
-// A revision that the hub passes on while a watcher is being added is not lost.
+// A revision that the hub handles while a watcher is added is not lost.
 func TestAWatcherGetsWhatIsPassedOnWhileItIsAdded(t *testing.T) {
 	r := testRig(t)
 	r.hub.history = &hookedHistory{Store: r.store, hook: func() {
@@ -260,14 +244,63 @@ func TestAWatcherGetsWhatIsPassedOnWhileItIsAdded(t *testing.T) {
 	wantText(t, "passed on before it was there", drain(s), "0@2: a=meanwhile/2")
 }
 
-// If revisions are missing in what the hub is given, it knows without being
-// told.
+// The hub detects revisions that are missing in its inbox.
 func TestAGapIsFilledFromTheHistory(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
 	r.watch(s, key("a"))
 	r.puts("a", 4)
-	r.hub.inbox.mu.revisions = r.hub.inbox.mu.revisions[3:] // of revision 5
+	r.hub.inbox.mu.revisions = r.hub.inbox.mu.revisions[3:] // starts at revision 5
 	r.pass()
 	wantAll(t, drain(s), 2, 5)
+}
+
+// All watchers of a member together use limited memory, however many they are and however long
+// their keys. A rejected watcher gets the numbers. Memory is free again after a cancellation, a
+// rejection, or the end of the stream.
+func TestWatchersUseLimitedMemory(t *testing.T) {
+	r := testRig(t)
+	one := Request{Key: []byte("key"), End: []byte("kez")}
+	r.hub.memory.limit = 4 * one.bytes()
+	first, second := r.hub.NewStream(Limits{}), r.hub.NewStream(Limits{})
+	watch := func(s *Stream, want bool) int64 {
+		t.Helper()
+		id, _, err := s.Watch(one)
+		if full, ok := errors.AsType[*FullError](err); ok == want || ok && (full.Most != r.hub.memory.limit || full.Bytes != one.bytes()) {
+			t.Fatalf("Watch() = %v, want room for it: %v", err, want)
+		}
+		return id
+	}
+	id := watch(first, true)
+	for range 3 {
+		watch(second, true)
+	}
+	watch(first, false)
+	if n := r.hub.open.Load(); n != 4 {
+		t.Errorf("%d watchers, want 4", n)
+	}
+	if !first.Cancel(id) {
+		t.Fatal("Cancel() of a watcher that there is = false")
+	}
+	if _, _, err := first.Watch(Request{Key: []byte(strings.Repeat("k", 1<<10))}); err == nil {
+		t.Error("a watcher of a long key finds room for a short one enough")
+	}
+	if _, _, err := first.Watch(Request{ID: All, Key: one.Key}); !errors.Is(err, ErrReservedID) {
+		t.Errorf("Watch() = %v, want %v", err, ErrReservedID)
+	}
+	watch(first, true)
+	watch(first, false)
+	second.Close()
+	for range 3 {
+		watch(first, true)
+	}
+	watch(first, false)
+	first.Close()
+	first.Close()
+	if got := r.hub.memory.used.Load(); got != 0 {
+		t.Errorf("%d bytes are taken when all streams are closed, want 0", got)
+	}
+	if text := (&FullError{1, 2, 3}).Error(); !strings.Contains(text, "ResourceExhausted") || !strings.Contains(text, "2 of 3 bytes") {
+		t.Errorf("the error is %q, want the code, the value and the limit", text)
+	}
 }

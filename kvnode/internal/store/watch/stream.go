@@ -8,17 +8,17 @@ import (
 )
 
 var (
-	// ErrEmptyRange says that a range ends before it begins. Its text is etcd's.
+	// ErrEmptyRange means that the end of a range is not above its start. The text is etcd's.
 	ErrEmptyRange = errors.New("mvcc: watcher range is empty")
-	// ErrDuplicateID says that a stream has a watcher of the ID that was asked
-	// for. Its text is etcd's.
+	// ErrDuplicateID means that the stream already has a watcher with the requested ID. The
+	// text is etcd's.
 	ErrDuplicateID = errors.New("mvcc: duplicate watch ID provided on the WatchStream")
-	// ErrReservedID says that a watcher cannot have the ID that was asked for.
+	// ErrReservedID means that a watcher cannot have the requested ID.
 	ErrReservedID = fmt.Errorf("kvnode: watch ID %d means all watchers of a stream", All)
 )
 
-// Stream is some watchers whose news one client gets. Its methods are called by
-// one goroutine at a time.
+// Stream is a set of watchers that share one client connection. One goroutine at a time calls its
+// methods.
 type Stream struct {
 	hub    *Hub          // immutable
 	limits Limits        // immutable
@@ -28,21 +28,19 @@ type Stream struct {
 	// sent counts the events that Next has returned.
 	sent atomic.Uint64
 
-	// The rest is the caller's goroutine's.
+	// For the caller's goroutine only:
 
 	watchers map[int64]*watcher
-	auto     int64 // the ID to try next
+	nextID   int64 // the next ID to try
 	behind   *index
-	// ready are responses to watchers that were behind. They come before what is
-	// in the queue for the same watchers.
+	// ready holds responses from the history. They precede queued items of the same watchers.
 	ready []Response
-	// scan says that it is the history's turn to give news, else the queue's.
-	scan bool
-	// added is how many watchers there have been.
+	// historyTurn is set when Next reads the history next, not the queue.
+	historyTurn bool
+	// added is the number of watchers that were ever added.
 	added int
-	// asked is the revision that the store had when progress was asked for last,
-	// 0 if that is answered.
-	asked int64
+	// progressAt is the revision of the newest unanswered progress request, 0 for none.
+	progressAt int64
 }
 
 // NewStream returns a stream without watchers.
@@ -57,17 +55,16 @@ func (h *Hub) NewStream(l Limits) *Stream {
 	return s
 }
 
-// Watch adds a watcher, and returns its ID and the newest revision: a watcher
-// that starts now gets what is newer. Key must not be changed. It returns a *FullError if
-// there is no room for it.
+// Watch adds a watcher. It returns the watcher's ID and the newest revision; a watcher without a
+// start revision gets later ones. r.Key and r.End must not be changed. If the watchers use too much
+// memory, it returns a *FullError.
 func (s *Stream) Watch(r Request) (id, revision int64, err error) {
 	h := s.hub
-	// Counted before the revision is looked at: what is published in between is
-	// kept for the watcher.
+	// Before the revision is read: Publish keeps events from now on.
 	h.open.Add(1)
 	revision = h.history.Revision()
 	if r.ID, err = s.newID(&r); err == nil {
-		err = h.room.take(&r)
+		err = h.memory.reserve(&r)
 	}
 	if err != nil {
 		h.open.Add(-1)
@@ -80,15 +77,15 @@ func (s *Stream) Watch(r Request) (id, revision int64, err error) {
 	s.watchers[w.ID] = w
 	s.added++
 	s.queue.mu.Lock()
-	s.queue.mu.room++
+	s.queue.mu.extra++
 	s.queue.mu.Unlock()
-	s.place(w, revision)
+	s.assign(w, revision)
 	return w.ID, revision, nil
 }
 
-// place lets the hub serve a new watcher, or the history if it is to get what
-// the hub has passed by, or may pass by without a look at it.
-func (s *Stream) place(w *watcher, revision int64) {
+// assign makes a new watcher synced, or behind if it needs revisions that the hub has handled, or
+// may handle without looking at this watcher.
+func (s *Stream) assign(w *watcher, revision int64) {
 	h := s.hub
 	h.mu.Lock()
 	synced := w.next > revision && w.next >= h.mu.next
@@ -101,7 +98,7 @@ func (s *Stream) place(w *watcher, revision int64) {
 		s.behind.add(w)
 		signal(s.wake)
 	}
-	// What was published before it was counted may still be unnoticed.
+	// The inbox may hold a revision that was skipped before there was a watcher.
 	signal(h.wake)
 }
 
@@ -119,18 +116,17 @@ func (s *Stream) newID(r *Request) (id int64, err error) {
 		}
 		return r.ID, nil
 	}
-	for s.watchers[s.auto] != nil {
-		s.auto++
+	for s.watchers[s.nextID] != nil {
+		s.nextID++
 	}
-	s.auto++
-	return s.auto - 1, nil
+	s.nextID++
+	return s.nextID - 1, nil
 }
 
 // Len returns the number of watchers.
 func (s *Stream) Len() int { return len(s.watchers) }
 
-// Cancel removes a watcher and reports whether there was one of that ID. Next
-// returns nothing for it from now on.
+// Cancel removes a watcher and reports whether it existed. Next returns nothing for it any more.
 func (s *Stream) Cancel(id int64) bool {
 	w := s.watchers[id]
 	if w == nil {
@@ -158,13 +154,13 @@ func (s *Stream) remove(w *watcher) {
 		w.synced = false
 	}
 	h.mu.Unlock()
-	// If the hub had demoted it, it is either in the queue's list or in behind.
+	// A watcher that the hub has demoted is in the queue's list or in behind.
 	s.drop(w)
 	if w.home != nil {
 		s.behind.remove(w)
 	}
 	h.open.Add(-1)
-	h.room.give(&w.Request)
+	h.memory.release(&w.Request)
 }
 
 // Close removes all watchers.
@@ -172,7 +168,7 @@ func (s *Stream) Close() {
 	h := s.hub
 	h.mu.Lock()
 	for _, w := range s.watchers {
-		h.room.give(&w.Request)
+		h.memory.release(&w.Request)
 		if w.synced {
 			h.mu.synced.remove(w)
 			w.synced = false
@@ -187,5 +183,134 @@ func (s *Stream) Close() {
 	h.open.Add(-int64(len(s.watchers)))
 	clear(s.watchers)
 	s.queue = queue{}
-	s.behind, s.ready, s.asked = newIndex(), nil, 0
+	s.behind, s.ready, s.progressAt = newIndex(), nil, 0
+}
+
+// Ready receives a value when Next may return a response again.
+func (s *Stream) Ready() <-chan struct{} { return s.wake }
+
+// Next returns the next response, if there is one. It reads a bounded part of the history.
+func (s *Stream) Next() (r Response, ok bool) {
+	if r, ok = s.next(); ok {
+		s.sent.Add(uint64(len(r.Events)))
+	}
+	return r, ok
+}
+
+func (s *Stream) next() (r Response, ok bool) {
+	for _, w := range s.takeDemoted() {
+		s.behind.add(w)
+	}
+	s.answerProgress()
+	if len(s.ready) > 0 {
+		return s.popReady(), true
+	}
+	// Queue and history alternate, so neither delays the other.
+	for range 2 {
+		s.historyTurn = !s.historyTurn
+		if s.historyTurn {
+			s.catchUp()
+			if len(s.ready) > 0 {
+				return s.popReady(), true
+			}
+			continue
+		}
+		x, ok := s.pop()
+		if ok && !s.outdated(&x) {
+			return x.response(), true
+		}
+		if ok {
+			signal(s.wake)
+		}
+	}
+	if s.behind.size > 0 || s.hasDemoted() {
+		signal(s.wake)
+	}
+	return Response{}, false
+}
+
+func (s *Stream) popReady() Response {
+	r := s.ready[0]
+	s.ready[0] = Response{}
+	s.ready = s.ready[1:]
+	if r.Compacted != 0 {
+		s.remove(s.watchers[r.ID])
+	}
+	return r
+}
+
+func (x *item) response() Response {
+	if x.w == nil {
+		return Response{ID: All, Revision: x.revision}
+	}
+	x.w.notified = x.w.notified || len(x.events) > 0
+	x.w.progressQueued = x.w.progressQueued && len(x.events) > 0
+	return Response{ID: x.w.ID, Revision: x.revision, Events: x.events, Fragment: x.w.Fragment}
+}
+
+// RequestProgress requests a response with ID All. Next returns it as soon as all watchers have got
+// all events up to the revision of the request. There is none if the stream has no watcher, or if a
+// watcher starts at a newer revision. Pending requests share one response.
+func (s *Stream) RequestProgress() {
+	s.progressAt = s.hub.history.Revision()
+	signal(s.wake)
+}
+
+// answerProgress queues the response when it is due. Items before it in the queue have revisions up
+// to its own.
+func (s *Stream) answerProgress() {
+	if s.progressAt == 0 || s.behind.size > 0 {
+		return
+	}
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range s.watchers {
+		if w.Start > s.progressAt {
+			s.progressAt = 0
+			return
+		}
+		if !w.synced {
+			return // demoted just now, which wakes the stream
+		}
+	}
+	switch {
+	case len(s.watchers) == 0:
+		s.progressAt = 0
+	case h.mu.next <= s.progressAt:
+		h.mu.waiting[s] = struct{}{}
+	default:
+		s.progressAt = 0
+		s.force(item{revision: h.mu.next - 1, added: s.added})
+	}
+}
+
+// outdated reports whether a watcher was added after x was queued. x, a progress response for all
+// watchers, may not hold for it, so progress is requested again.
+func (s *Stream) outdated(x *item) bool {
+	if x.w != nil || x.added == s.added {
+		return false
+	}
+	s.progressAt = max(s.progressAt, x.revision)
+	return true
+}
+
+// Tick queues a progress response for each synced watcher with Request.Progress that got no
+// response since the last tick.
+func (s *Stream) Tick() {
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range s.watchers {
+		if !w.Progress {
+			continue
+		}
+		// A watcher with a later start has got everything below its start.
+		revision := max(h.mu.next, w.next) - 1
+		if !w.notified && !w.progressQueued && w.synced && w.Start <= revision {
+			s.force(item{w: w, revision: revision})
+			w.progressQueued = true
+		}
+		w.notified = false
+	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// The history of these tables: revisions 2 to 6.
-func tell(r *rig) {
+// writeHistory writes revisions 2 to 6.
+func writeHistory(r *rig) {
 	r.put("a", "1")                   // 2
 	r.put("b", "1")                   // 3
 	r.apply(putAll("2", "a", "c"))    // 4
@@ -38,19 +38,19 @@ func TestWatcherGetsWhatItAskedFor(t *testing.T) {
 		{"with the version before", with(key("a"), func(r *Request) { r.PrevKV = true }), " a=1/2 a=2/4(1/2) -a/5(2/4)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// In the past all of it is one response.
+			// From the history, all events come in one response.
 			r := testRig(t)
-			tell(r)
+			writeHistory(r)
 			r.pass()
 			s := r.hub.NewStream(Limits{})
 			r.watch(s, from(c.req, 1))
 			wantText(t, "from the past", drain(s), "0@6:"+c.want)
 
-			// A synced watcher gets one for each revision, unless it is slow.
+			// A synced watcher that is not slow gets one response per revision.
 			r = testRig(t)
 			s = r.hub.NewStream(Limits{})
 			r.watch(s, c.req)
-			tell(r)
+			writeHistory(r)
 			r.pass()
 			got := drain(s)
 			if len(got) != 1 || fmt.Sprint(text(Response{Events: got[0].Events})) != fmt.Sprint([]string{"0@0:" + c.want}) {
@@ -73,7 +73,7 @@ func TestStartRevisionIsWhereAWatcherBegins(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := testRig(t)
-			tell(r)
+			writeHistory(r)
 			r.pass()
 			s := r.hub.NewStream(Limits{})
 			r.watch(s, Request{Key: []byte{0}, End: []byte{0}, Start: c.start})
@@ -86,24 +86,6 @@ func TestStartRevisionIsWhereAWatcherBegins(t *testing.T) {
 			r.pass()
 			wantText(t, "after", drain(s), "0@7: a=7/7")
 		})
-	}
-}
-
-// A watcher that starts in the future gets nothing before, however it is served.
-func TestAWatcherWaitsForItsStart(t *testing.T) {
-	for _, lost := range []bool{false, true} {
-		r := testRig(t)
-		if lost {
-			r.hub.inbox.maxEvents = 0
-		}
-		s := r.hub.NewStream(Limits{})
-		r.watch(s, from(key("a"), 4))
-		s.RequestProgress()
-		for range 4 {
-			r.put("a", "v")
-			r.pass()
-		}
-		wantText(t, fmt.Sprint("events lost: ", lost), drain(s), "0@5: a=v/4 a=v/5")
 	}
 }
 
@@ -161,7 +143,7 @@ func TestIDsAreOfTheClientsChoiceOrTheStreams(t *testing.T) {
 	}
 }
 
-// What is queued for a watcher goes with it.
+// A cancelled watcher gets no queued events.
 func TestACancelledWatcherGetsNothingMore(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{QueueEvents: 2, BatchEvents: 1})
@@ -180,13 +162,13 @@ func TestACancelledWatcherGetsNothingMore(t *testing.T) {
 	r.put("a", "last")
 	r.pass()
 	wantText(t, "after all were cancelled", drain(s))
-	if q := &s.queue; q.mu.events != 0 || q.mu.bytes != 0 || q.mu.room != 0 || s.behind.size != 0 {
-		t.Errorf("queue holds %d events, %d bytes, room for %d watchers; %d are behind", q.mu.events, q.mu.bytes, q.mu.room, s.behind.size)
+	if q := &s.queue; q.mu.events != 0 || q.mu.bytes != 0 || q.mu.extra != 0 || s.behind.size != 0 {
+		t.Errorf("queue holds %d events, %d bytes, room for %d watchers; %d are behind", q.mu.events, q.mu.bytes, q.mu.extra, s.behind.size)
 	}
 }
 
-// A start at the compacted revision is the last that is served, as in etcd; the
-// version before its first event is gone.
+// As in etcd, a watcher may start at the compacted revision. The previous version of its first
+// event is gone.
 func TestCompactionEndsTheWatchersThatNeedMore(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -199,7 +181,7 @@ func TestCompactionEndsTheWatchersThatNeedMore(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := testRig(t)
-			tell(r)
+			writeHistory(r)
 			r.apply(compact(4))
 			s := r.hub.NewStream(Limits{})
 			req := from(key("a"), c.start)
@@ -210,7 +192,7 @@ func TestCompactionEndsTheWatchersThatNeedMore(t *testing.T) {
 	}
 }
 
-// passedBy is a history that a compaction passes by while it is read.
+// passedBy is a history that is compacted while it is read.
 type passedBy struct {
 	*store.Store
 	compact func()
@@ -226,19 +208,17 @@ func (h *passedBy) History(from int64, limit int, visit func(store.Write) bool) 
 	})
 }
 
-// What was read before a compaction passed by may have holes, so none of it is
-// told.
+// Events that were read before such a compaction may have gaps, so none is returned.
 func TestACompactionThatPassesByEndsWatchers(t *testing.T) {
 	r := testRig(t)
-	tell(r)
+	writeHistory(r)
 	r.hub.history = &passedBy{Store: r.store, compact: func() { r.apply(compact(4)) }}
 	s := r.hub.NewStream(Limits{})
 	r.watch(s, from(key("a"), 2))
 	wantText(t, "a compaction during the scan", drain(s), "0@6: compacted 4")
 }
 
-// The hub is late: the revisions that it has not passed on are compacted. Its
-// watchers were there in time.
+// A late hub holds revisions that are compacted by now. Its synced watchers get them all the same.
 func TestCompactionDoesNotEndASyncedWatcher(t *testing.T) {
 	r := testRig(t)
 	s := r.hub.NewStream(Limits{})
@@ -247,4 +227,139 @@ func TestCompactionDoesNotEndASyncedWatcher(t *testing.T) {
 	r.apply(compact(4))
 	r.pass()
 	wantText(t, "after a compaction", drain(s), "0@4: a=0/2 a=1/3 a=2/4")
+}
+
+// A progress request is answered after all watchers have got everything up to its revision.
+func TestProgressWaitsForAllWatchers(t *testing.T) {
+	r := testRig(t)
+	s := r.hub.NewStream(Limits{BatchEvents: 1})
+	s.RequestProgress()
+	wantText(t, "without watchers", drain(s))
+
+	r.watch(s, key("a"))
+	r.put("a", "1")
+	s.RequestProgress()
+	wantText(t, "before the hub has come to it", drain(s))
+	r.pass()
+	wantText(t, "once it has", drain(s), "0@2: a=1/2", "-1@2:")
+
+	r.puts("b", 2)
+	r.watch(s, from(key("b"), 1))
+	s.RequestProgress()
+	r.pass()
+	if got, ok := s.Next(); !ok || got.ID == All {
+		t.Fatalf("Next() = %v, %v; a watcher is behind", got, ok)
+	}
+	wantText(t, "when the other has caught up", drain(s), "1@4: b=1/4", "-1@4:")
+
+	r.watch(s, from(key("b"), 6))
+	s.RequestProgress()
+	wantText(t, "one starts later", drain(s))
+	r.puts("a", 2)
+	r.pass()
+	wantText(t, "and later no more", drain(s), "0@5: a=0/5", "0@6: a=1/6")
+	s.RequestProgress()
+	wantText(t, "it has started", drain(s), "-1@6:")
+}
+
+// Pending progress requests share one response.
+func TestProgressIsAnsweredOnce(t *testing.T) {
+	r := testRig(t)
+	s := r.hub.NewStream(Limits{})
+	r.watch(s, key("a"))
+	for range 3 {
+		r.put("b", "1")
+		s.RequestProgress()
+		wantText(t, "the hub is late", drain(s))
+	}
+	r.pass()
+	wantText(t, "all of them", drain(s), "-1@4:")
+}
+
+// A progress response that is queued when a watcher is added does not cover that watcher. Its
+// client would take it for the watcher's own progress and lose events of the past.
+func TestProgressDoesNotCoverLaterWatchers(t *testing.T) {
+	for _, turn := range []string{"the history's", "the queue's"} {
+		r := testRig(t)
+		s := r.hub.NewStream(Limits{})
+		r.watch(s, key("b"))
+		r.puts("a", 3)
+		r.put("b", "1")
+		r.pass()
+		s.RequestProgress()
+		if got, ok := s.Next(); !ok || got.ID == All {
+			t.Fatalf("Next() = %v, %v, want an event", got, ok)
+		}
+		r.watch(s, from(key("a"), 1))
+		s.historyTurn = turn == "the queue's"
+		wantText(t, "a watcher was added, and it is the turn of "+turn, drain(s), "1@5: a=0/2 a=1/3 a=2/4", "-1@5:")
+	}
+}
+
+// A tick notifies synced watchers that asked for progress and got no response since the last tick.
+func TestTickNotifiesIdleWatchers(t *testing.T) {
+	r := testRig(t)
+	s := r.hub.NewStream(Limits{})
+	notify := func(req Request) Request {
+		req.Progress = true
+		return req
+	}
+	r.watch(s, notify(key("a")))
+	r.watch(s, key("b"))
+	r.watch(s, notify(from(key("c"), 9)))
+	r.watch(s, notify(from(key("d"), 2)))
+	s.Tick()
+	wantText(t, "at once", drain(s), "0@1:")
+	r.puts("x", 2)
+	r.pass()
+	s.Tick()
+	wantText(t, "one has come to its start", sorted(drain(s)), "0@3:", "3@3:")
+	r.put("a", "1")
+	r.pass()
+	wantText(t, "an event", drain(s), "0@4: a=1/4")
+	s.Tick()
+	wantText(t, "after an event", drain(s), "3@4:")
+	s.Tick()
+	wantText(t, "a tick later", sorted(drain(s)), "0@4:", "3@4:")
+}
+
+// Progress after an event comes in a response of its own.
+func TestProgressIsNotMergedWithEvents(t *testing.T) {
+	r := testRig(t)
+	s := r.hub.NewStream(Limits{})
+	req := key("a")
+	req.Progress = true
+	r.watch(s, req)
+	r.put("a", "1")
+	r.pass()
+	s.Tick()
+	wantText(t, "an event and a tick", drain(s), "0@2: a=1/2", "0@2:")
+}
+
+// If a slow client gets several ticks, one progress response per watcher is queued, and the next
+// tick after it was read queues another.
+func TestProgressIsQueuedOnce(t *testing.T) {
+	r := testRig(t)
+	s := r.hub.NewStream(Limits{})
+	req := key("a")
+	req.Progress = true
+	r.watch(s, req)
+	r.watch(s, req)
+	for range 3 {
+		s.Tick()
+	}
+	wantText(t, "three ticks", sorted(drain(s)), "0@1:", "1@1:")
+	s.Tick()
+	wantText(t, "and one more", sorted(drain(s)), "0@1:", "1@1:")
+}
+
+func sorted(rs []Response) []Response {
+	for i := range rs {
+		for j := range i {
+			if rs[i].ID < rs[j].ID {
+				rs[i], rs[j] = rs[j], rs[i]
+			}
+		}
+	}
+	return rs
 }

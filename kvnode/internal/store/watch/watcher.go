@@ -1,79 +1,80 @@
 package watch
 
 import (
+	"fmt"
+	"sync/atomic"
+
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// Request says what to watch.
+// Request describes a watcher.
 type Request struct {
-	// ID names the watcher on its stream; with 0 the stream picks.
+	// ID identifies the watcher on its stream. 0: the stream chooses.
 	ID int64
-	// Key and End are as in a range request: without End it is Key alone, with
-	// "\0" all from Key on, else all from Key on that are below End.
+	// Key and End form a range as in a range request: an empty End means Key alone, and "\0"
+	// means all keys from Key on.
 	Key, End []byte
-	// Start is the first revision. 0 means those that are yet to come.
+	// Start is the first revision. 0: the next one.
 	Start int64
-	// NoPut and NoDelete leave events out.
+	// NoPut and NoDelete filter events.
 	NoPut, NoDelete bool
-	// PrevKV asks for the version before each event.
+	// PrevKV asks for the previous version of each event.
 	PrevKV bool
-	// Progress asks for a response now and then while nothing happens.
+	// Progress asks for regular responses without events.
 	Progress bool
-	// Fragment says that a response may be split. It is handed back with each.
+	// Fragment allows splitting a response. Each Response repeats it.
 	Fragment bool
 }
 
-// Response is news for a watcher.
+// Response is a message for a watcher.
 type Response struct {
 	// ID is the watcher's, or All.
 	ID int64
-	// Revision is the one up to which the watcher has got everything, with this.
+	// Revision is the revision up to which the watcher has now got all events.
 	Revision int64
-	// Events are in order, and shared: they must not be changed. Without any, the
-	// response tells of progress.
+	// Events are in order. They are shared and must not be changed. Without events, the
+	// response reports progress.
 	Events []*mvccpb.Event
-	// Compacted is 0, or the compacted revision because of which the watcher has
-	// ended.
+	// Compacted is the compacted revision if the watcher has ended because of it, else 0.
 	Compacted int64
 	// Fragment is the request's.
 	Fragment bool
 }
 
-// All is the ID of a response that concerns all watchers of its stream.
+// All is the ID of a response for all watchers of a stream.
 const All = -1
 
-// watcher is one watch on a stream. Which goroutine may touch the rest of it depends on
-// where it is: the hub's lock is needed while it is synced, else it is its
-// stream's alone.
+// watcher is a watcher of a stream. While it is synced, its mutable fields are guarded by the hub's
+// lock. Otherwise they belong to the stream.
 type watcher struct {
 	Request         // immutable
 	stream  *Stream // immutable
 
-	// next is the first revision that it may get. A synced watcher has got, or
-	// has in its stream's queue, what is below the hub's next revision too.
+	// next is the lowest revision that it may get. A synced watcher has got all revisions below
+	// the hub's next as well, or has them in its stream's queue.
 	next   int64
 	synced bool
-	// home and place say where it is in the index that it is in.
-	home  *bucket
-	place int
-	// batch collects events while an index is being matched.
+	// home and pos are its position in its index.
+	home *bucket
+	pos  int
+	// batch collects events during a match. size is their size.
 	batch []*mvccpb.Event
 	size  int
 
-	// queued is how many items of the stream's queue are its. Under the lock of
-	// the queue; once it is behind, the number only falls.
+	// queued is the number of its items in the stream's queue, under the queue's lock. While
+	// the watcher is behind, it only decreases.
 	queued int
 
-	// The stream's only:
+	// For the stream's goroutine only:
 
-	// active says that it was sent something since the last tick, told that its progress is
-	// in the queue: however slow its client, there is one at a time.
-	active, told bool
+	// notified is set if it got a response since the last tick. progressQueued is set while a
+	// progress response is queued, so a slow client has at most one per watcher.
+	notified, progressQueued bool
 }
 
-// wants reports whether the watcher asked for events of the kind.
+// wants reports whether the watcher asked for such events.
 func (w *watcher) wants(deleted bool) bool {
 	if deleted {
 		return !w.NoDelete
@@ -81,18 +82,18 @@ func (w *watcher) wants(deleted bool) bool {
 	return !w.NoPut
 }
 
-// event is one write as watchers get it. It is made once for all of them, in two
-// forms: lists of one, which are copied by whoever appends to them.
+// event builds the etcd messages of one write, once for all watchers, with and without the previous
+// version. The lists have one element and no spare capacity, so append copies them.
 type event struct {
 	write       store.Write
-	kv          *mvccpb.KeyValue // of both, once there is one
+	kv          *mvccpb.KeyValue // shared by both lists, built on demand
 	plain, prev []*mvccpb.Event
 }
 
-// eventOverhead is about what an event takes besides its keys and values.
+// eventOverhead is the approximate size of an event without keys and values.
 const eventOverhead = 64
 
-// size is about what the event takes in a response to w.
+// size returns the approximate size of the event in a response to w.
 func (e *event) size(w *watcher) int {
 	n := eventOverhead + len(e.write.KV.GetKey()) + len(e.write.KV.GetValue())
 	if w.PrevKV {
@@ -101,23 +102,22 @@ func (e *event) size(w *watcher) int {
 	return n
 }
 
-// give adds the event to the batch of w, and w to touched if it is the first
-// there, provided that w wants it.
-func (e *event) give(w *watcher, touched []*watcher) []*watcher {
+// addTo appends the event to the batch of w if w wants it, and w to touched if the batch was empty.
+func (e *event) addTo(w *watcher, touched []*watcher) []*watcher {
 	if e.write.KV.GetModRevision() < w.next || !w.wants(e.write.Deleted) {
 		return touched
 	}
 	w.size += e.size(w)
 	if len(w.batch) == 0 {
-		w.batch = e.of(w)
+		w.batch = e.eventsFor(w)
 		return append(touched, w)
 	}
-	w.batch = append(w.batch, e.of(w)...)
+	w.batch = append(w.batch, e.eventsFor(w)...)
 	return touched
 }
 
-// of returns the event as w wants it.
-func (e *event) of(w *watcher) []*mvccpb.Event {
+// eventsFor returns the event for w, with or without the previous version.
+func (e *event) eventsFor(w *watcher) []*mvccpb.Event {
 	if w.PrevKV && e.write.Prev != nil {
 		if e.prev == nil {
 			e.prev = e.list(e.write.Prev.Message())
@@ -140,3 +140,43 @@ func (e *event) list(prev *mvccpb.KeyValue) []*mvccpb.Event {
 	}
 	return []*mvccpb.Event{m}
 }
+
+const (
+	// maxWatcherBytes limits the memory of all watchers of a member, to about two million small
+	// ones. Without a limit, clients could exhaust the member's memory by watching.
+	maxWatcherBytes = 1 << 30
+	// watcherBytes is the approximate size of a watcher without its keys, including its index
+	// entries.
+	watcherBytes = 512
+)
+
+// FullError means that the watchers of the member use too much memory for another one.
+type FullError struct {
+	// Bytes is the size of the rejected watcher, Taken that of all others, and Most the limit.
+	Bytes, Taken, Most int64
+}
+
+// Error implements error. Clients see only the text.
+func (e *FullError) Error() string {
+	return fmt.Sprintf("kvnode: watch of %d bytes rejected (ResourceExhausted): the other watches of this member use %d of %d bytes; cancel some of them", e.Bytes, e.Taken, e.Most)
+}
+
+// memoryLimit limits the memory of all watchers.
+type memoryLimit struct {
+	limit int64 // immutable
+	used  atomic.Int64
+}
+
+// bytes returns the size of a watcher. The index holds its keys a second time.
+func (r *Request) bytes() int64 { return watcherBytes + 2*int64(len(r.Key)+len(r.End)) }
+
+func (m *memoryLimit) reserve(r *Request) error {
+	bytes := r.bytes()
+	if all := m.used.Add(bytes); all > m.limit {
+		m.used.Add(-bytes)
+		return &FullError{Bytes: bytes, Taken: all - bytes, Most: m.limit}
+	}
+	return nil
+}
+
+func (m *memoryLimit) release(r *Request) { m.used.Add(-r.bytes()) }

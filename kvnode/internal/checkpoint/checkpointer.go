@@ -1,0 +1,229 @@
+// Package checkpoint makes the applied state of a member durable, truncates its log, and exchanges
+// snapshots with the other members.
+//
+// Package kvnode wires it: the applier tells the Checkpointer about each batch (Applied), the raft loop
+// hands it the snapshots to send (Sender), the transport those that arrive (Received), and the appender
+// reports the writes of the log (Disk). The package knows raft only through Loop.
+//
+// Two invariants make a crash at any point harmless (see Checkpointer.Reconcile):
+//   - The log has an index as committed before the store is durable at it, and keeps the entries after
+//     the store's durable index until the store is durable at a newer one.
+//   - A received snapshot is durable in a file before raft hears of it, and the file stays until the
+//     store is durable at its index.
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/leaderlease/go/internal/durations"
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/raftwal"
+)
+
+// MaxBytes is the number of bytes of applied entries after which a checkpoint is made, if
+// Config.SnapshotCount is not reached before. It is about one commit of the store: a larger checkpoint
+// takes several commits in a row, and writes wait for all of them (1.5 s for 64 MiB under load). A
+// smaller one rewrites the same pages more often.
+const MaxBytes = 4 << 20
+
+// A checkpoint that finds no free space is tried again after minPause, then after twice as long each
+// time, up to MaxPause. Each try fills the disk again and logs a line. During a longer pause the log
+// grows although there may be space again.
+const (
+	minPause = fullDiskPause
+	MaxPause = 10 * time.Second
+)
+
+// Loop runs functions on the raft loop, the only goroutine that may use raft.
+type Loop interface {
+	// Do runs f and waits for it. It returns false if the member stops first; f may run later then.
+	// The raft loop itself must not call it.
+	Do(f func(Raft)) bool
+	// Push runs f later.
+	Push(f func(Raft))
+}
+
+// Raft is what this package uses of a raft.RawNode.
+type Raft interface {
+	BasicStatus() raft.BasicStatus
+	WithProgress(visit func(id uint64, typ raft.ProgressType, pr tracker.Progress))
+	ReportSnapshot(id uint64, status raft.SnapshotStatus)
+}
+
+// Config is what a Checkpointer uses. Every field is required.
+type Config struct {
+	Self  uint64 // the member's ID
+	Log   *raftwal.Log
+	Store *store.Store
+	// Disk says whether the disk is full, and wakes the Checkpointer.
+	Disk      *Disk
+	Received  *Received
+	Loop      Loop
+	Lifecycle *lifecycle.Lifecycle
+	Logger    *slog.Logger
+
+	// SnapshotCount, CatchUpEntries and CatchUpBytes are those of kvnode.Config.
+	SnapshotCount, CatchUpEntries uint64
+	CatchUpBytes                  int64
+	// MaxKeptBytes limits what the log keeps for slow followers (slowFollowers).
+	MaxKeptBytes int64
+	// RaftApplied returns the highest index that raft knows to be applied.
+	RaftApplied func() uint64
+	// Connected returns, by ID, whether this member is connected to a peer.
+	Connected func() map[uint64]bool
+}
+
+// Checkpointer makes the applied state durable, one checkpoint at a time, and truncates the log.
+//
+// Run makes the checkpoints that are due. Clients, the Sender and the shutdown make further ones with
+// Make, each on its own goroutine; the store serializes them. The raft loop must not call Make, which
+// waits for the disk and for the loop itself.
+type Checkpointer struct {
+	cfg  Config
+	slow slowFollowers
+
+	// bytes counts the bytes of applied entries, modulo MaxBytes. It starts with this member's offset
+	// (offset), so that members that start together take turns until one of them restarts. Used by the
+	// applier only, as is started.
+	bytes   int
+	started bool
+
+	took    *durations.Histogram
+	failed  atomic.Uint64
+	failure atomic.Pointer[error] // of the newest try, nil after a success
+}
+
+// New returns a Checkpointer. Run starts it.
+func New(cfg Config) *Checkpointer {
+	return &Checkpointer{cfg: cfg, took: durations.New(raftwal.SyncBounds)}
+}
+
+// Applied notes that the applier has applied a batch with that many bytes of entries. A checkpoint is
+// due at this member's next turn, or when a restart would have to apply MaxBytes again.
+func (c *Checkpointer) Applied(bytes int) {
+	if !c.started && len(c.cfg.Store.Members().ByID) > 0 {
+		c.bytes, c.started = int(c.offset(MaxBytes)), true
+	}
+	c.bytes += bytes
+	offset := c.offset(c.cfg.SnapshotCount)
+	turns := (c.cfg.Store.Applied()+offset)/c.cfg.SnapshotCount - (c.cfg.Store.Durable().Index+offset)/c.cfg.SnapshotCount
+	if turns > 0 || c.bytes >= MaxBytes {
+		c.bytes %= MaxBytes // from 0 on, the members would no longer take turns
+		c.cfg.Disk.wakeup.Wake()
+	}
+}
+
+// offset returns how far ahead of the multiples of every, in entries or bytes, this member makes its
+// checkpoints. A checkpoint slows the log down, so the members take turns, and a majority is always
+// free to commit. The order is that of the IDs in the registry, which all members compute alike; while
+// registries differ, two members may make a checkpoint at the same time.
+func (c *Checkpointer) offset(every uint64) uint64 {
+	members := c.cfg.Store.Members().ByID
+	rank := uint64(0)
+	for id := range members {
+		if id < c.cfg.Self {
+			rank++
+		}
+	}
+	return every / uint64(max(len(members), 1)) * rank
+}
+
+// Run makes the checkpoints that are due until the member stops.
+func (c *Checkpointer) Run() {
+	pause := minPause
+	for {
+		select {
+		case <-c.cfg.Lifecycle.Stopping():
+			return
+		case <-c.cfg.Disk.wakeup:
+		}
+		err := c.Make()
+		if err == nil {
+			pause = minPause
+			continue
+		}
+		if !c.survives(err) {
+			c.cfg.Lifecycle.Fail(fmt.Errorf("checkpoint: %w", err))
+			return
+		}
+		if !c.cfg.Lifecycle.Sleep(pause) {
+			return
+		}
+		pause = min(2*pause, MaxPause)
+		c.cfg.Disk.wakeup.Wake() // if nothing is written, nothing else wakes it
+	}
+}
+
+// survives reports whether the member goes on after a checkpoint has failed with err: it does if the
+// disk is full. After another failure it would keep its whole log until the disk is full, and a restart
+// would apply all of it, so the member ends.
+func (c *Checkpointer) survives(err error) bool {
+	if IsNoSpace(err) {
+		c.cfg.Logger.Error("no room for a checkpoint", append(c.cfg.Disk.spaceFor(c.growth()), "error", err)...)
+		return true
+	}
+	return errors.Is(err, raftwal.ErrClosed) && c.cfg.Lifecycle.IsStopping()
+}
+
+// growth estimates by how many bytes the next checkpoint makes the store's file grow: what is not saved
+// fills unused pages first, and the file grows by a step.
+func (c *Checkpointer) growth() int64 {
+	const step = 1 << 20
+	size, inUse := c.cfg.Store.Size()
+	return max(inUse+c.cfg.Store.Unsaved()-size, 0) + step
+}
+
+// Make makes the applied state durable, and then truncates the log. IsNoSpace tells whether its error
+// means that the disk is full.
+func (c *Checkpointer) Make() error {
+	start := time.Now()
+	if err := c.save(); err != nil {
+		c.failure.Store(&err)
+		c.failed.Add(1)
+		return err
+	}
+	c.failure.Store(nil)
+	c.took.Note(time.Since(start))
+	return nil
+}
+
+func (c *Checkpointer) save() error {
+	// The log notes that the index is committed before the store is durable at it.
+	at, err := c.cfg.Store.Checkpoint(c.cfg.Log.SaveCommit)
+	if err == nil {
+		err = c.truncate(at, c.cfg.Disk.IsFull())
+		c.cfg.Logger.Debug("checkpoint", "index", at.Index, "revision", at.Revision)
+		return err
+	}
+	if IsNoSpace(err) {
+		// Truncating up to the previous checkpoint frees space, for the log or for the next try.
+		if failed := c.truncate(c.cfg.Store.Durable(), true); failed != nil && !IsNoSpace(failed) {
+			return failed
+		}
+	}
+	return err
+}
+
+// Stats is what a Checkpointer has done since the start.
+type Stats struct {
+	Took   durations.Counts // of the checkpoints that were made
+	Failed uint64           // the number of those that were not
+	Err    error            // of the newest try
+}
+
+// Stats returns the present figures.
+func (c *Checkpointer) Stats() Stats {
+	s := Stats{Took: c.took.Load(), Failed: c.failed.Load()}
+	if err := c.failure.Load(); err != nil {
+		s.Err = *err
+	}
+	return s
+}

@@ -1,0 +1,83 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/raftwal"
+)
+
+// Reconcile brings log and store to the same checkpoint after a crash, or leaves the store behind if
+// the log has the entries in between. It is called once, before raft starts.
+func (c *Checkpointer) Reconcile() error {
+	snap, err := c.cfg.Log.Snapshot()
+	if err != nil {
+		return err
+	}
+	logged, durable := snap.GetMetadata().GetIndex(), c.cfg.Store.Durable()
+	switch {
+	case durable.Index > logged:
+		// The crash came after Store.Checkpoint and before Log.SaveSnapshot (save, truncate).
+		if err := c.saveSnapshot(durable); err != nil {
+			return fmt.Errorf("the state in store.db is of index %d, and the log, whose snapshot is of index %d, does not take it: %w", durable.Index, logged, err)
+		}
+	case durable.Index < logged:
+		if err := c.advanceStore(durable, logged); err != nil {
+			return err
+		}
+	}
+	c.cfg.Received.Remove(c.cfg.Store.Durable().Index)
+	return nil
+}
+
+// saveSnapshot saves the store's checkpoint in the log. If the disk is full, the member starts all the
+// same: the log still has the entries, and the next checkpoint saves it. A member that did not start
+// would serve no reads either.
+func (c *Checkpointer) saveSnapshot(at store.Checkpoint) error {
+	err := c.cfg.Log.SaveSnapshot(at.Snapshot())
+	if !errors.Is(err, raftwal.ErrNoSpace) {
+		return err
+	}
+	// Raft panics if more is applied than the log has as committed. SaveCommit came before the
+	// checkpoint, so this is so only if the log is older, from a backup for example.
+	hard, _, readErr := c.cfg.Log.InitialState()
+	if readErr != nil || hard.GetCommit() < at.Index {
+		return errors.Join(err, readErr)
+	}
+	c.cfg.Logger.Error("no room to note the last checkpoint in the log", "index", at.Index, "error", err)
+	c.cfg.Disk.wakeup.Wake()
+	return nil
+}
+
+// advanceStore is called if the log's snapshot is newer than the store. Either the crash came after the
+// log took a leader's snapshot and before the store had restored it, or store.db is an older copy.
+func (c *Checkpointer) advanceStore(durable store.Checkpoint, logged uint64) error {
+	ok, err := hasEntriesAfter(c.cfg.Log, durable)
+	if err != nil {
+		return err
+	}
+	if ok {
+		c.cfg.Logger.Warn("the state is older than the log's snapshot; what is missing is applied again", "state", durable.Index, "snapshot", logged)
+		return nil
+	}
+	path := c.cfg.Received.Path(logged)
+	if err := c.cfg.Store.Restore(path); err != nil {
+		return fmt.Errorf("the log begins at a snapshot of index %d, the state in store.db is of index %d, and %s cannot be restored: %w", logged, durable.Index, path, err)
+	}
+	return nil
+}
+
+// hasEntriesAfter reports whether the log has all entries after the checkpoint, and is the log that led
+// to it. Those entries are applied again then, whatever snapshot the log has. The snapshot of a leader
+// replaces the entries before it.
+func hasEntriesAfter(log *raftwal.Log, at store.Checkpoint) (bool, error) {
+	first, err := log.FirstIndex()
+	if err != nil || at.Index+1 < first {
+		return false, err
+	}
+	// With another term, the entry at that index is another leader's, and the entries after it belong
+	// to another state.
+	term, err := log.Term(at.Index)
+	return term == at.Term, err
+}

@@ -1,0 +1,103 @@
+package membership
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/loglimit"
+	"github.com/leaderlease/go/kvnode/internal/peerurl"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/transport"
+)
+
+// GateConfig configures a Gate.
+type GateConfig struct {
+	List      *List
+	Instances *Instances
+	Stale     *StaleDetector
+	Routes    *Routes
+	// Certificates is set if the certificate of each peer is checked before Admit.
+	Certificates bool
+	// Format returns the format of the cluster's log.
+	Format func() int64
+	// IsCurrent reports whether the registry has caught up since the start. Before, it may have old URLs.
+	IsCurrent func() bool
+	Log       *slog.Logger
+}
+
+// Gate accepts or refuses peers that connect.
+type Gate struct {
+	cfg   GateConfig
+	moved loglimit.PerPeer
+}
+
+// NewGate returns a Gate.
+func NewGate(cfg GateConfig) *Gate { return &Gate{cfg: cfg} }
+
+// Admit returns nil if a peer with this hello may connect. It does not wait for the raft loop.
+func (g *Gate) Admit(h *transport.Hello) error {
+	urls := strings.Split(h.PeerURLs, ",")
+	proof := admission.Claimed(urls)
+	if g.cfg.Certificates {
+		proof = admission.Accepted()
+	}
+	members := g.cfg.List.Known()
+	if err := members.MayConnect(h.From, proof); err != nil {
+		return err
+	}
+	instance, err := g.cfg.Instances.Of(h.From)
+	if err != nil {
+		return err
+	}
+	if err := admission.CheckInstance(h, instance); err != nil {
+		return err
+	}
+	if err := checkFormat(h, g.cfg.Format()); err != nil {
+		return err
+	}
+	if err := g.cfg.Stale.Check(h); err != nil {
+		return err
+	}
+	m, _ := members.Registered(h.From)
+	g.AdviseMoved(&m, h.PeerURLs)
+	g.cfg.Stale.Forget(g.cfg.Routes.Accepted(h.From, urls)...)
+	return nil
+}
+
+// checkFormat refuses a peer whose version does not know the cluster's format. The peer stops at the entry that raised
+// the format.
+func checkFormat(h *transport.Hello, format int64) error {
+	if known := max(h.Format, store.FormatFirst); known < format {
+		return &transport.Refusal{Reason: transport.ReasonOther, Text: fmt.Sprintf(
+			"member %x (%s) is of a version that knows format %d, and the cluster has format %d: start it with the version of the others",
+			h.From, transport.Shown(h.Name), known, format)}
+	}
+	return nil
+}
+
+// AdviseMoved logs that a member, which may be this one, advertises other peer URLs than the registry has. Members
+// that join or start later go by the registry, and only an operator can change it. m is the zero value for an
+// unregistered peer.
+func (g *Gate) AdviseMoved(m *store.Member, advertised string) {
+	there := strings.Split(advertised, ",")
+	if m.ID == 0 || advertised == "" || !g.cfg.IsCurrent() || peerurl.AreSame(m.PeerURLs, there) || !g.moved.Allow(m.ID) {
+		return
+	}
+	g.cfg.Log.Warn("a member advertises other peer URLs than the cluster has",
+		"peer", label(m.Name, m.ID), "cluster_has", m.PeerURLs, "advertises", there,
+		"advice", fmt.Sprintf("if it has moved: member update %x --peer-urls=%s; if not, start it with the URLs that the cluster has", m.ID, advertised))
+}
+
+// AdviseAllMoved calls AdviseMoved for the connected peers and for this member. It is called once the registry is
+// current.
+func (g *Gate) AdviseAllMoved(peers []transport.PeerStatus, ownURLs []string) {
+	all := g.cfg.List.registry.Members().ByID
+	for _, p := range peers {
+		m := all[p.ID]
+		g.AdviseMoved(&m, p.Hello.PeerURLs)
+	}
+	self := all[g.cfg.List.self]
+	g.AdviseMoved(&self, strings.Join(ownURLs, ","))
+}

@@ -1,0 +1,168 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/loglimit"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/transport"
+)
+
+// ErrForeignCluster means that this member, which has not taken part in anything yet, was made for another cluster
+// than the one that it meets.
+var ErrForeignCluster = errors.New("kvnode: the other members are of another cluster")
+
+// OwnAdmissionConfig configures OwnAdmission.
+type OwnAdmissionConfig struct {
+	Self uint64
+	// Identity is the identity of the data directory. Its members must accept a member with a new directory; members
+	// that joined later are not asked.
+	Identity *memberdir.Identity
+	List     *List
+	Life     *lifecycle.Lifecycle
+	// SaveAdmitted makes durable that this member was admitted. If it returns false, the member has failed.
+	SaveAdmitted func() bool
+	// Opened is called when this member begins to take part.
+	Opened func()
+	// Advice is for an operator whose new member all others refuse as foreign.
+	Advice string
+	Log    *slog.Logger
+}
+
+// OwnAdmission lets this member take part once enough others have accepted it. Package admission decides when. The
+// raft loop owns it, except Awaited.
+type OwnAdmission struct {
+	cfg     OwnAdmissionConfig
+	state   *admission.State
+	foreign loglimit.PerPeer
+	awaited atomic.Pointer[[]string]
+}
+
+// NewOwnAdmission returns the admission of a member that starts now.
+func NewOwnAdmission(cfg OwnAdmissionConfig) *OwnAdmission {
+	var members []uint64
+	for _, m := range cfg.Identity.Members {
+		members = append(members, m.ID)
+	}
+	a := &OwnAdmission{cfg: cfg}
+	a.state = admission.New(admission.Config{Self: cfg.Self, Members: members, Waits: cfg.Identity.Waits()}, time.Now())
+	a.showAwaited()
+	return a
+}
+
+// IsOpen reports whether this member takes part. Until then raft neither ticks nor sees a message of a peer.
+func (a *OwnAdmission) IsOpen() bool { return a.state.IsOpen() }
+
+// Awaited describes the members of which some must accept this one before it takes part. It is empty once this member
+// takes part. Any goroutine may call it.
+func (a *OwnAdmission) Awaited() []string { return *a.awaited.Load() }
+
+func (a *OwnAdmission) showAwaited() {
+	var names []string
+	for _, id := range a.state.Awaited() {
+		names = append(names, a.cfg.List.Describe(id))
+	}
+	a.awaited.Store(&names) // a new slice, since readers still use the previous one
+}
+
+// Tick is called at each tick of the loop.
+func (a *OwnAdmission) Tick(now time.Time) { a.apply(a.state.Tick(now)) }
+
+// PeerAccepted records that a peer has accepted this member.
+func (a *OwnAdmission) PeerAccepted(peer uint64) {
+	a.foreign.Reset(peer)
+	a.apply(a.state.Accepted(peer))
+}
+
+// PeerRefused records that a peer has refused this member, but not as one of another cluster.
+func (a *OwnAdmission) PeerRefused(peer uint64) { a.state.Refused(peer) }
+
+// PeerForeign records that a peer has refused this member as one of another cluster, at that time. The peer may be the
+// one that is wrong, so a member that takes part goes on. A member that waits stops when all others have refused it for
+// admission.RefusalPatience: they will never accept it, and its directory holds nothing yet.
+//
+// now is the time of the refusal, and not the time at which the loop handles it: a loop that was held up must not make
+// two refusals look like one.
+func (a *OwnAdmission) PeerForeign(r *transport.RefusedError, now time.Time) {
+	advice := "its data directory, or this member's, is of another cluster; remove the one that is wrong from where it runs"
+	if !a.state.IsOpen() {
+		advice = a.cfg.Advice
+	}
+	switch d := a.state.Foreign(r.Peer, now); {
+	case d.GiveUp:
+		a.cfg.Life.Fail(fmt.Errorf("%w: each of them refuses this one: %w; %s", ErrForeignCluster, r, advice))
+	case a.foreign.Allow(r.Peer):
+		a.cfg.Log.Error("a peer is of another cluster", "peer", a.cfg.List.Describe(r.Peer), "error", r, "advice", advice)
+	}
+}
+
+// apply carries out a decision, except GiveUp.
+//
+// It is the only place where the loop waits for a disk. That delays nothing, since raft does nothing before the member
+// is open. After a restart the member takes part at once, since its vote may have counted, so the admission must be
+// durable first.
+func (a *OwnAdmission) apply(d admission.Decision) {
+	if d.Open && a.cfg.SaveAdmitted() {
+		a.state.Opened()
+		a.showAwaited()
+		a.cfg.Opened()
+	}
+	switch d.Log {
+	case admission.Waits:
+		a.showAwaited()
+		a.cfg.Log.Info("waits to be let in by others before it takes part", "missing", a.state.Missing(), "of", a.Awaited())
+	case admission.StillWaits:
+		a.cfg.Log.Warn("still waits to be let in by others before it takes part", "missing", a.state.Missing(), "of", a.Awaited())
+	}
+}
+
+// DataLossConfig configures DataLoss.
+type DataLossConfig struct {
+	List *List
+	Life *lifecycle.Lifecycle
+	// Advice completes the error: what to do about a member that has lost data.
+	Advice string
+	// SaveLost makes the proof of the loss durable, so that this directory is not started again. If it returns false,
+	// the proof was not written.
+	SaveLost func(proof string) bool
+	// AtStart is what this process found on its disk. Present returns its term and the last index of its log now.
+	AtStart transport.LogEnd
+	Present func() (term, last uint64)
+	Log     *slog.Logger
+}
+
+// DataLoss stops this member when a peer shows that it has lost data.
+type DataLoss struct{ cfg DataLossConfig }
+
+// NewDataLoss returns a DataLoss.
+func NewDataLoss(cfg DataLossConfig) *DataLoss { return &DataLoss{cfg} }
+
+// maxProof bounds the proof in the identity file, in bytes. A peer has written its text.
+const maxProof = 1 << 10
+
+// RefusedAsWiped stops the member because a peer refuses it as wiped. The refusal is a proof if this member lacked, at
+// its start and now, what the peer knows about it. If it has that by now, it may have acknowledged it in this process,
+// and the peer has mistaken two processes: the next process may start.
+func (d *DataLoss) RefusedAsWiped(r *transport.RefusedError) {
+	lacks := func(term, last uint64) bool { return term < r.Term || last < r.Index }
+	d.Stop(r.Peer, lacks(d.cfg.AtStart.Term, d.cfg.AtStart.Last) && lacks(d.cfg.Present()), r)
+}
+
+// Stop stops the member with memberdir.ErrLost because of err, which a peer has shown. The proof of a registered peer
+// is durable before the member has stopped. Otherwise the member could start again and vote where no other member
+// knows about the loss.
+func (d *DataLoss) Stop(peer uint64, proven bool, err error) {
+	d.cfg.Life.Fail(fmt.Errorf("%w: %w; %s", memberdir.ErrLost, err, d.cfg.Advice))
+	if !proven || !d.cfg.List.isRegistered(peer) {
+		return
+	}
+	if !d.cfg.SaveLost(transport.ShownUpTo(err.Error(), maxProof)) {
+		d.cfg.Log.Error("cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
+	}
+}
