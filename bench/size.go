@@ -2,9 +2,12 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
 	"github.com/leaderlease/go/bench/internal/size"
 	"github.com/leaderlease/go/bench/internal/wire"
@@ -106,4 +109,272 @@ func (s *Suite) fresh(p *SizePlan, round int, name string, parts []sizePart) {
 		return nil
 	})
 	s.stop("size")
+}
+
+// probed adds the latencies of a probe.
+func (s *Suite) probed(c *sized, row string, p *size.Probed) {
+	for _, kind := range []struct {
+		name string
+		*load.Tally
+	}{{"put", p.Put}, {"get", p.Get}} {
+		s.figure(c, report.Figure{Row: row, What: "longest stall of a " + kind.name, Unit: report.Nanoseconds, Value: float64(kind.Latency.Max())})
+		if kind.Supports(0.99) {
+			s.figure(c, report.Figure{Row: row, What: kind.name + " p99", Unit: report.Nanoseconds, Value: float64(kind.Quantile(0.99))})
+		}
+		for text, n := range kind.Errors {
+			s.Report.Note("size, %s, %s: %d of the probing client's requests failed: %s.", c.Name, row, n, report.WithoutPaths(text))
+		}
+	}
+}
+
+// figure adds one to the report.
+func (s *Suite) figure(c *sized, f report.Figure) {
+	f.Arm, f.Round = c.Name, c.round
+	s.Report.Figures = append(s.Report.Figures, f)
+}
+
+func (s *Suite) restedMemory(ctx context.Context, c *sized, row string) error {
+	if err := rest(ctx, c); err != nil {
+		return err
+	}
+	return s.memory(c, row)
+}
+
+// memory adds the memory of all members, by kind.
+func (s *Suite) memory(c *sized, row string) error {
+	all, err := memories(c)
+	if err != nil {
+		return err
+	}
+	for _, kind := range []struct {
+		name string
+		of   func(size.Memory) int64
+	}{
+		{"RSS of a member", size.Memory.RSS},
+		{"of it anonymous", func(m size.Memory) int64 { return m.Anonymous }},
+		{"of it of files", func(m size.Memory) int64 { return m.File }},
+	} {
+		f := report.Figure{Row: row, What: kind.name, Unit: report.Bytes}
+		for _, m := range all {
+			f.Each = append(f.Each, float64(kind.of(m)))
+			f.Value += float64(kind.of(m)) / float64(len(all))
+		}
+		s.figure(c, f)
+	}
+	most := slices.MaxFunc(all, func(a, b size.Memory) int { return int(a.RSS() - b.RSS()) })
+	s.figure(c, report.Figure{Row: row, What: "RSS of the largest member", Unit: report.Bytes, Value: float64(most.RSS())})
+	return nil
+}
+
+func memories(c *sized) (all []size.Memory, err error) {
+	for _, m := range c.cluster.Members() {
+		memory, err := size.MemoryOf(m.PID())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		all = append(all, memory)
+	}
+	return all, nil
+}
+
+// processors returns the processor time of all members while fn runs.
+func processors(c *sized, fn func() error) (time.Duration, error) {
+	before, err := cpuOf(c)
+	if err != nil {
+		return 0, err
+	}
+	if err := fn(); err != nil {
+		return 0, err
+	}
+	after, err := cpuOf(c)
+	return after - before, err
+}
+
+func cpuOf(c *sized) (sum time.Duration, err error) {
+	for _, m := range c.cluster.Members() {
+		took, err := size.CPUOf(m.PID())
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		sum += took
+	}
+	return sum, nil
+}
+
+// rest lets the members settle.
+func rest(ctx context.Context, c *sized) error { return load.Sleep(ctx, c.plan.Warmup) }
+
+// count prints a number with commas between thousands.
+func count(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", count(n/1000), n%1000)
+}
+
+// scans is how often each scan runs.
+const scans = 20
+
+// little measures members with little data.
+func (s *Suite) little(ctx context.Context, c *sized) error {
+	if _, err := s.fill(ctx, c, littleKeys, 1, 1); err != nil {
+		return err
+	}
+	return s.restedMemory(ctx, c, fmt.Sprintf("%s puts", count(littleKeys)))
+}
+
+// streams measures open streams of watches without events.
+func (s *Suite) streams(ctx context.Context, c *sized) error {
+	row := fmt.Sprintf("%s watch streams on %d connections", count(c.plan.Streams), c.plan.Conns)
+	before, err := memories(c)
+	if err != nil {
+		return err
+	}
+	open, err := size.OpenStreams(ctx, c.roles.Leader, c.plan.Streams, c.plan.Conns)
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		s.figure(c, report.Figure{Row: row, What: "time to open all", Unit: report.Nanoseconds, Failed: report.WithoutPaths(err.Error())})
+		return nil
+	}
+	s.later(open.Close)
+	s.figure(c, report.Figure{Row: row, What: "time to open all", Unit: report.Nanoseconds, Value: float64(open.Took)})
+	if err := rest(ctx, c); err != nil {
+		return err
+	}
+	after, err := memories(c)
+	if err != nil {
+		return err
+	}
+	grown := int64(0)
+	for i := range after {
+		grown = max(grown, after[i].RSS()-before[i].RSS())
+	}
+	s.figure(c, report.Figure{Row: row, What: "memory for each", Unit: report.Bytes, Value: float64(grown) / float64(c.plan.Streams)})
+	return errors.Join(open.Close(), rest(ctx, c))
+}
+
+// keys measures a load of many keys, and the memory after it.
+func (s *Suite) keys(ctx context.Context, c *sized) error {
+	return s.loaded(ctx, c, count(c.plan.Keys)+" keys", c.plan.Keys, 1)
+}
+
+// rested measures the memory of members with all keys after a rest.
+func (s *Suite) rested(ctx context.Context, c *sized) error {
+	return s.restedMemory(ctx, c, fmt.Sprintf("%s keys, %v later", count(c.plan.Keys), c.plan.Warmup))
+}
+
+// scans measures reads of all keys with short answers.
+func (s *Suite) scans(ctx context.Context, c *sized) error {
+	for _, scan := range size.Scans() {
+		row := fmt.Sprintf("%s of %s", scan.Name, count(c.plan.Keys))
+		var took time.Duration
+		cpu, err := processors(c, func() (err error) {
+			took, err = scan.Run(ctx, c.roles.Leader, scans, c.plan.Keys)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		s.figure(c, report.Figure{Row: row, What: "median time", Unit: report.Nanoseconds, Value: float64(took)})
+		s.figure(c, report.Figure{Row: row, What: "CPU of all members", Unit: report.Nanoseconds, Value: float64(cpu) / scans})
+	}
+	return nil
+}
+
+// joined measures how soon a new member has applied the data of the others.
+func (s *Suite) joined(ctx context.Context, c *sized) error {
+	row := fmt.Sprintf("%s keys on the disk", count(c.plan.Keys))
+	disk, err := size.Disk(c.cluster)
+	if err != nil {
+		return err
+	}
+	s.figure(c, report.Figure{Row: row, What: "largest data directory", Unit: report.Bytes, Value: float64(disk)})
+	took, err := size.Join(ctx, c.cluster)
+	c.Endpoints = c.cluster.Endpoints() // it may come to lead
+	s.figure(c, report.Figure{Row: row, What: "a new member has them after", Unit: report.Nanoseconds, Value: float64(took)})
+	return err
+}
+
+// restarted kills all members, and measures how soon they serve again.
+func (s *Suite) restarted(ctx context.Context, c *sized) error {
+	took, err := size.Restart(ctx, c.cluster)
+	if err != nil {
+		return err
+	}
+	row := fmt.Sprintf("%s keys on the disk", count(c.plan.Keys))
+	s.figure(c, report.Figure{Row: row, What: "all are killed; from the start to a read", Unit: report.Nanoseconds, Value: float64(took)})
+	if err := s.restedMemory(ctx, c, fmt.Sprintf("%s keys after the restart", count(c.plan.Keys))); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	c.roles, err = wire.Find(ctx, c.Endpoints)
+	return err
+}
+
+// versions measures keys with many versions.
+func (s *Suite) versions(ctx context.Context, c *sized) error {
+	row := fmt.Sprintf("%s keys × %d versions", count(c.plan.Keys/sizeVersions), sizeVersions)
+	if err := s.loaded(ctx, c, row, c.plan.Keys/sizeVersions, sizeVersions); err != nil {
+		return err
+	}
+	return s.restedMemory(ctx, c, fmt.Sprintf("%s, %v later", row, c.plan.Warmup))
+}
+
+// compaction measures a compaction at the newest revision.
+func (s *Suite) compaction(ctx context.Context, c *sized) error {
+	row := fmt.Sprintf("compaction --physical of %s versions", count(c.plan.Keys/sizeVersions*(sizeVersions-1)))
+	var done size.Compacted
+	probed, err := size.Probe(ctx, c.roles.Leader, func() (err error) {
+		begun := time.Now()
+		if done, err = size.Compact(ctx, c.roles.Leader, c.revision); err != nil {
+			return err
+		}
+		// Servers that answer sooner do their work later.
+		return load.Sleep(ctx, c.plan.Duration-time.Since(begun))
+	})
+	if err != nil {
+		return err
+	}
+	s.figure(c, report.Figure{Row: row, What: "returns after", Unit: report.Nanoseconds, Value: float64(done.Took)})
+	s.figure(c, report.Figure{Row: row, What: "in use before", Unit: report.Bytes, Value: float64(done.Before)})
+	s.figure(c, report.Figure{Row: row, What: "in use when it has returned", Unit: report.Bytes, Value: float64(done.After)})
+	s.probed(c, row, &probed)
+	return s.restedMemory(ctx, c, "after that compaction")
+}
+
+// loaded measures a closed loop of transactions of puts, and beside it a client that sends
+// at a fixed rate.
+func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions int) error {
+	var filled size.Filled
+	var probed size.Probed
+	loading := row + " are loaded"
+	cpu, err := processors(c, func() (err error) {
+		probed, err = size.Probe(ctx, c.roles.Leader, func() (err error) {
+			filled, err = s.fill(ctx, c, keys, versions, sizePerTxn)
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	puts := float64(keys * versions)
+	s.figure(c, report.Figure{Row: loading, What: "time", Unit: report.Nanoseconds, Value: float64(filled.Took)})
+	s.figure(c, report.Figure{Row: loading, What: "CPU of all members for a put", Unit: report.Nanoseconds, Value: float64(cpu) / puts})
+	s.probed(c, loading, &probed)
+	return s.memory(c, row)
+}
+
+// fill sends the puts to the leader.
+func (s *Suite) fill(ctx context.Context, c *sized, keys, versions, perTxn int) (size.Filled, error) {
+	f := size.Fill{Endpoint: c.roles.Leader, Keys: keys, Versions: versions, ValueLen: sizeValueLen, Clients: sizeClients, PerTxn: perTxn}
+	done, err := f.Run(ctx)
+	if done.Failed > 0 {
+		s.Report.Note("size, %s: %d transactions of a load failed and were made again.", c.Name, done.Failed)
+	}
+	c.revision = max(c.revision, done.Revision)
+	return done, err
 }

@@ -128,7 +128,7 @@ type Timing struct {
 	Duration time.Duration
 }
 
-// Validate reports what is wrong with t.
+// Validate returns an error for each invalid field of t.
 func (t Timing) Validate() error {
 	if t.Rounds < 1 || t.Duration <= 0 || t.Warmup < 0 {
 		return fmt.Errorf("rounds %d must be at least 1, duration %v positive and warm-up %v not negative", t.Rounds, t.Duration, t.Warmup)

@@ -87,7 +87,7 @@ func WireArms(server string) []WireArm {
 	}
 }
 
-// CompareArms are the ways that all servers have, and those that only kvnode has.
+// CompareArms returns the arms that all servers have, and kvnode's own.
 func CompareArms(servers []Server) (arms []WireArm) {
 	for _, s := range servers {
 		if s.Name == "kvnode" {

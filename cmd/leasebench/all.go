@@ -2,12 +2,17 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/bench"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // defaultOut is a directory that git ignores. The text of a run to keep goes to
@@ -95,4 +100,151 @@ func planServers(s *bench.Suite, t bench.Timing, servers []bench.Server, quick b
 	}
 	s.Wire(p)
 	return nil
+}
+
+// defaultTiming and quickTiming are how long arms are measured.
+func defaultTiming() bench.Timing {
+	return bench.Timing{Rounds: 5, Warmup: 200 * time.Millisecond, Duration: time.Second}
+}
+
+func quickTiming() bench.Timing {
+	return bench.Timing{Rounds: 1, Warmup: 50 * time.Millisecond, Duration: 250 * time.Millisecond}
+}
+
+// sizeTiming is how long servers with much data rest and are measured.
+func sizeTiming(quick bool) bench.Timing {
+	if quick {
+		return bench.Timing{Rounds: 1, Warmup: 2 * time.Second, Duration: 3 * time.Second}
+	}
+	return bench.Timing{Rounds: 1, Warmup: 15 * time.Second, Duration: 15 * time.Second}
+}
+
+// planTable shows the parts of all, and about how long they take.
+func planTable() string {
+	plans := []struct {
+		title  string
+		timing bench.Timing
+		starts []string
+		quick  bool
+	}{
+		{"--quick", quickTiming(), nil, true},
+		{"(no flag)", defaultTiming(), nil, false},
+		{"--start etcd=…", defaultTiming(), []string{"etcd=etcd"}, false},
+	}
+	header, total := []string{"  part"}, []string{"  total"}
+	var rows []string
+	cells := make(map[string][]string)
+	for _, p := range plans {
+		s := bench.New()
+		if err := planAll(context.Background(), s, p.timing, &serverFlags{starts: p.starts}, p.quick); err != nil {
+			return fmt.Sprintf("The plan cannot be made: %v\n", err)
+		}
+		header = append(header, p.title)
+		total = append(total, about(s.Takes()))
+		for _, part := range s.Parts() {
+			if cells[part.Name] == nil {
+				rows = append(rows, part.Name)
+				cells[part.Name] = make([]string, len(plans))
+			}
+			cells[part.Name][len(header)-2] = about(part.Takes)
+		}
+	}
+	out := &strings.Builder{}
+	tab := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, strings.Join(header, "\t")) //nolint:errcheck // a Builder takes everything
+	for _, name := range rows {
+		fmt.Fprintln(tab, "  "+name+"\t"+strings.Join(cells[name], "\t")) //nolint:errcheck // as above
+	}
+	fmt.Fprintln(tab, strings.Join(total, "\t")) //nolint:errcheck // as above
+	_ = tab.Flush()                              // as above
+	return strings.TrimRight(out.String(), "\n")
+}
+
+// about rounds an estimate.
+func about(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f min %02.0f s", d.Truncate(time.Minute).Minutes(), (d % time.Minute).Seconds())
+}
+
+// kvnodeName is the name of the server with kvnode's read modes.
+const kvnodeName = "kvnode"
+
+// ownMember is this binary as a kvnode server.
+func ownMember() (testcluster.Program, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return testcluster.Program{}, fmt.Errorf("find this program: %w", err)
+	}
+	return testcluster.Program{Name: kvnodeName, Path: self, Args: []string{memberCommand}}, nil
+}
+
+// parsePeer takes NAME=ENDPOINT,ENDPOINT.
+func parsePeer(s string) (bench.Server, error) {
+	name, endpoints, err := cutName("peer", s, "NAME=HOST:PORT,HOST:PORT")
+	for i, e := range endpoints {
+		endpoints[i] = strings.TrimPrefix(e, "http://")
+	}
+	return bench.Server{Name: name, Endpoints: endpoints}, err
+}
+
+// parseStart takes NAME=BINARY,ARG.
+func parseStart(s string) (bench.Server, error) {
+	name, parts, err := cutName("program", s, "NAME=BINARY,ARGUMENT")
+	if err != nil {
+		return bench.Server{}, err
+	}
+	return bench.Server{Name: name, Program: &testcluster.Program{Name: name, Path: parts[0], Args: parts[1:]}}, nil
+}
+
+func cutName(what, s, form string) (name string, parts []string, err error) {
+	name, list, ok := strings.Cut(s, "=")
+	if !ok || name == "" || list == "" || strings.ContainsAny(name, "/ ") {
+		return "", nil, fmt.Errorf("%s %q must be %s", what, s, form)
+	}
+	return name, strings.Split(list, ","), nil
+}
+
+// serverFlags say which servers are measured.
+type serverFlags struct{ peers, starts []string }
+
+func (f *serverFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.peers, "peer", nil, "a running `NAME=ENDPOINTS`, all members of it; repeat for more")
+	f.registerStart(cmd)
+}
+
+// registerStart is for commands that must start servers themselves.
+func (f *serverFlags) registerStart(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.starts, "start", nil, "a `NAME=BINARY` that takes etcd's flags and is started as a cluster, of three members unless --members says otherwise; arguments before the flags follow commas; repeat for more")
+}
+
+// servers returns the servers of the flags. With own, the first is kvnode: this binary,
+// unless the flags name another one.
+func (f *serverFlags) servers(own bool) ([]bench.Server, error) {
+	var all []bench.Server
+	names := make(map[string]bool)
+	for i, p := range slices.Concat(f.peers, f.starts) {
+		parse := parsePeer
+		if i >= len(f.peers) {
+			parse = parseStart
+		}
+		s, err := parse(p)
+		if err != nil {
+			return nil, err
+		}
+		if names[s.Name] {
+			return nil, fmt.Errorf("server %q is named twice", s.Name)
+		}
+		names[s.Name] = true
+		all = append(all, s)
+	}
+	if !own || names[kvnodeName] {
+		return all, nil
+	}
+	program, err := ownMember()
+	if err != nil {
+		return nil, err
+	}
+	return append([]bench.Server{{Name: kvnodeName, Program: &program}}, all...), nil
 }

@@ -10,9 +10,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/bench"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -39,4 +44,131 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stderr io.
 		return 1
 	}
 	return 2
+}
+
+// streams are where output goes.
+type streams struct{ out, err io.Writer }
+
+// common are the flags of every measurement.
+type common struct {
+	streams
+	bench.Timing
+	quick bool
+	out   string
+	name  string
+}
+
+func newRoot(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use: "leasebench", Short: rootShort, Long: rootLong,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	c := &common{streams: s}
+	f := root.PersistentFlags()
+	t := defaultTiming()
+	f.IntVar(&c.Rounds, "rounds", t.Rounds, "how often each arm is measured")
+	f.DurationVar(&c.Duration, "duration", t.Duration, "how long each arm is measured in each round")
+	f.DurationVar(&c.Warmup, "warmup", t.Warmup, "how long each arm runs before that")
+	f.BoolVar(&c.quick, "quick", false, "one short round and fewer conditions: it shows that everything works, not how fast")
+	f.StringVar(&c.out, "out", "", "`directory` for the report's files: text, and text for benchstat (default: none, the text is only printed; all has "+defaultOut+")")
+	f.StringVar(&c.name, "name", "", "name of the report's files without suffix (default: the date and the command)")
+	root.AddCommand(
+		newCheck(c), newCluster(c), newWire(c), newStale(c), newFailover(c),
+		newCompare(c), newSize(c), newAll(c), newMember(),
+	)
+	return root
+}
+
+// timing returns normal, or quick with --quick, with the flags that are given.
+func (c *common) timing(cmd *cobra.Command, normal, quick bench.Timing) (bench.Timing, error) {
+	t := normal
+	if c.quick {
+		t = quick
+	}
+	if cmd.Flags().Changed("rounds") {
+		t.Rounds = c.Rounds
+	}
+	if cmd.Flags().Changed("warmup") {
+		t.Warmup = c.Warmup
+	}
+	if cmd.Flags().Changed("duration") {
+		t.Duration = c.Duration
+	}
+	return t, t.Validate()
+}
+
+// part makes cmd run the plan of add. quick says that --quick is given and the flag named
+// is not, so that add takes fewer conditions.
+func (c *common) part(cmd *cobra.Command, named string, add func(s *bench.Suite, t bench.Timing, quick bool) error) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return c.runPart(cmd, func(s *bench.Suite, t bench.Timing) error {
+			return add(s, t, c.quick && !cmd.Flags().Changed(named))
+		})
+	}
+	return cmd
+}
+
+// runPart plans one part with the usual times, and runs it.
+func (c *common) runPart(cmd *cobra.Command, add func(s *bench.Suite, t bench.Timing) error) error {
+	return c.runTimed(cmd, defaultTiming(), quickTiming(), add)
+}
+
+// runTimed plans one part with the times that timing returns, and runs it.
+func (c *common) runTimed(cmd *cobra.Command, normal, quick bench.Timing, add func(s *bench.Suite, t bench.Timing) error) error {
+	t, err := c.timing(cmd, normal, quick)
+	if err != nil {
+		return err
+	}
+	s := bench.New()
+	if err := add(s, t); err != nil {
+		return err
+	}
+	return c.finish(cmd, s)
+}
+
+// finish runs the plan, and prints and saves the report even after an error.
+func (c *common) finish(cmd *cobra.Command, s *bench.Suite) error {
+	err := s.Run(cmd.Context(), progress(c.err, s.Takes()))
+	if printErr := s.Report.WriteText(c.streams.out); printErr != nil && err == nil {
+		err = printErr
+	}
+	if c.out != "" {
+		files, saveErr := s.Report.Save(c.out, c.fileName(cmd, s))
+		for _, f := range files {
+			fmt.Fprintln(c.err, "wrote", filepath.ToSlash(f)) //nolint:errcheck // stderr is the last resort
+		}
+		if saveErr != nil && err == nil {
+			err = saveErr
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.Report.Verdict()
+}
+
+func (c *common) fileName(cmd *cobra.Command, s *bench.Suite) string {
+	if c.name != "" {
+		return c.name
+	}
+	return s.Report.Environment.Date.Format("2006-01-02-150405") + "-leasebench-" + cmd.Name()
+}
+
+// progress writes a line for each part of a plan that takes total.
+func progress(to io.Writer, total time.Duration) func(step string, behind time.Duration) {
+	write := func(format string, args ...any) {
+		_, _ = fmt.Fprintf(to, format+"\n", args...) // a run does not fail for its progress
+	}
+	write("plan: about %v", total.Round(time.Second))
+	last := ""
+	return func(step string, behind time.Duration) {
+		if part, _, _ := strings.Cut(step, ","); part != last {
+			last = part
+			write("%3.0f%% %s", 100*float64(behind)/float64(max(total, 1)), part)
+		}
+	}
 }

@@ -79,7 +79,7 @@ func TestEachSubcommandMeasures(t *testing.T) {
 	}
 }
 
-// Without etcd it says how to get one, and of a program that cannot be started which.
+// Without etcd it says how to get one. An error about a program that cannot be started names the program.
 func TestSizeSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	s := bench.New()

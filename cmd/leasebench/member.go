@@ -19,8 +19,8 @@ import (
 	"github.com/leaderlease/go/kvnode/supervisor"
 )
 
-// memberCommand makes this binary a kvnode server, with the few of etcd's flags
-// that package procs gives to every server.
+// memberCommand makes this binary a kvnode server, with the few flags of etcd
+// that package testcluster gives to every server.
 const memberCommand = "member"
 
 func newMember() *cobra.Command {
@@ -113,7 +113,7 @@ func serve(ctx context.Context, cfg server.Config) error {
 	return failure
 }
 
-// panicOnAbort makes the member panic on SIGABRT, by which package procs crashes it. A panic
+// panicOnAbort makes the member panic on SIGABRT, with which package testcluster crashes it. A panic
 // writes the stack of one goroutine. Go's own handler of that signal writes the stacks of all,
 // in some 45,000 pieces, and takes 60 ms longer.
 func panicOnAbort() {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// suites turns the gate on in what the patch adds.
+// turnOn finds the gate's default in the patch.
 func TestTurnOnFindsTheGateOfThePatch(t *testing.T) {
 	patch, err := os.ReadFile("lease.patch")
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// patience is how long anything may take to happen, on a machine that is busy.
+// patience is the timeout of every wait, for a busy machine.
 const patience = 30 * time.Second
 
-// cluster is members of one group, each a process.
+// cluster is a group of members, each a process.
 type cluster struct {
 	t       *testing.T
 	program string
@@ -26,7 +26,7 @@ type cluster struct {
 	members []*member
 }
 
-// member is one process. paths counts its reads by how they were served.
+// member is one process. paths counts its reads by path.
 type member struct {
 	id, port int
 	log      string
@@ -53,7 +53,7 @@ func newCluster(t *testing.T, program string) *cluster {
 	return c
 }
 
-// freePorts returns ports below those that the kernel gives to connections.
+// freePorts returns ports below the kernel's ephemeral range.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
 	for port := 20000 + rand.IntN(8000); len(ports) < n; port++ {
@@ -95,7 +95,7 @@ func (c *cluster) kill(m *member) {
 	m.process = nil
 }
 
-// stop kills who is left, and looks for what the race detector has said.
+// stop kills the remaining members, and fails the test if the race detector has reported anything.
 func (c *cluster) stop() {
 	for _, m := range c.members {
 		if m.process != nil {
@@ -115,7 +115,7 @@ func (c *cluster) tail(m *member) string {
 	return string(text[max(0, len(text)-3000):])
 }
 
-// answer is what a member says to a request; code is 0 if it says nothing.
+// answer is the response to a request; code is 0 without one.
 type answer struct {
 	code int
 	body string
@@ -141,7 +141,7 @@ func (c *cluster) ask(m *member, method, key, body string) answer {
 	return answer{resp.StatusCode, string(text)}
 }
 
-// until repeats what may fail until it does not.
+// until repeats done until it returns true.
 func (c *cluster) until(what string, done func() bool) {
 	c.t.Helper()
 	for begin := time.Now(); !done(); time.Sleep(20 * time.Millisecond) {

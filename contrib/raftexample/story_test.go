@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// holder waits until one of the members reads under the lease.
+// holder waits until a member reads under the lease.
 func (c *cluster) holder(among ...*member) (holder *member) {
 	c.t.Helper()
 	c.until("a member reads under the lease", func() bool {
@@ -25,8 +25,8 @@ func (c *cluster) holder(among ...*member) (holder *member) {
 	return holder
 }
 
-// read waits for an answer of m, and reports whether it has key. A member that
-// refuses has done nothing.
+// read waits for an answer of m, and reports whether it has key. A refused read is
+// tried again.
 func (c *cluster) read(m *member, key string) (has bool) {
 	c.t.Helper()
 	c.until(fmt.Sprintf("member %d reads %s", m.id, key), func() bool {
@@ -37,8 +37,8 @@ func (c *cluster) read(m *member, key string) (has bool) {
 	return has
 }
 
-// write puts key through one member until another one shows it. raftexample drops
-// writes without a word while there is no leader.
+// write puts key through one member until another one shows it. raftexample silently drops
+// writes while there is no leader.
 func (c *cluster) write(key string, through, shown *member) {
 	c.t.Helper()
 	tries := 0

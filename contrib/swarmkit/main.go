@@ -1,10 +1,10 @@
-// Command swarmkit puts the leader lease into swarmkit and tries it.
+// Command swarmkit adds the leader lease to swarmkit and tests it.
 //
 //	go run ./contrib/swarmkit [-rounds 30] [-suites REGEXP] [-bench 6] DIR
 //
 // It builds swarmkit in DIR, checks that reads are linearizable while leaders are
-// cut off, and that the check finds what it has to. -suites runs swarmkit's own tests
-// with the lease on, -bench measures reads so many times in turns.
+// cut off, and that the check finds planted faults. -suites runs swarmkit's own tests
+// with the lease on, -bench measures the reads of each kind in turns, that many times.
 package main
 
 import (
@@ -13,7 +13,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/leaderlease/go/contrib/internal/upstream"
 )
@@ -53,8 +55,8 @@ func run() error {
 	return bench(ctx, t, *count)
 }
 
-// check runs the tests of testdata, and sees that reads are not linearizable in
-// swarmkit as it is, nor with a lease that does not end.
+// check runs the tests of testdata, which must pass with the lease. They must fail in unpatched
+// swarmkit, and with a lease that does not expire.
 func check(ctx context.Context, t *upstream.Tree, rounds int) error {
 	args := []string{"-test.run=^(TestLeaderReadsAreLinearizable|TestALoneManagerRestarts)$", "-test.v", "-rounds=" + strconv.Itoa(rounds)}
 	if err := t.Show(ctx, logs, t.At("lease.test"), args...); err != nil {
@@ -70,10 +72,10 @@ func check(ctx context.Context, t *upstream.Tree, rounds int) error {
 	return nil
 }
 
-// option is where the patch looks whether the lease is on.
+// option is the line of the patch that checks whether the lease is on.
 const option = "if !n.opts.LeaderLease {"
 
-// suites runs swarmkit's own tests with the lease on: they name no options.
+// suites runs swarmkit's own tests with the lease on by default, since they set no options.
 func suites(ctx context.Context, t *upstream.Tree, which string) error {
 	if err := upstream.Replace(t.At(source, raftPackage, "lease.go"), option, "if false {"); err != nil {
 		return err
@@ -82,7 +84,7 @@ func suites(ctx context.Context, t *upstream.Tree, which string) error {
 		"./"+raftPackage+"/transport", "./"+raftPackage+"/membership", "./manager", "./manager/dispatcher", "./node")
 }
 
-// bench measures in turns, so that what else the machine does meets all alike.
+// bench measures in turns, so that other load on the machine affects all kinds alike.
 func bench(ctx context.Context, t *upstream.Tree, count int) error {
 	for range count {
 		if err := t.Show(ctx, logs, t.At("lease.test"), "-test.run=^$", "-test.bench=^BenchmarkLeaderRead$", "-test.benchtime=1s"); err != nil {
@@ -90,4 +92,72 @@ func bench(ctx context.Context, t *upstream.Tree, count int) error {
 		}
 	}
 	return nil
+}
+
+const (
+	swarmkit    = "github.com/moby/swarmkit/v2@v2.0.0"
+	source      = "swarmkit" // in the tree
+	logs        = "logs"     // where tests run
+	raftPackage = "manager/state/raft"
+)
+
+// The planted fault is a lease that does not expire.
+const (
+	faultIn = "core/view.go"
+	sound   = "v.Status == Valid && v.From <= now && now < v.Usable"
+	faulty  = "v.Status == Valid && v.From <= now"
+)
+
+// build builds the tests of swarmkit with the lease: lease.test, and
+// fault.test, which has the fault in the library.
+func build(ctx context.Context, t *upstream.Tree) error {
+	if err := t.Fetch(ctx, swarmkit, source); err != nil {
+		return err
+	}
+	if err := raft37(ctx, t); err != nil {
+		return err
+	}
+	if err := t.Patch(ctx, source, "contrib/swarmkit/raft37.patch", "contrib/swarmkit/lease.patch"); err != nil {
+		return err
+	}
+	tests, err := filepath.Glob("contrib/swarmkit/testdata/*_test.go")
+	if err != nil {
+		return err
+	}
+	if err := t.Copy(filepath.Join(source, raftPackage), tests...); err != nil {
+		return err
+	}
+	if err := t.Run(ctx, source, "go", "build", "./..."); err != nil {
+		return err
+	}
+	test := []string{"test", "-vet=off", "-c", "./" + raftPackage, "-o"}
+	if err := t.Run(ctx, source, "go", append(test, t.At("lease.test"))...); err != nil {
+		return err
+	}
+	if err := t.Fault(ctx, source, faultIn, sound, faulty); err != nil {
+		return err
+	}
+	if err := t.Run(ctx, source, "go", append(test, t.At("fault.test"))...); err != nil {
+		return err
+	}
+	return t.Use(ctx, source)
+}
+
+// raft37 lets swarmkit require raft 3.7 and etcd's log for it. raft37.patch has the rest.
+func raft37(ctx context.Context, t *upstream.Tree) error {
+	if err := os.MkdirAll(t.At(logs), 0o755); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(t.At(source, "vendor")); err != nil {
+		return err
+	}
+	return t.Run(ctx, source, "go", "mod", "edit", "-go=1.26", "-droprequire=go.etcd.io/etcd/raft/v3",
+		"-require=go.etcd.io/raft/v3@v3.7.0", "-require=go.etcd.io/etcd/server/v3@v3.7.1",
+		"-require=go.etcd.io/etcd/pkg/v3@v3.7.1", "-require=go.etcd.io/etcd/client/pkg/v3@v3.7.1",
+		"-require=github.com/anishathalye/porcupine@v1.1.0")
+}
+
+// stale reports whether a test has found reads that are not linearizable.
+func stale(err error) bool {
+	return strings.Contains(err.Error(), "Illegal: ") && strings.Contains(err.Error(), "are not those of one copy")
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is replaced for controls and suites is where it is looked for.
+// The texts that controls and suites replace exist in the sources.
 func TestReplacedTextIsThere(t *testing.T) {
 	for name, want := range map[string]string{
 		"lease.patch": option,

@@ -1,7 +1,7 @@
-// Command fencing pauses the holder of a lock, lets another one take it over, and
-// wakes the first. What that writes then is refused: in kvnode by a transaction
-// that compares the create revision of the lock's key, and by a resource outside
-// with package fence, whose token is the same number.
+// Command fencing pauses the holder of a lock, lets another client take the lock,
+// and wakes the first. Its late write is refused: in kvnode by a transaction that
+// compares the create revision of the lock's key, and outside kvnode by a resource
+// with package fence, which uses the same number as its token.
 //
 // The clients are etcd's own, unmodified.
 package main
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// run starts a kvnode of its own for the story.
+// run starts a cluster of one member for the story.
 func run(ctx context.Context, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "fencing")
 	if err != nil {
@@ -60,7 +60,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	return story(ctx, client, out)
 }
 
-// resource is something outside the cluster that is written under the lock.
+// resource is a resource outside the cluster that the lock protects.
 type resource struct {
 	gate    fence.Gate
 	content string
@@ -106,7 +106,7 @@ func story(ctx context.Context, client *clientv3.Client, out io.Writer) error {
 	return nil
 }
 
-// holder is who holds the lock, or believes so.
+// holder is a client that holds the lock, or believes so.
 type holder struct {
 	session *concurrency.Session
 	mutex   *concurrency.Mutex
@@ -137,8 +137,8 @@ func acquire(ctx context.Context, client *clientv3.Client) (*holder, error) {
 
 var errLost = errors.New("refused: the lock is lost")
 
-// writeInside writes if the lock's key still has the create revision that it was
-// taken with, in one step.
+// writeInside writes in one transaction, if the lock's key still has its create
+// revision.
 func (h *holder) writeInside(ctx context.Context, content string) error {
 	resp, err := h.session.Client().Txn(ctx).If(h.mutex.IsOwner()).Then(clientv3.OpPut("guarded", content)).Commit()
 	if err == nil && !resp.Succeeded {

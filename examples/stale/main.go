@@ -2,8 +2,8 @@
 // are out of date: once with raft's own ReadOnlyLeaseBased, once with
 // leaderlease. Everything runs in virtual time, on real RawNodes.
 //
-// It exits with 1 if leaderlease serves a stale read, or serves too few under
-// its lease to make that a feat.
+// It exits with 1 if leaderlease serves a stale read, or serves too few reads under
+// its lease for a fair comparison.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command three is a Raft group of three members in one goroutine, whose leader
-// may read from its own memory while its lease is valid.
+// Command three is a Raft group of three members in one goroutine. Its leader
+// reads from its own memory while its lease is valid.
 package main
 
 import (

@@ -2,8 +2,10 @@
 package durations
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
+	"unsafe"
 )
 
 // Doubling returns n bounds, from the first on, of which each is twice the one before.
@@ -15,8 +17,8 @@ func Doubling(first time.Duration, n int) []time.Duration {
 	return bounds
 }
 
-// Histogram counts durations. All methods are safe for concurrent use; those who note
-// at the same time write to the same cache line.
+// Histogram counts durations. All methods are safe for concurrent use; concurrent
+// calls write to the same cache line.
 type Histogram struct {
 	bounds   []time.Duration // immutable
 	sum, max atomic.Int64
@@ -72,4 +74,75 @@ func (c *Counts) Buckets() map[float64]uint64 {
 		buckets[bound.Seconds()] = c.Within[i]
 	}
 	return buckets
+}
+
+// Striped is a Histogram for many goroutines that note at the same time.
+type Striped struct{ stripes []*Histogram }
+
+// NewStriped returns a histogram with these bounds, which ascend.
+func NewStriped(bounds []time.Duration) *Striped {
+	s := &Striped{make([]*Histogram, Stripes)}
+	for i := range s.stripes {
+		s.stripes[i] = New(bounds)
+	}
+	return s
+}
+
+// Note counts one that took so long. It allocates nothing.
+func (s *Striped) Note(took time.Duration) { s.stripes[Stripe()].Note(took) }
+
+// Load returns the counts of all stripes together.
+func (s *Striped) Load() Counts {
+	all := s.stripes[0].Load()
+	for _, h := range s.stripes[1:] {
+		c := h.Load()
+		all.Count += c.Count
+		all.Sum += c.Sum
+		all.Max = max(all.Max, c.Max)
+		for i := range c.Within {
+			all.Within[i] += c.Within[i]
+		}
+	}
+	return all
+}
+
+// Stripes is the number of stripes over which counters are spread, so that cores that count at the same
+// time do not share cache lines: a power of two, at most 16, and at least four for each processor below that.
+var Stripes = func() int {
+	n := 1
+	for n < min(4*runtime.GOMAXPROCS(0), 16) {
+		n *= 2
+	}
+	return n
+}()
+
+// Stripe returns a stripe for the calling goroutine, from the address of its stack. Goroutines that run
+// at the same time mostly get different stripes, without shared state. The result may differ from call to call.
+func Stripe() int {
+	var here byte
+	at := uintptr(unsafe.Pointer(&here)) >> 11
+	at ^= at >> 5
+	return int(at) & (Stripes - 1)
+}
+
+// Counter is a striped counter.
+type Counter struct{ stripes []stripe }
+
+type stripe struct {
+	n atomic.Uint64
+	_ [56]byte
+}
+
+// NewCounter returns a counter that is 0.
+func NewCounter() *Counter { return &Counter{make([]stripe, Stripes)} }
+
+// Add adds n. It allocates nothing.
+func (c *Counter) Add(n uint64) { c.stripes[Stripe()].n.Add(n) }
+
+// Load returns the sum.
+func (c *Counter) Load() (sum uint64) {
+	for i := range c.stripes {
+		sum += c.stripes[i].n.Load()
+	}
+	return sum
 }

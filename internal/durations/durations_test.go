@@ -2,8 +2,10 @@ package durations
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 func TestBuckets(t *testing.T) {
@@ -32,5 +34,24 @@ func TestStripedAddsUp(t *testing.T) {
 	n := uint64(len(s.stripes))
 	if c := s.Load(); c.Count != n+1 || c.Within[1] != 2 || c.Max != time.Duration(n-1)*time.Second || c.Sum != time.Duration(n*(n-1)/2)*time.Second+time.Millisecond {
 		t.Errorf("Load() = %+v of %d stripes", c, n)
+	}
+}
+
+func TestCounterLosesNothing(t *testing.T) {
+	c := NewCounter()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 1000 {
+				c.Add(2)
+			}
+		})
+	}
+	wg.Wait()
+	if got := c.Load(); got != 16_000 {
+		t.Errorf("Load() = %d, want 16000", got)
+	}
+	if size := unsafe.Sizeof(stripe{}); size != 64 {
+		t.Errorf("a stripe has %d bytes, want a cache line", size)
 	}
 }

@@ -1,9 +1,48 @@
+// Package linz records the operations of a key-value service's clients, and checks
+// that the history is linearizable: one copy of the data that serves one operation
+// at a time could have given the same answers. It knows etcd's data model: each write
+// makes a new revision of the whole store, and a key shows the revision that last changed it.
+//
+// # What it promises
+//
+// Check returns a report without violations only if
+//   - for each key there is an order of its operations, consistent with real
+//     time, in which each of them answers what a single register would; a
+//     write with an unknown outcome may take effect at any time after its
+//     call, or never,
+//   - no operation shows a revision older than one that was shown before it was
+//     called, on any key, to any client,
+//   - no two writes were acknowledged at one revision, and a revision of a key
+//     has one value,
+//   - at the end no acknowledged write is missing.
+//
+// A history that cannot be checked in time, or that is too large, is a violation too.
+//
+// # What it assumes
+//
+//   - All clients read one monotonic clock (they run in one process).
+//   - Values are unique: no two writes of one history carry the same.
+//   - A deletion reports the version it deleted (prev_kv), a compare-and-swap
+//     that fails the version it found.
+//   - A compare-and-swap expects a revision that an answer has shown, not a
+//     guess, which would see an unknown write without saying so.
+//   - Reads are linearizable; serializable ones are not recorded.
+//
+// # Unknown writes
+//
+// An unknown write with a value that was seen ends at the return of the first
+// operation that saw it, and its revision is known. If its value was never seen,
+// it is left out: no operation depends on whether it took effect, so it can be
+// placed at the very end. What remains are unknown deletions of keys that were
+// later found missing; they stay open to the end.
 package linz
 
 import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -11,8 +50,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Limits of what the search for an order is asked to judge. Beyond them it may
-// not end: see Keys for how to stay below.
+// Limits of the search for an order. Beyond them it may not end: see Keys for how to stay
+// below.
 const (
 	MaxOps     = 2000 // operations on one key
 	MaxClients = 10   // clients on one key
@@ -21,7 +60,7 @@ const (
 // DefaultBudget is how long Check searches for an order of one key's operations.
 const DefaultBudget = 10 * time.Second
 
-// Violation is something that a single copy of the data would not have shown.
+// Violation is an answer that a single copy of the data could not have given.
 type Violation struct {
 	Oracle string // porcupine, floor, session, revision, missing or size
 	Key    string
@@ -33,7 +72,7 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: key %s: %s", v.Oracle, v.Key, v.Detail)
 }
 
-// Report is what Check found.
+// Report is the result of Check.
 type Report struct {
 	Ops, OK, Failed, Unknown int
 	Keys                     int
@@ -43,7 +82,7 @@ type Report struct {
 	pictures map[string][]porcupine.Operation
 }
 
-// What a report that is bad anyway need not go beyond.
+// Limits of a report that has violations already.
 const (
 	maxShown     = 10 // violations in an error's text
 	maxUnordered = 5  // keys without an order, each of which may take all of its budget
@@ -62,7 +101,7 @@ func (r *Report) String() string {
 // ErrNotLinearizable is matched by the error of a Report with violations.
 var ErrNotLinearizable = errors.New("linz: not linearizable")
 
-// Err returns nil if there is no violation, else what the first ones are.
+// Err returns nil if there is no violation, else an error with the first ones.
 func (r *Report) Err() error {
 	if len(r.Violations) == 0 {
 		return nil
@@ -77,8 +116,8 @@ func (r *Report) Err() error {
 	return fmt.Errorf("%w: %v%s", ErrNotLinearizable, r, b.String())
 }
 
-// Check judges a history and what was read after it. Budget bounds the search
-// for one key, 0 meaning DefaultBudget.
+// Check checks a history and the final state. Budget limits the search
+// for one key; 0 means DefaultBudget.
 func Check(history []Op, final Final, budget time.Duration) *Report {
 	if budget <= 0 {
 		budget = DefaultBudget
@@ -107,8 +146,8 @@ func Check(history []Op, final Final, budget time.Duration) *Report {
 	return rep
 }
 
-// checkOrder searches for an order of each key's operations, until some have
-// none.
+// checkOrder searches for an order of each key's operations, and stops after a few keys without
+// one.
 func checkOrder(ops []Op, budget time.Duration, rep *Report) {
 	byKey := make(map[string][]Op)
 	for i := range ops {
@@ -157,4 +196,51 @@ func translate(ops []Op) []porcupine.Operation {
 		}
 	}
 	return operations
+}
+
+// pictureBudget limits the second search, which keeps the longest orders for the picture.
+const pictureBudget = 10 * time.Second
+
+// maxPictures is the maximum number of keys that are drawn.
+const maxPictures = 3
+
+// WritePictures draws the first keys without an order, each as an
+// HTML page with the longest orders found, and returns the files' names.
+func (r *Report) WritePictures(dir string) ([]string, error) {
+	var files []string
+	for _, key := range slices.Sorted(maps.Keys(r.pictures)) {
+		if len(files) == maxPictures {
+			break
+		}
+		_, info := porcupine.CheckOperationsVerbose(model, r.pictures[key], pictureBudget)
+		name := filepath.Join(dir, fmt.Sprintf("history-%s.html", plain(key)))
+		if err := writePicture(name, info); err != nil {
+			return files, fmt.Errorf("draw the history of key %q: %w", key, err)
+		}
+		files = append(files, name)
+	}
+	return files, nil
+}
+
+func writePicture(name string, info porcupine.LinearizationInfo) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	return porcupine.Visualize(model, info, f)
+}
+
+// plain turns a key into a file name.
+func plain(key string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, key)
 }

@@ -4,14 +4,119 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"go.uber.org/goleak"
 )
 
-// What a register does is accepted.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// at places an operation in time.
+func at(client int, call, ret time.Duration, op Op) Op {
+	op.Client, op.Call, op.Return = client, call, ret
+	if op.Key == "" {
+		op.Key = "k"
+	}
+	return op
+}
+
+func get(rev int64, seen Version) Op {
+	return Op{Kind: Get, Outcome: OK, Revision: rev, Seen: seen}
+}
+
+func put(value string, rev int64) Op {
+	return Op{Kind: Put, Value: value, Outcome: OK, Revision: rev}
+}
+
+func del(rev int64, seen Version) Op {
+	return Op{Kind: Delete, Outcome: OK, Revision: rev, Seen: seen}
+}
+
+func swap(expect int64, value string, rev int64) Op {
+	return Op{Kind: CAS, Expect: expect, Value: value, Outcome: OK, Revision: rev, Swapped: true}
+}
+
+func noswap(expect int64, value string, rev int64, seen Version) Op {
+	return Op{Kind: CAS, Expect: expect, Value: value, Outcome: OK, Revision: rev, Seen: seen}
+}
+
+func unknown(op Op) Op {
+	return Op{Kind: op.Kind, Value: op.Value, Expect: op.Expect}
+}
+
+func failed(op Op) Op {
+	op = unknown(op)
+	op.Outcome = Failed
+	return op
+}
+
+func ver(value string, mod int64) Version { return Version{value, mod} }
+
+// finally is the state of key k in the end.
+func finally(rev int64, v Version) Final {
+	return Final{Revision: rev, Keys: map[string]Version{"k": v}}
+}
+
+// oracles returns the names of the checks that failed.
+func oracles(r *Report) []string {
+	var names []string
+	for _, v := range r.Violations {
+		names = append(names, v.Oracle)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func check(t *testing.T, want []string, final Final, ops ...Op) {
+	t.Helper()
+	rep := Check(ops, final, 0)
+	if got := oracles(rep); !slices.Equal(got, want) {
+		t.Errorf("Check: oracles %q object, want %q\n%v", got, want, rep.Err())
+	}
+}
+
+// inSequence lays operations out one after the other, each by its own
+// client, each taking 1 and waiting 1.
+func inSequence(ops ...Op) []Op {
+	out := make([]Op, len(ops))
+	for i, op := range ops {
+		out[i] = at(i%4, time.Duration(2*i), time.Duration(2*i+1), op)
+	}
+	return out
+}
+
+func TestNamesAreReadable(t *testing.T) {
+	for _, tc := range []struct {
+		got  fmt.Stringer
+		want string
+	}{
+		{Get, "get"},
+		{Put, "put"},
+		{Delete, "delete"},
+		{CAS, "cas"},
+		{Kind(9), "kind(9)"},
+		{Unknown, "unknown"},
+		{Failed, "failed"},
+		{OK, "ok"},
+		{Outcome(9), "outcome(9)"},
+		{Version{}, "nothing"},
+		{ver("a", 7), "a@7"},
+		{new(at(1, 2, 3, put("a", 7))), "client 1 put k [2ns, 3ns]: put a -> revision 7"},
+		{new(at(1, 2, 3, get(7, ver("a", 7)))), "client 1 get k [2ns, 3ns]: get -> a@7, revision 7"},
+		{new(at(1, 2, 3, del(7, Version{}))), "client 1 delete k [2ns, 3ns]: delete -> nothing, revision 7"},
+		{new(at(1, 2, 0, unknown(swap(3, "b", 0)))), "client 1 cas k [2ns, ?]: cas @3 to b -> unknown"},
+	} {
+		if got := tc.got.String(); got != tc.want {
+			t.Errorf("String() = %q, want %q", got, tc.want)
+		}
+	}
+}
+
+// Histories of a correct register pass.
 func TestRightHistoriesPass(t *testing.T) {
 	a, b := ver("a", 2), ver("b", 3)
 	for _, tc := range []struct {
@@ -48,7 +153,7 @@ func TestUnknownWritesMayTakeEffectLater(t *testing.T) {
 		{"never", finally(2, a), inSequence(put("a", 2), unknown(put("b", 3)), get(2, a))},
 		{"after a read that did not see it", finally(3, b), inSequence(put("a", 2), unknown(put("b", 3)), get(2, a), get(3, b))},
 		{"seen in the end only", finally(3, b), inSequence(put("a", 2), unknown(put("b", 3)), get(2, a))},
-		{"before a later write, seen by nobody", finally(4, ver("c", 4)), inSequence(put("a", 2), unknown(put("b", 3)), put("c", 4))},
+		{"before a later write, and never seen", finally(4, ver("c", 4)), inSequence(put("a", 2), unknown(put("b", 3)), put("c", 4))},
 		{"after a later write", finally(3, b), inSequence(unknown(put("b", 3)), put("a", 2), get(2, a), get(3, b))},
 		{"a deletion, late", finally(3, Version{}), inSequence(put("a", 2), unknown(del(3, a)), get(2, a), get(3, Version{}))},
 		{"a deletion, never", finally(2, a), inSequence(put("a", 2), unknown(del(3, a)), get(2, a))},
@@ -64,8 +169,8 @@ func TestUnknownWritesMayTakeEffectLater(t *testing.T) {
 
 func (v Version) with(mod int64) Version { v.Mod = mod; return v }
 
-// Negative controls: each way to break the promise is found, by each oracle
-// that can know.
+// Negative controls: each kind of violation is found by every check that can
+// find it.
 func TestViolationsAreFound(t *testing.T) {
 	a, b, c := ver("a", 2), ver("b", 3), ver("c", 4)
 	for _, tc := range []struct {
@@ -89,7 +194,7 @@ func TestViolationsAreFound(t *testing.T) {
 		{"a swap that succeeds twice", []string{"porcupine"}, finally(4, c), inSequence(put("a", 2), swap(2, "b", 3), swap(2, "c", 4))},
 		{"a creation that succeeds twice", []string{"porcupine"}, finally(3, b), inSequence(swap(0, "a", 2), swap(0, "b", 3))},
 		{"a swap that fails although it matches", []string{"porcupine"}, finally(2, a), inSequence(put("a", 2), noswap(2, "b", 2, a))},
-		{"a value nobody wrote", []string{"floor", "porcupine"}, finally(2, a), inSequence(put("a", 2), get(2, ver("x", 1)))},
+		{"a value that was never written", []string{"floor", "porcupine"}, finally(2, a), inSequence(put("a", 2), get(2, ver("x", 1)))},
 		{"a write that failed is seen", []string{"porcupine"}, finally(3, b), inSequence(put("a", 2), failed(put("b", 3)), get(3, b))},
 		{"an unknown write is seen before it is called", []string{"porcupine"}, finally(3, b), inSequence(put("a", 2), get(3, b), unknown(put("b", 3)))},
 		{"an unknown write takes effect twice", []string{"porcupine"}, finally(5, b.with(5)), inSequence(unknown(put("b", 3)), get(3, b), put("c", 4), get(5, b.with(5)))},
@@ -108,7 +213,7 @@ func TestViolationsAreFound(t *testing.T) {
 	}
 }
 
-// The floor compares across keys: one key's answer dates another's.
+// checkFloor compares across keys: an answer about one key dates answers about others.
 func TestAnotherKeysRevisionExposesAStaleRead(t *testing.T) {
 	check(t, []string{"floor"}, Final{3, map[string]Version{"k": ver("a", 2), "other": ver("x", 3)}},
 		at(0, 0, 1, put("a", 2)),
@@ -123,7 +228,7 @@ func TestWritesOfTwoKeysAtOneRevisionAreFound(t *testing.T) {
 		at(0, 0, 9, put("a", 2)), other)
 }
 
-// What cannot be judged is not passed.
+// A history that cannot be checked does not pass.
 func TestHistoriesBeyondTheLimitsAreRefused(t *testing.T) {
 	long := func(n int) []Op {
 		ops := []Op{put("a", 2)}
@@ -172,7 +277,7 @@ func TestReportShowsTheFirstViolationsOnly(t *testing.T) {
 	}
 }
 
-// A failed search is drawn for a person to read.
+// A key without an order is drawn.
 func TestPicturesAreDrawnOfKeysWithoutAnOrder(t *testing.T) {
 	ops := inSequence(put("a", 2), put("b", 3), get(3, ver("a", 2)))
 	for i := range ops {

@@ -18,16 +18,16 @@ import (
 type EtcdClient struct {
 	To   *clientv3.Client
 	Name string // of the member, for the record
-	// Serializable makes reads as stale as they come, and has them judged as if
-	// they were linearizable: the negative control of the judge.
+	// Serializable makes reads serializable, and records them as if they were
+	// linearizable: the negative control of Check.
 	Serializable bool
 
 	rec *Client
 }
 
-// NewEtcdClient returns a client whose requests r records. The caller sets To and Name.
-// Each request is made once. A failed read tells nothing. A failed write may still take effect, unless the
-// request never left the client.
+// NewEtcdClient returns a client that records its requests in r. The caller sets To and Name.
+// Each request is made once. A failed read has no effect. A failed write may still take effect, unless
+// the request never left the client.
 func NewEtcdClient(r *Recorder) EtcdClient { return EtcdClient{rec: r.Client()} }
 
 // Get reads a key linearizably.
@@ -85,7 +85,7 @@ func (c *EtcdClient) CAS(ctx context.Context, key, value string, expect int64) (
 	return now, err
 }
 
-// done ends the operation that was called; answered says what it was told.
+// done ends the operation; answered fills in the answer.
 func (c *EtcdClient) done(err error, answered func(*Op)) {
 	c.rec.Return(func(op *Op) {
 		op.Note = c.Name
@@ -95,7 +95,7 @@ func (c *EtcdClient) done(err error, answered func(*Op)) {
 	})
 }
 
-// outcome judges the error of a request.
+// outcome derives the outcome from the error of a request.
 func outcome(err error) Outcome {
 	switch {
 	case err == nil:

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A write in doubt must not count as one that never was.
+// Only a request that never left the client has failed; any other error leaves the outcome unknown.
 func TestOnlyWhatNeverLeftTheClientHasFailed(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -3,6 +3,8 @@ package linz
 import (
 	"fmt"
 	"time"
+
+	"github.com/anishathalye/porcupine"
 )
 
 // Kind is what an operation does to its key.
@@ -31,7 +33,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// Outcome is what the client knows of the effect of an operation.
+// Outcome is the client's knowledge of the effect of an operation.
 type Outcome uint8
 
 // The outcomes, from the weakest.
@@ -79,11 +81,11 @@ type Op struct {
 	// Expect is the mod revision that CAS compares with, 0 meaning no key.
 	Expect int64
 
-	// Note is shown with the operation, such as who answered it.
+	// Note is shown with the operation, for example the member that answered it.
 	Note string
 
-	// Call and Return are readings of the recorder's clock. Return means
-	// nothing unless Outcome is OK.
+	// Call and Return are readings of the recorder's clock. Return is valid only if
+	// Outcome is OK.
 	Call, Return time.Duration
 
 	Outcome Outcome
@@ -91,7 +93,7 @@ type Op struct {
 
 	// Revision is the store's, from the header of the answer.
 	Revision int64
-	// Swapped tells that a CAS wrote.
+	// Swapped is set if a CAS wrote.
 	Swapped bool
 	// Seen is the version that Get found, that Delete removed, or that a CAS
 	// that did not write found instead of Expect.
@@ -115,7 +117,7 @@ func (o *Op) wrote() bool {
 	return false
 }
 
-// Version is what the key holds after a write; after a deletion, nothing.
+// Version returns the key's version after a write, and the zero value after a deletion.
 func (o *Op) Version() Version {
 	if o.Kind == Delete {
 		return Version{}
@@ -140,7 +142,7 @@ func (o *Op) end() string {
 	return o.Return.String()
 }
 
-// describe shows what the operation asked and what it was told.
+// describe shows the request and its answer.
 func (o *Op) describe() string {
 	s := o.Kind.String()
 	switch o.Kind {
@@ -161,4 +163,73 @@ func (o *Op) describe() string {
 	default:
 		return fmt.Sprintf("%s -> revision %d", s, o.Revision)
 	}
+}
+
+// register is the state of one key. The zero value is a key that was never written.
+type register struct {
+	// key is what the key holds.
+	key Version
+	// floor is the newest revision that the operations so far have shown. It
+	// never decreases: a header that shows less comes from an older state.
+	floor int64
+}
+
+// model is a register with revisions. Its operations are *Op, concluded.
+var model = porcupine.Model{
+	Init: func() any { return register{} },
+	Step: func(state, input, _ any) (bool, any) {
+		reg, isRegister := state.(register)
+		op, isOp := input.(*Op)
+		if !isRegister || !isOp {
+			return false, state
+		}
+		next, ok := reg.step(op)
+		return ok, next
+	},
+	Hash: func(state any) uint64 {
+		reg, ok := state.(register)
+		if !ok {
+			return 0
+		}
+		return uint64(reg.floor)*0x9E3779B97F4A7C15 ^ uint64(reg.key.Mod)*0xC2B2AE3D27D4EB4F
+	},
+	DescribeOperation: func(input, _ any) string {
+		if op, ok := input.(*Op); ok {
+			return op.describe()
+		}
+		return "?"
+	},
+	DescribeState: func(state any) string {
+		if reg, ok := state.(register); ok {
+			return reg.key.String()
+		}
+		return "?"
+	},
+}
+
+// step reports whether op may come next, and the state after it.
+func (r register) step(op *Op) (register, bool) {
+	if op.Outcome == Unknown {
+		return r.maybeDeleted(), true // conclude leaves no other unknown operation
+	}
+	switch {
+	case op.sees() && op.Seen != r.key:
+		return r, false
+	case op.Kind == CAS && op.Swapped != (r.key.Mod == op.Expect):
+		return r, false
+	case !op.wrote():
+		r.floor = max(r.floor, op.Revision)
+		return r, op.Revision >= r.floor
+	case op.Revision <= r.floor:
+		return r, false // the revision of a write is new to all clients
+	}
+	return register{key: op.Version(), floor: op.Revision}, true
+}
+
+// maybeDeleted is the state after a deletion of unknown revision.
+func (r register) maybeDeleted() register {
+	if r.key.Mod == 0 {
+		return r
+	}
+	return register{floor: r.floor + 1}
 }

@@ -79,7 +79,7 @@ func play(all []*drawn) ([]Op, Final) {
 	return history, store
 }
 
-// apply is the specification, once more, in the words of a store.
+// apply is the specification once more, written as a store.
 func apply(s *Final, op *Op) {
 	op.Outcome = OK
 	old := s.Keys[op.Key]
@@ -107,7 +107,7 @@ func apply(s *Final, op *Op) {
 	op.Revision = s.Revision
 }
 
-// Whatever one right store answers is accepted, whoever misses answers.
+// Check accepts all answers of a single correct store, also if clients miss some of them.
 func TestHistoriesOfARightStorePass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history, final := drawHistory(t)
@@ -117,8 +117,8 @@ func TestHistoriesOfARightStorePass(t *testing.T) {
 	})
 }
 
-// Negative control: one answer that is older than what was known before it was
-// asked for is found, in any history.
+// Negative control: in any history, one answer that is older than a revision known before the
+// request is found.
 func TestAnyStaleReadIsFound(t *testing.T) {
 	found := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -127,7 +127,7 @@ func TestAnyStaleReadIsFound(t *testing.T) {
 		if read == nil {
 			return
 		}
-		// The liar claims the newest revision, so that no header gives it away.
+		// The altered read claims the newest revision, so that its header is no evidence.
 		was := read.Seen
 		if read.Seen = old; old == was {
 			return
@@ -166,8 +166,8 @@ func staleRead(history []Op) (read *Op, old Version) {
 	return nil, Version{}
 }
 
-// Negative control: a write that is taken out of the store's memory, but not out
-// of its client's, is found.
+// Negative control: an acknowledged write that is missing from the store is
+// found.
 func TestAnyLostWriteIsFound(t *testing.T) {
 	found := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,8 +1,10 @@
 package linz
 
 import (
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,7 +19,7 @@ type Recorder struct {
 	}
 }
 
-// NewRecorder returns an empty recorder whose clock starts now.
+// NewRecorder returns an empty recorder. Its clock starts now.
 func NewRecorder() *Recorder {
 	base := time.Now()
 	return &Recorder{now: func() time.Duration { return time.Since(base) }}
@@ -69,4 +71,45 @@ func (c *Client) Return(answer func(*Op)) {
 	op := &c.ops[len(c.ops)-1]
 	answer(op)
 	op.Return = at
+}
+
+// Keys names keys for a load so that no key's history outgrows MaxOps: the load
+// uses a slot as one key, and the slot gets a new name from time to time.
+// It is safe for concurrent use.
+type Keys struct {
+	prefix string // immutable
+	limit  uint64 // operations on one name
+
+	slots []atomic.Uint64 // operations started, in names of limit each
+}
+
+// NewKeys returns slots keys with names that begin with prefix, each renamed after
+// limit operations, at most MaxOps.
+func NewKeys(prefix string, slots, limit int) *Keys {
+	return &Keys{
+		prefix: prefix,
+		limit:  uint64(min(max(limit, 1), MaxOps)),
+		slots:  make([]atomic.Uint64, slots),
+	}
+}
+
+// Key returns the name for one operation on slot.
+func (k *Keys) Key(slot int) string {
+	name := (k.slots[slot].Add(1) - 1) / k.limit
+	return fmt.Sprintf("%s%d/%d", k.prefix, slot, name)
+}
+
+// Len returns the number of slots.
+func (k *Keys) Len() int { return len(k.slots) }
+
+// Rename gives each slot a new name. Unknown outcomes of the old keys do not affect the new ones.
+func (k *Keys) Rename() {
+	for i := range k.slots {
+		for {
+			n := k.slots[i].Load()
+			if k.slots[i].CompareAndSwap(n, (n/k.limit+1)*k.limit) {
+				break
+			}
+		}
+	}
 }

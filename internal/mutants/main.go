@@ -4,7 +4,7 @@
 //
 //	go run ./internal/mutants                 all of them
 //	go run ./internal/mutants -sim=false      those that a directed test catches
-//	go run ./internal/mutants -only 'L6|half' those whose rule or name match
+//	go run ./internal/mutants -only 'L6|half' mutants with a matching rule or name
 //	go run ./internal/mutants -table wal      those of one table
 //
 // With -generated it makes mutants of its own, by the operators of operators.go,
@@ -55,7 +55,7 @@ var tables = []struct {
 
 func main() {
 	var o options
-	only := flag.String("only", "", "run mutants whose rule or name match this regexp")
+	only := flag.String("only", "", "run mutants with a rule or name that matches this regexp")
 	table := flag.String("table", "", "run mutants of the tables that match this regexp: "+tableNames())
 	flag.BoolVar(&o.directed, "directed", true, "run the directed test that is named for a mutant")
 	flag.BoolVar(&o.sim, "sim", true, "let the simulator find the bugs it is expected to find")
@@ -67,7 +67,7 @@ func main() {
 	flag.IntVar(&o.level, "level", 0, "-explore: search at this level only")
 	flag.StringVar(&o.kept, "kept", keptScripts, "-explore: write the scripts that level 2 finds to this file")
 	generate := flag.Bool("generated", false, "run generated mutants instead of the tables")
-	files := flag.String("files", mutated, "-generated: mutate the files whose path matches this regexp")
+	files := flag.String("files", mutated, "-generated: mutate the files with a path that matches this regexp")
 	n := flag.Int("n", 60, "-generated: run as many mutants that compile")
 	seed := flag.Uint64("seed", 1, "-generated: which ones")
 	flag.Parse()
@@ -101,7 +101,7 @@ func main() {
 	}
 }
 
-// mutated are the files whose mistakes can make a read stale or a TTL lease end.
+// mutated are the files in which a mistake can make a read stale or end a TTL lease.
 const mutated = `^(leaderlease/(core/|clock/(internal/vdso/)?)?\w+\.go|kvnode/(read\w*|apply|internal/ttl/\w+|internal/store/\w+)\.go)$`
 
 // mainGenerated returns the exit code.
@@ -197,3 +197,31 @@ func describe(m Mutant) string {
 	}
 	return strings.Join(how, ", ")
 }
+
+// Mutant is one planted bug: the source with Old replaced by New, in File and
+// wherever More says. Old occurs exactly once in its file.
+type Mutant struct {
+	// Rule names what is broken: V1–V9, L1–L8, reads, clocks, storage, membership, or a
+	// part of kvnode.
+	Rule string
+	// Name says in words what the bug is.
+	Name           string
+	File, Old, New string
+	More           []Edit
+	// Pkg and Test are the directed test that catches it: a package path like
+	// ./leaderlease and a -run pattern. Empty if only the simulator can.
+	Pkg, Test string
+	// Model says that Test checks a property with rapid: what it finds is then
+	// neither minimised nor kept.
+	Model bool
+	// Sim says that the simulator is expected to catch it, too.
+	Sim bool
+	// Trace says that the trace of a simulation with the bug is refused by a judge
+	// without it.
+	Trace bool
+	// Equivalent is the argument why nothing can catch it; then nothing must.
+	Equivalent string
+}
+
+// Edit is a further replacement that a Mutant needs.
+type Edit struct{ File, Old, New string }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // verdict is what became of one mutant.
@@ -117,7 +120,7 @@ func plant(m Mutant, dir string) (overlay string, err error) {
 }
 
 // compile builds the test binary of pkg, so that a mutant that does not compile
-// is not taken for one that was caught. Nobody debugs it.
+// is not taken for one that was caught. It carries no debug information.
 func compile(ctx context.Context, pkg, overlay, dir string, flags ...string) (binary string, err error) {
 	binary = filepath.Join(dir, "mutant.test")
 	args := []string{"test", "-c", "-vet=off", "-gcflags=./...=-dwarf=false" + strings.Join(flags, ""), "-ldflags=-s -w -buildid=", "-overlay", overlay, "-o", binary}
@@ -207,4 +210,86 @@ func lastLine(out string) string {
 		}
 	}
 	return lines[len(lines)-1]
+}
+
+// topLevel matches how a function begins that go test runs.
+var topLevel = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)(?:[^\Wa-z]\w*)?)\(`)
+
+var word = regexp.MustCompile(`\w+`)
+
+// narrowed returns an overlay in which those tests of their package that no mutant of all
+// names are generic functions. They are checked as ever, but no code is made of them: a package
+// with long tests compiles in half the time.
+func narrowed(all []Mutant, overlay, dir string) (string, error) {
+	patterns := []string{"^TestMain$"}
+	for _, m := range all {
+		pattern, _, _ := strings.Cut(m.Test, "/")
+		patterns = append(patterns, pattern)
+	}
+	named, err := regexp.Compile(strings.Join(patterns, "|"))
+	if err != nil {
+		return "", err
+	}
+	var o struct{ Replace map[string]string }
+	b, err := os.ReadFile(overlay)
+	if err := errors.Join(err, json.Unmarshal(b, &o)); err != nil {
+		return "", err
+	}
+	files, err := filepath.Glob(filepath.Join(all[0].Pkg, "*_test.go"))
+	texts, times := make(map[string]string), make(map[string]int)
+	for _, file := range files {
+		path, absErr := filepath.Abs(file)
+		source, readErr := os.ReadFile(cmp.Or(o.Replace[path], path))
+		err = errors.Join(err, absErr, readErr)
+		texts[path] = string(source)
+		for _, w := range word.FindAllString(texts[path], -1) {
+			times[w]++
+		}
+	}
+	for path, text := range texts {
+		text = topLevel.ReplaceAllStringFunc(text, func(begin string) string {
+			name := topLevel.FindStringSubmatch(begin)[1]
+			if named.MatchString(name) || times[name] > 1 { // others may call it
+				return begin
+			}
+			return "func leftOut" + name + "[_ any]("
+		})
+		o.Replace[path] = filepath.Join(dir, "narrow_"+filepath.Base(path))
+		err = errors.Join(err, os.WriteFile(o.Replace[path], []byte(text), 0o600))
+	}
+	b, jsonErr := json.Marshal(o)
+	overlay = filepath.Join(dir, "narrow.json")
+	return overlay, errors.Join(err, jsonErr, os.WriteFile(overlay, b, 0o600))
+}
+
+// tracedSeeds is how many seeds a mutated simulator runs, each for as long as its own
+// oracles let it.
+const tracedSeeds = 12
+
+// traced lets a mutated simulator write what its leases decide, and judges that here,
+// where nothing is mutated.
+func traced(ctx context.Context, overlay, dir string) (outcome, error) {
+	binary, err := compile(ctx, simPkg, overlay, dir)
+	if err != nil {
+		return outcome{}, err
+	}
+	out, err := run(ctx, simPkg, binary, "-test.run", "^TestSimulation$", "-test.timeout", "0",
+		fmt.Sprintf("-seeds=%d", tracedSeeds), fmt.Sprintf("-stop=%d", tracedSeeds), "-skip-guard", "-traced=0", "-trace="+dir)
+	files, globErr := filepath.Glob(filepath.Join(dir, "*.trace"))
+	if globErr != nil || len(files) == 0 {
+		return outcome{}, errors.Join(globErr, err, fmt.Errorf("no trace was written: %s", lastLine(out)))
+	}
+	events := 0
+	for _, file := range files {
+		all, err := leasetrace.ReadFiles(file)
+		if err != nil {
+			return outcome{}, err
+		}
+		v := leasetrace.Judge(all)
+		if v.Refused != nil {
+			return outcome{ran: true, caught: true, detail: fmt.Sprintf("by the judge of its traces: %v", v.Refused)}, ctx.Err()
+		}
+		events += v.Events()
+	}
+	return outcome{ran: true, detail: fmt.Sprintf("the judge of its traces, %d seeds, %d events", len(files), events)}, ctx.Err()
 }

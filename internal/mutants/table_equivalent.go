@@ -1,6 +1,8 @@
 package main
 
-import "slices"
+import (
+	"slices"
+)
 
 // kept is a generated mutant that nothing can catch, or nothing should. It is
 // told by its file, its operator and the lines it touches, not by a line number.
@@ -277,4 +279,159 @@ func equivalent(s site) (why string, ok bool) {
 		return "", false
 	}
 	return equivalents[i].why, true
+}
+
+var equivalentKvnode = []kept{
+	{
+		file: "kvnode/internal/ttl/leadership.go", operator: "stale copy",
+		before: "if !ok { return nil, store.TTLLease{} } e := r.mu.leases[id]",
+		after:  "e := r.mu.leases[id] if !ok { return nil, store.TTLLease{} }",
+		why:    "Both are read under mu, and what is read early is not returned.",
+	},
+	{
+		file: "kvnode/internal/ttl/renew.go", operator: "one unit",
+		before: "return 0, rpctypes.ErrGRPCLeaseNotFound",
+		after:  "return 1, rpctypes.ErrGRPCLeaseNotFound",
+		why:    "Beside an error nobody looks at the time.",
+	},
+	{
+		file: "kvnode/internal/ttl/engine.go", operator: "drop call",
+		before: "defer ticker.Stop()",
+		after:  "",
+		why:    "A ticker that nothing refers to is collected; stopping it is tidiness.",
+	},
+	{
+		file: "kvnode/internal/ttl/propose.go", operator: "stale copy",
+		before: "e.checkpointed = saved e.checkpointAt = r.mu.now + servedTime(r.cfg.Checkpoint)",
+		after:  "e.checkpointAt = r.mu.now + servedTime(r.cfg.Checkpoint) e.checkpointed = saved",
+		why:    "Both are written under mu, and neither reads what the other writes.",
+	},
+	{
+		file: "kvnode/internal/ttl/propose.go", operator: "negate",
+		before: "if err := r.proposeCheckpoint(batch); err != nil && r.ctx.Err() == nil {",
+		after:  "if err := r.proposeCheckpoint(batch); err == nil && r.ctx.Err() == nil {",
+		why:    "It decides about a log line only.",
+	},
+	{
+		file: "kvnode/read.go", operator: "stale copy",
+		before: "defer pause.Stop() expired := pause.C",
+		after:  "expired := pause.C defer pause.Stop()",
+		why:    "The field is the same before and after.",
+	},
+	{
+		file: "kvnode/internal/ttl/engine.go", operator: "stale copy",
+		before: "r.adopt() ticker := time.NewTicker(e.cfg.Interval)",
+		after:  "ticker := time.NewTicker(e.cfg.Interval) r.adopt()",
+		why:    "It moves the second tick by the time that adopt takes; ticks count the clock's time, not their number.",
+	},
+	{
+		file: "kvnode/internal/ttl/engine.go", operator: "drop call",
+		above:  "if !r.waitApplied() {",
+		before: "r.workers.Wait()",
+		after:  "",
+		why:    "The only worker by then is the one that ends ctx as its last act, and waitApplied has seen it ended.",
+	},
+	{
+		file: "kvnode/internal/ttl/leadership.go", operator: "drop condition",
+		before: "if r.mu.last == 0 || now == 0 {",
+		after:  "if r.mu.last == 0 {",
+		why:    "A reading of 0 lies before the last tick, which gives 0 as well.",
+	},
+	{
+		file: "kvnode/internal/ttl/leadership.go", operator: "one unit",
+		before: "if r.mu.last == 0 || now == 0 {",
+		after:  "if r.mu.last == 0 || now == 1 {",
+		why:    "A reading of 0 lies before the last tick, which gives 0 as well, as does one of 1.",
+	},
+	{
+		file: "kvnode/internal/ttl/leadership.go", operator: "one unit",
+		before: "if r.mu.last == 0 || now == 0 {",
+		after:  "if r.mu.last == 0 || now == -1 {",
+		why:    "A reading of 0 lies before the last tick, which gives 0 as well.",
+	},
+	{
+		file: "kvnode/internal/ttl/propose.go", operator: "wrong result",
+		above:  "case r.ctx.Err() != nil:",
+		before: "return true",
+		after:  "return false",
+		why:    "The caller looks at ctx next, and returns.",
+	},
+	{
+		file: "kvnode/internal/ttl/propose.go", operator: "drop early exit",
+		before: "case r.ctx.Err() != nil:",
+		after:  "case false && (r.ctx.Err() != nil):",
+		why:    "The caller looks at ctx next, and returns; before that it decides about a log line and a counter.",
+	},
+	{
+		file: "kvnode/internal/ttl/propose.go", operator: "boundary",
+		before: "if e.checkpointing != nil || e.revoking != nil || r.mu.now < e.checkpointAt || seconds(e.TTL) <= every || left <= 0 {",
+		after:  "if e.checkpointing != nil || e.revoking != nil || r.mu.now < e.checkpointAt || seconds(e.TTL) < every || left <= 0 {",
+		why:    "What is granted for as long as the interval has no time left when its checkpoint is due.",
+	},
+	{
+		file: "kvnode/internal/store/apply.go", operator: "drop condition",
+		before: "return r.GetPut() != nil || r.GetLeaseGrant() != nil || r.GetTxn() != nil && txnGrows(r.GetTxn())",
+		after:  "return r.GetPut() != nil || r.GetLeaseGrant() != nil || txnGrows(r.GetTxn())",
+		why:    "A transaction that is not there has no operations.",
+	},
+	{
+		file: "kvnode/internal/store/apply.go", operator: "drop condition",
+		before: "if op.GetRequestPut() != nil || op.GetRequestTxn() != nil && txnGrows(op.GetRequestTxn()) {",
+		after:  "if op.GetRequestPut() != nil || txnGrows(op.GetRequestTxn()) {",
+		why:    "A transaction that is not there has no operations.",
+	},
+	{
+		file: "kvnode/internal/store/ttl.go", operator: "stale copy",
+		before: "m.Records++ m.Sum += uint64(binary.BigEndian.Uint32(value))",
+		after:  "m.Sum += uint64(binary.BigEndian.Uint32(value)) m.Records++",
+		why:    "Neither reads what the other writes.",
+	},
+	{
+		file: "kvnode/read.go", operator: "one unit",
+		before: "const readPause = 10 * time.Millisecond",
+		after:  "const readPause = 9 * time.Millisecond",
+		why:    "It bounds how often a read is tried again, and is what somebody chose.",
+	},
+	{
+		file: "kvnode/apply.go", operator: "stale copy",
+		before: "if errors.Is(plan.Refusal, confchange.ErrMalformed) { a.invalid.report(plan.Refusal, \"index\", e.GetIndex()) } // The loop may find a change of the leader while it applies the change, and must not fail the proposal with // ErrLeaderChanged: its result is known. answer := a.proposals.Claim(plan.Proposal)",
+		after:  "answer := a.proposals.Claim(plan.Proposal) // The loop may find a change of the leader while it applies the change, and must not fail the proposal with // ErrLeaderChanged: its result is known. if errors.Is(plan.Refusal, confchange.ErrMalformed) { a.invalid.report(plan.Refusal, \"index\", e.GetIndex()) }",
+		why:    "Neither reads what the other writes.",
+	},
+	{
+		file: "kvnode/internal/store/meta.go", operator: "stale copy",
+		before: "st.sealedIndex, st.sealedRevision = m.Index, m.Revision members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}",
+		after:  "members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}} st.sealedIndex, st.sealedRevision = m.Index, m.Revision",
+		why:    "The state is nobody else's yet, and neither reads what the other writes.",
+	},
+	{
+		file: "kvnode/internal/ttl/renew.go", operator: "one unit",
+		before: "return 0, ErrNotLeader",
+		after:  "return 1, ErrNotLeader",
+		why:    "With an error the number says nothing.",
+	},
+	{
+		file: "kvnode/internal/ttl/leadership.go", operator: "boundary",
+		before: "case holds && r.held && !first && now != 0 && gap >= 0 && gap <= r.cfg.MaxGap:",
+		after:  "case holds && r.held && !first && now != 0 && gap > 0 && gap <= r.cfg.MaxGap:",
+		why:    "A gap of nothing adds nothing.",
+	},
+	{
+		file: "kvnode/internal/store/range.go", operator: "wrong sign",
+		before: "return resp.GetCount() < limit+chunk",
+		after:  "return resp.GetCount() < limit-chunk",
+		why:    "It decides when the rest is counted by place instead of one by one; both count alike.",
+	},
+	{
+		file: "kvnode/internal/store/compact.go", operator: "one unit",
+		before: "if q.head >= 1024 && q.head*2 >= len(q.list) {",
+		after:  "if q.head >= 1023 && q.head*2 >= len(q.list) {",
+		why:    "It decides when memory is given back, by one element.",
+	},
+	{
+		file: "kvnode/internal/store/range.go", operator: "one unit",
+		before: "steps := 0",
+		after:  "steps := -1",
+		why:    "It decides when a context is looked at.",
+	},
 }

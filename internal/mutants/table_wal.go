@@ -1,6 +1,8 @@
 package main
 
-import "slices"
+import (
+	"slices"
+)
 
 // wal are the bugs of a log on disk: those of docs/reliability.md, Planted bugs,
 // and the rules of raftwal's own format.
@@ -248,5 +250,246 @@ var walRules = []Mutant{
 		Rule: "storage", Name: "a disk that forgets what members have acknowledged", Pkg: nodePkg, Test: "^TestSeeds$",
 		File: "raftwal/save.go",
 		Old:  "err := w.seg.file.Sync(); err != nil {", New: "err := error(nil); err != nil {",
+	},
+}
+
+const (
+	reserveFile = "raftwal/rotate.go"
+	walPkg      = "./raftwal"
+	freedTest   = "TestFullDiskIsFreedByCompaction"
+	usedUpTest  = "TestNothingUsesTheReserveUp"
+)
+
+// walFull take a full disk the way to compaction.
+var walFull = []Mutant{
+	{
+		Rule: "storage", Name: "entries use what compaction needs on a full disk",
+		File: reserveFile,
+		Old:  "	case useBulk:\n		return all\n",
+		New:  "	case useBulk:\n		return 0\n",
+		Pkg:  walPkg, Test: freedTest,
+	},
+	{
+		Rule: "storage", Name: "votes use what compaction needs on a full disk",
+		File: reserveFile,
+		Old:  "		return all * 6 / 8\n",
+		New:  "		return 0\n",
+		Pkg:  walPkg, Test: freedTest,
+	},
+	{
+		Rule: "storage", Name: "votes use what Flush needs on a full disk",
+		File: reserveFile,
+		Old:  "		return all * 6 / 8\n",
+		New:  "		return all * 5 / 8\n",
+		Pkg:  walPkg, Test: freedTest,
+	},
+	{
+		Rule: "storage", Name: "Flush has no share of the reserve",
+		File: "raftwal/save.go",
+		Old:  "	b.use = u\n",
+		New:  "	_ = u\n",
+		Pkg:  walPkg, Test: freedTest,
+	},
+	{
+		Rule: "storage", Name: "Flush uses what a checkpoint needs on a full disk",
+		File: reserveFile,
+		Old:  "		return all * 5 / 8\n",
+		New:  "		return 0\n",
+		Pkg:  walPkg, Test: usedUpTest,
+	},
+	{
+		Rule: "storage", Name: "Flush that helps to free nothing uses its share",
+		File: "raftwal/save.go",
+		Old:  "l.useFor(useFlush, l.mu.view.hard.commit)",
+		New:  "useFlush",
+		Pkg:  walPkg, Test: freedTest,
+	},
+	{
+		Rule: "storage", Name: "checkpoint uses what compaction needs on a full disk",
+		File: reserveFile,
+		Old:  "		return compactSize\n",
+		New:  "		return 0\n",
+		Pkg:  walPkg, Test: usedUpTest,
+	},
+	{
+		Rule: "storage", Name: "checkpoints that free nothing use the reserve",
+		File: "raftwal/compact.go",
+		Old:  "	b.use = l.useFor(useSnapshot, snap.GetMetadata().GetIndex())\n",
+		New:  "	b.use = useSnapshot\n",
+		Pkg:  walPkg, Test: usedUpTest,
+	},
+	{
+		Rule: "storage", Name: "compaction that frees nothing uses the reserve",
+		File: "raftwal/compact.go",
+		Old:  "	b.use = l.useFor(useCompact, index)\n",
+		New:  "	b.use = useCompact\n",
+		Pkg:  walPkg, Test: usedUpTest,
+	},
+	{
+		Rule: "storage", Name: "what an installed snapshot has replaced is no room",
+		File: "raftwal/rotate.go",
+		Old:  "	if w.seg != nil {\n		// Segments",
+		New:  "	if false {\n		// Segments",
+		Pkg:  walPkg, Test: "TestInstalledSnapshotFreesAFullDisk",
+	},
+	{
+		Rule: "storage", Name: "full disk in Open has no type",
+		File: "raftwal/recover.go",
+		Old:  "	if fs.IsNoSpace(err) {\n		return &NoSpaceError{Cause: err}\n",
+		New:  "	if fs.IsNoSpace(err) {\n		return err\n",
+		Pkg:  walPkg, Test: "TestOpenOnAFullDiskSaysSo",
+	},
+	{
+		Rule: "storage", Name: "no room for the marker keeps the log shut",
+		File: "raftwal/segment.go",
+		Old:  "	if fs.IsNoSpace(err) {\n",
+		New:  "	if false && fs.IsNoSpace(err) {\n",
+		Pkg:  walPkg, Test: "TestNoRoomForTheMarker",
+	},
+}
+
+// walOpen are about what Open makes, checks and refuses, and about what Save
+// must refuse so that raft starts again.
+var walOpen = []Mutant{
+	{
+		Rule: "storage", Name: "commit index beyond the log is written",
+		File: "raftwal/save.go",
+		Old:  "	if d.hard.commit > d.last {\n",
+		New:  "	if false {\n",
+		Pkg:  walPkg, Test: "TestCommitIndexBeyondTheLogIsRefused",
+	},
+	{
+		Rule: "storage", Name: "batch at the commit index is refused",
+		File: "raftwal/save.go",
+		Old:  "	if d.hard.commit > d.last {\n",
+		New:  "	if d.hard.commit >= d.last {\n",
+		Pkg:  walPkg, Test: "TestCommitIndexBeyondTheLogIsRefused",
+	},
+	{
+		Rule: "storage", Name: "last batch written again without a check",
+		File: "raftwal/recover.go",
+		Old:  "reason != \"\" {\n			return s.corrupt(",
+		New:  "reason == \"-\" {\n			return s.corrupt(",
+		Pkg:  walPkg, Test: "TestSettleChecksWhatItWritesAgain",
+	},
+	{
+		Rule: "storage", Name: "only the head of the last batch checked",
+		File: "raftwal/recover.go",
+		Old:  "	for b = b[batchHeader:]; len(b) > 0; {\n",
+		New:  "	chain = t.chain\n	for b = b[len(b):]; len(b) > 0; {\n",
+		Pkg:  walPkg, Test: "TestSettleChecksWhatItWritesAgain",
+	},
+	{
+		Rule: "storage", Name: "log without its segments begins anew",
+		File: "raftwal/recover.go",
+		Old:  "	case len(l.segments) == 0 && l.marked:\n",
+		New:  "	case len(l.segments) == 0 && l.marked && false:\n",
+		Pkg:  walPkg, Test: "TestLogWithoutItsSegmentsIsRefused",
+	},
+	{
+		Rule: "storage", Name: "marker before the first segment is durable",
+		File: "raftwal/log.go",
+		Old:  "	if rec == nil {\n		err = l.begin()\n",
+		New:  "	if rec == nil {\n		err = errors.Join(l.putMarker(files), l.begin())\n		files.marked = true\n",
+		Pkg:  walPkg, Test: "TestMarkerNeverPrecedesTheFirstSegment",
+	},
+	{
+		Rule: "storage", Name: "marker before what Open has found is settled",
+		File: "raftwal/log.go",
+		Old:  "		if err := l.settle(); err != nil {\n",
+		New:  "		if err := l.putMarker(files); err != nil {\n			return err\n		}\n		files.marked = true\n		if err := l.settle(); err != nil {\n",
+		More: []Edit{{
+			File: "raftwal/segment.go",
+			Old:  "	if err := l.syncDir(); err != nil {\n",
+			New:  "	if err := error(nil); err != nil {\n",
+		}},
+		Pkg: walPkg, Test: "TestMarkerNeverPrecedesTheFirstSegment",
+	},
+	{
+		Rule: "storage", Name: "marker is not durable",
+		File: "raftwal/segment.go",
+		Old:  "	if err := l.syncDir(); err != nil {\n",
+		New:  "	if err := error(nil); err != nil {\n",
+		Pkg:  walPkg, Test: "TestLogWithoutMarkerOpens",
+	},
+	{
+		Rule: "storage", Name: "log of an earlier version never gets a marker",
+		File: "raftwal/log.go",
+		Old:  "	if err := l.putMarker(files); err != nil {\n",
+		New:  "	if rec != nil {\n		files.marked = true\n	}\n	if err := l.putMarker(files); err != nil {\n",
+		Pkg:  walPkg, Test: "TestLogWithoutMarkerOpens",
+	},
+	{
+		Rule: "storage", Name: "file of more than 32 bits passes for a segment",
+		File: "raftwal/segment.go",
+		Old:  "	case h.size > math.MaxUint32:\n",
+		New:  "	case h.size > math.MaxUint32 && false:\n",
+		Pkg:  walPkg, Test: "TestSegmentOfMoreThan32BitsIsRefused",
+	},
+	{
+		Rule: "storage", Name: "segment that is not retired stays open",
+		File: "raftwal/compact.go",
+		Old:  "errors.Join(err, s.release())",
+		New:  "errors.Join(err)",
+		Pkg:  walPkg, Test: "TestFailedCompactionClosesItsFile",
+	},
+	{
+		Rule: "storage", Name: "new directory whose name cannot be synced",
+		File: "raftwal/fs/os.go",
+		Old:  "	if !missing && (",
+		New:  "	if (",
+		Pkg:  "./raftwal/fs", Test: "TestMakeDirToleratesAParentOfSomebodyElse",
+	},
+	{
+		Rule: "storage", Name: "directory in one that cannot be synced is refused",
+		File: "raftwal/fs/os_unix.go",
+		Old:  "	return errors.Is(err, syscall.EINVAL) ||",
+		New:  "	return false && errors.Is(err, syscall.EINVAL) ||",
+		Pkg:  "./raftwal/fs", Test: "TestMakeDirToleratesAParentOfSomebodyElse",
+	},
+}
+
+const (
+	fillingFile = "raftwal/spares.go"
+	sparesFile  = "raftwal/spares.go"
+)
+
+// walSpares are about when a spare is made, and by whom.
+var walSpares = []Mutant{
+	{
+		Rule: "storage", Name: "a spare is made all at once", Pkg: walPkg, Test: "^TestSpareGrowsWithTheSegmentBeforeIt$",
+		File: fillingFile, Old: "min(n.made+s.piece(), s.size)", New: "s.size",
+	},
+	{
+		Rule: "storage", Name: "a spare is made although a segment has been freed", Pkg: walPkg, Test: "^TestNoSpareIsMadeBesideAFreedSegment$",
+		File: fillingFile, Old: " || !s.lacks()", New: "",
+	},
+	{
+		Rule: "storage", Name: "the background tries again with each piece", Pkg: walPkg, Test: "^TestSpareThatCannotBeMade$",
+		File: fillingFile, Old: "\t\tn.failed.Store(true)\n", New: "",
+	},
+	{
+		Rule: "storage", Name: "the background never tries again", Pkg: walPkg, Test: "^TestSpareThatCannotBeMade$",
+		File: sparesFile, Old: "\ts.next.failed.Store(false)\n", New: "",
+	},
+	{
+		Rule: "storage", Name: "a spare that is half made is made anew", Pkg: walPkg, Test: "^TestSegmentIsNeededBeforeItsSpareIsMade$",
+		File: fillingFile, Old: "\tif size != s.size {", New: "\tif true {",
+	},
+	{
+		Rule: "storage", Name: "a spare that is half made stays", Pkg: walPkg, Test: "^TestSpareThatIsHalfMadeGoes$",
+		File: sparesFile, Old: "\t\t_ = s.discard(p) // the next Open removes it, too\n", New: "\t\t_ = p\n",
+	},
+	{
+		Rule: "storage", Name: "pieces of a spare are not synced", Pkg: walPkg, Test: "^TestSpareGrowsWithTheSegmentBeforeIt$",
+		File: fillingFile, Old: "if err := n.spare.file.Sync(); err != nil {", New: "if err := error(nil); err != nil {",
+	},
+	{
+		Rule: "storage", Name: "a spare whose last piece is being made is made twice", Pkg: walPkg, Test: "^TestSegmentIsNeededWhileItsLastPieceIsMade$",
+		File: fillingFile, Old: "s.takeReady(size); ready != nil || err != nil {", New: "s.takeReady(0); ready != nil || err != nil {",
+	},
+	{
+		Rule: "storage", Name: "Close makes all of a spare", Pkg: walPkg, Test: "^TestCloseWaitsForOnePiece$",
+		File: sparesFile, Old: "\ts.next.goal.Store(0) // further pieces would be discarded\n", New: "",
 	},
 }

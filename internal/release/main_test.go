@@ -21,8 +21,8 @@ import (
 
 const released = "v0.0.1"
 
-// command runs a program in dir as on the machine of a user, who has no workspace, and returns what it
-// prints.
+// command runs a program in dir without the workspace, as on a user's machine, and returns its
+// output.
 func command(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)

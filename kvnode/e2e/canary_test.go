@@ -27,16 +27,16 @@ var (
 	besideFlag = flag.String("beside", "", "`command` that keeps the machine busy meanwhile")
 )
 
-// Of the reads, how many are to be answered under the lease: on an idle machine, and on one that
-// is kept busy.
+// Required shares of reads under the lease, on an idle machine and on a busy
+// one.
 const (
 	byLeaseIdle = 0.999
 	byLeaseBusy = 0.99
 )
 
-// Nobody dies, so nobody is replaced, however busy the machine is; and the lease is held nearly
-// always. Three members with kvnode's own flags have a client each, which reads four times for each
-// write, at a modest rate. For an hour, and beside what keeps all processors busy:
+// While no member dies, no leader is replaced, however busy the machine is, and the lease is held
+// nearly always. Each of three members, run with kvnode's own flags, has a client that reads four
+// times for each write, at a modest rate. To run it for an hour, with all processors busy:
 //
 //	make canary FOR=1h
 //	make canary FOR=1h BESIDE='stress-ng --cpu 0'
@@ -81,14 +81,14 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// canary is what its clients have done.
+// canary counts the requests of the clients.
 type canary struct {
 	reads, writes, failed atomic.Int64
 	changed               atomic.Int64 // writes of which the leader that had them was replaced
 	why                   atomic.Value // a failure, as text
 }
 
-// start has each client make requests, and returns what ends that.
+// start starts the clients, and returns a function that stops them.
 func (u *canary) start(ctx context.Context, clients []*clientv3.Client) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -103,7 +103,7 @@ func (u *canary) start(ctx context.Context, clients []*clientv3.Client) (stop fu
 	return func() { cancel(); wg.Wait() }
 }
 
-// once makes one request. What the end cuts off has not failed.
+// once makes one request. A request that stop cancels has not failed.
 func (u *canary) once(ctx context.Context, cl *clientv3.Client, write bool) {
 	one, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -126,20 +126,20 @@ func (u *canary) once(ctx context.Context, cl *clientv3.Client, write bool) {
 	}
 }
 
-// glimpse is what there was to be seen at one time: the members' metrics, sums but for those of most.
+// glimpse is the members' metrics at one time: the maxima of the metrics in most, the sums of others.
 type glimpse struct {
 	of                    map[string]float64
 	reads, writes, failed int64
 	since                 *glimpse // what has come since the time before
 }
 
-// used tells whether there is something to judge: a busy machine may need longer for it.
+// used reports whether there are reads and writes to judge. A busy machine may need longer.
 func (s *glimpse) used() bool { return s.reads > 0 && s.writes > 0 }
 
-// most are the metrics of which the greatest counts.
+// most are the metrics of which the maximum counts.
 var most = map[string]bool{"kvnode_term": true, "kvnode_tick_late_max_seconds": true, "kvnode_leader_silence_limit_seconds": true}
 
-// watchOn looks at all members.
+// watchOn reads the metrics of all members.
 func watchOn(ctx context.Context, t *testing.T, c *testcluster.Cluster, use *canary, before glimpse) glimpse {
 	t.Helper()
 	now := glimpse{of: make(map[string]float64), reads: use.reads.Load(), writes: use.writes.Load(), failed: use.failed.Load() + use.changed.Load()}
@@ -177,8 +177,8 @@ func (s *glimpse) path(name string) float64 {
 	return s.of[`leaderlease_reads_total{group="kvnode",path="`+name+`"}`]
 }
 
-// byLease is the share of reads that some member answered under its lease. One that a follower
-// handed to the leader counts as answered so if the leader could.
+// byLease returns the share of reads that were served under a lease, including reads that a follower
+// forwarded to the leader.
 func (s *glimpse) byLease() float64 {
 	lease := s.path("lease") + min(s.path("forwarded"), s.of[`leaderlease_answered_reads_total{group="kvnode"}`])
 	return lease / max(1, s.path("lease")+s.path("joined")+s.path("read_index")+s.path("forwarded"))
@@ -194,7 +194,7 @@ func (s *glimpse) String() string {
 	return text
 }
 
-// runBeside starts what keeps the machine busy, and returns what ends it.
+// runBeside starts a program that keeps the machine busy, and returns a function that ends it.
 func runBeside(t *testing.T) (stop func()) {
 	t.Helper()
 	if *besideFlag == "" {
@@ -210,7 +210,7 @@ func runBeside(t *testing.T) (stop func()) {
 	}
 }
 
-// loadAverage is that of the last minute, if the system tells.
+// loadAverage returns the load of the last minute, if the system reports it.
 func loadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg") // or not known
 	one, _, _ := strings.Cut(string(text), " ")

@@ -2,8 +2,8 @@
 // disks and sockets of their own, killed, stopped and woken by signals, driven
 // by an unmodified etcdctl and by etcd's Go client.
 //
-// It is a module of its own, so that etcdctl, and etcd itself to compare with,
-// stay out of the requirements of whoever embeds the library.
+// It is a module of its own, so that programs that embed the library do not
+// require etcdctl, or etcd itself.
 //
 // # What is compared with etcd
 //

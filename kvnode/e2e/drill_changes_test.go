@@ -2,14 +2,19 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 func drillTimeouts(t *testing.T, m *machines) {
@@ -88,7 +93,7 @@ func (m *machines) pids() (all []int) {
 	return all
 }
 
-// drillUpgrade goes from what is built here to the release, and back.
+// drillUpgrade upgrades from this tree's build to the release, and back.
 func drillUpgrade(t *testing.T, m *machines) {
 	m.release()
 	m.found()
@@ -115,7 +120,7 @@ func (m *machines) runsRelease(want bool) {
 	}
 }
 
-// drillRoutine has one key written over and over. What is left of it is small, in a small file.
+// drillRoutine overwrites one key many times. After compaction the store is small, in a small file.
 func drillRoutine(t *testing.T, m *machines) {
 	m.found()
 	a, _ := memberClients(t, m.Cluster)
@@ -154,4 +159,126 @@ func drillChecks(t *testing.T, m *machines) {
 	if code, err := one.WaitExit(deadline(t)); err != nil || code <= 0 || !strings.Contains(one.Log(), "this member's data differs") {
 		t.Errorf("m3, whose data differs, ends with code %d, %v, want a failure that says so", code, err)
 	}
+}
+
+func drillReplace(t *testing.T, m *machines) {
+	m.found()
+	a, _ := memberClients(t, m.Cluster)
+	puts(t, a, "k", 10)
+	m.destroy("m3")
+	m.perform("replace")
+	must(t, m.member("m4").Use(func(c *clientv3.Client) error {
+		if n, _ := count(t, c, "k"); n != 10 {
+			t.Errorf("m4 has %d of 10 keys", n)
+		}
+		return nil
+	}))
+}
+
+func drillAdd(t *testing.T, m *machines) {
+	m.found()
+	a, _ := memberClients(t, m.Cluster)
+	puts(t, a, "k", 10)
+	m.perform("add")
+	members, err := a.MemberList(deadline(t))
+	if err != nil || len(members.Members) != 4 || members.Members[3].GetIsLearner() {
+		t.Fatalf("MemberList() = %v, %v, want four, and no learner", members, err)
+	}
+	m.perform("remove")
+	if members, err = a.MemberList(deadline(t)); err != nil || len(members.Members) != 3 {
+		t.Errorf("MemberList() = %v, %v, want three", members, err)
+	}
+}
+
+func drillMoved(t *testing.T, m *machines) {
+	m.found()
+	a, _ := memberClients(t, m.Cluster)
+	puts(t, a, "k", 10)
+	m.between = "rm -r \"$DATA/m3\"\n" // the new machine is the same one here
+	m.perform("moved")
+}
+
+// The last entry of m3's store.db is another one than that of its log.
+func drillDiffers(t *testing.T, m *machines) {
+	m.common("corrupt-check-time: 1s\n")
+	m.found()
+	a, _ := memberClients(t, m.Cluster)
+	ctx := deadline(t)
+	id := makeDiffer(ctx, t, a, m.member("m3"))
+	awaitCorrupt(ctx, t, a, id)
+	m.perform("differs")
+	puts(t, a, "after", 1)
+}
+
+// drillCertificates replaces the authority of a running cluster by another one.
+func drillCertificates(t *testing.T, m *machines) {
+	m.certify() // settings may be written again
+	m.found()
+	m.perform("certificates-try")
+	if out, err := m.sh("curl -sS --cacert \"$TLS/ca.crt\" \"$M1/readyz\"\n"); err == nil {
+		t.Errorf("a client without a certificate is answered %s", out)
+	}
+	out, err := m.sh("fetch \"$M1/metrics\"\n")
+	names := metricsIn(procedureText(t), true)
+	if none := nowhere(names, out); err != nil || len(names) == 0 || len(none) > 0 {
+		t.Errorf("%s names %q; members with certificates lack %q, %v", procedures, names, none, err)
+	}
+	m.issue("second")
+	m.perform("certificates")
+	if out, err := m.sh("ETCDCTL_CACERT=../authority/ca.crt fetch \"$M1/readyz\"\n"); err == nil {
+		t.Errorf("a client that trusts the former authority alone is answered %s", out)
+	}
+}
+
+// certify gives the members certificates, as the page does, and the test's clients the one for clients.
+func (m *machines) certify() {
+	m.t.Helper()
+	if m.plain {
+		m.urls("http")
+		return
+	}
+	m.issue("authority")
+	m.perform("certificates-use")
+	cfg := clientTLS(m.t, m.path("tls"))
+	for _, one := range m.Members() {
+		one.TLS = cfg
+	}
+}
+
+// issue makes an authority, and certificates that it signs, in a directory of its own.
+func (m *machines) issue(dir string) {
+	m.t.Helper()
+	m.set("NEW", m.path(dir))
+	m.perform("certificates-make")
+}
+
+// clientTLS returns what a client needs that has the certificates in a directory.
+func clientTLS(t *testing.T, dir string) *tls.Config {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "client.crt"), filepath.Join(dir, "client.key"))
+	must(t, err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(read(t, filepath.Join(dir, "ca.crt")))
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}
+}
+
+// startEtcd starts the etcd of the page, of one member, with certificates of an authority of its own.
+func (m *machines) startEtcd(dir string) *testcluster.Cluster {
+	m.t.Helper()
+	c := newCluster(m.t, testcluster.Config{Program: program(m.t, etcd), Size: 1, Prefix: dir})
+	one := c.Members()[0]
+	url := "http://" + one.Endpoint
+	if !m.plain {
+		m.issue(dir)
+		_, err := m.sh("issue m1 subjectAltName=IP:127.0.0.1 extendedKeyUsage=serverAuth,clientAuth\n")
+		must(m.t, err)
+		one.TLS = clientTLS(m.t, m.path(dir))
+		url = "https://" + one.Endpoint
+		one.Flags = append(one.Flags, "--listen-client-urls="+url, "--advertise-client-urls="+url, "--client-cert-auth",
+			"--trusted-ca-file="+m.path(dir)+"/ca.crt", "--cert-file="+m.path(dir)+"/m1.crt", "--key-file="+m.path(dir)+"/m1.key")
+	}
+	must(m.t, c.Serve(deadline(m.t)))
+	m.set("ETCD", url)
+	m.set("ETCD_TLS", m.path(dir))
+	return c
 }

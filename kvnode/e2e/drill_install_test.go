@@ -48,8 +48,8 @@ var archives = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// standIns are programs that the page names and a test must not run. They look whether what they are
-// told of is there.
+// standIns replace programs that the page names and a test must not run. They check that their
+// arguments exist.
 var standIns = map[string]string{
 	// useradd fails if the user exists, which id reports.
 	"useradd": `test "$*" = "--system --user-group kvnode"

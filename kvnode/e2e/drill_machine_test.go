@@ -20,40 +20,40 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// machines are what the page's commands find: members that units start, and the
-// programs and variables that it names. All members are on one.
+// machines is the environment of the page's commands: members run by units, and the
+// programs and variables that the page names. All members run on this machine.
 type machines struct {
 	*testcluster.Cluster
 	t   *testing.T
 	dir string // of what is made here; files of the test only
 	env []string
-	// values are those of the variables that the page tells operators to set.
+	// values are the variables that the page asks operators to set.
 	values map[string]string
-	// between is what the test does between two blocks of one name.
+	// between is a script that the test runs between two blocks of one name.
 	between string
 	// plain means that neither members nor etcd have certificates.
 	plain bool
 	// separated means that members run as another user than the commands.
 	separated bool
-	// mounted means that a disk of its own was to be had.
+	// mounted means that m3 has a disk of its own.
 	mounted bool
-	// mu is held by who starts and stops members: units, and the test.
+	// mu is held by each unit and by the test while they start or stop members.
 	mu sync.Mutex
 }
 
-// systemctlEnv makes the test binary systemctl: it is the address of the test, which
-// starts and stops the processes.
+// systemctlEnv makes the test binary act as systemctl. Its value is the address of the test,
+// which starts and stops the processes.
 const systemctlEnv = "E2E_SYSTEMCTL"
 
-// outputTail is how much a failure shows of what the commands have printed.
+// outputTail is how much of the commands' output a failure shows.
 const outputTail = 4 << 10
 
-// patientKvnode has kvnode wait as long as etcdctl does where it asks members: by itself it gives up after
-// two seconds, or five. What it stands for is replaced by an upgrade.
+// patientKvnode is a wrapper that gives kvnode's requests etcdctl's timeout, instead of two or five
+// seconds. An upgrade replaces the program that it wraps.
 const patientKvnode = `case "$1" in status|get) sub=$1; shift; exec %[1]s "$sub" --timeout=30s "$@" ;; esac
 exec %[1]s "$@"`
 
-// blockTimeout bounds the commands of one block. They wait for members, not for times.
+// blockTimeout is the timeout of one block. Its commands wait for members, not for fixed times.
 const blockTimeout = 2 * patience
 
 func newMachines(t *testing.T, p testcluster.Program) *machines {
@@ -66,7 +66,7 @@ func newMachines(t *testing.T, p testcluster.Program) *machines {
 	for name, script := range standIns {
 		m.standIn(name, script)
 	}
-	// The page's commands say nothing of how long to wait, but for one: the last flag counts.
+	// The page's commands set no timeouts, with one exception. The last of repeated flags counts.
 	m.standIn("etcdctl", fmt.Sprintf("exec %s %s \"$@\"", binaryPath(t, "etcdctl"), strings.Join(patient, " ")))
 	must(t, os.Mkdir(m.path("patient"), 0o700))
 	m.script("patient/kvnode", fmt.Sprintf(patientKvnode, filepath.Join(bin, "kvnode")))
@@ -94,7 +94,7 @@ func newMachines(t *testing.T, p testcluster.Program) *machines {
 	return m
 }
 
-// checkout puts the files of deploy that the commands read where $SOURCE is.
+// checkout copies the files of deploy that the commands read to $SOURCE.
 func (m *machines) checkout() {
 	m.t.Helper()
 	must(m.t, os.MkdirAll(filepath.Join(m.path("source"), "deploy", "systemd"), 0o700))
@@ -108,14 +108,14 @@ func (m *machines) path(name string) string { return filepath.Join(m.dir, name) 
 
 func (m *machines) set(name, value string) { m.values[name] = value }
 
-// assignment is one variable of a line that sets some, with a value that operators replace by theirs.
+// assignment matches one variable assignment with an example value, which operators replace.
 var assignment = regexp.MustCompile(`\b[A-Z][A-Z0-9_]*=[^\s"$]+`)
 
-// setsFirst is a line that begins with an assignment.
+// setsFirst matches a line that begins with an assignment.
 var setsFirst = regexp.MustCompile("^" + assignment.String())
 
-// edited is a script of the page as an operator types it: with values of the operator's own for what
-// the page gives examples of, at the beginning of a line.
+// edited returns a script of the page as an operator types it, with the operator's values in place of
+// the examples at the beginnings of lines.
 func (m *machines) edited(script string) string {
 	var b strings.Builder
 	for line := range strings.Lines(script) {
@@ -142,14 +142,14 @@ func (m *machines) urls(scheme string) {
 	}
 }
 
-// common is what all members have in common.
+// common sets the common configuration of all members.
 func (m *machines) common(yaml string) {
 	m.t.Helper()
 	must(m.t, os.MkdirAll(m.path("conf"), 0o755))
 	must(m.t, os.WriteFile(filepath.Join(m.path("conf"), "common.yaml"), []byte(yaml), 0o600))
 }
 
-// perform runs the commands of the page with that name, as they stand there.
+// perform runs the block of commands with that name as the page shows it.
 func (m *machines) perform(name string) {
 	m.t.Helper()
 	begin := time.Now()
@@ -167,8 +167,8 @@ func (m *machines) perform(name string) {
 	m.t.Logf("drill:%s took %v", name, time.Since(begin).Round(10*time.Millisecond))
 }
 
-// found founds the cluster. Its members can read and write then, but a list of members may have no name of
-// them yet: that comes before a member says that it is ready.
+// found founds the cluster. Its members then serve reads and writes. Their names may be missing in
+// the list of members until they report ready.
 func (m *machines) found() {
 	m.t.Helper()
 	m.certify()
@@ -178,18 +178,18 @@ func (m *machines) found() {
 	}
 }
 
-// ended ends what the commands have left in the background.
+// ended kills background commands of the script.
 const ended = "trap 'kill ${!-} 2>/dev/null || :' EXIT\n"
 
-// sh runs commands in a shell that has nothing but PATH, the page's variables, and what all commands have
-// in common, until one fails. What they write to their descriptor 3 comes first of all that they print.
+// sh runs commands in a shell with PATH, the page's variables and the common functions only, until one
+// fails. Output to descriptor 3 comes before all other output.
 func (m *machines) sh(script string) (string, error) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), blockTimeout)
 	defer cancel()
 	common := m.edited(commands(m.t, "variables")[0]) + commands(m.t, "setup")[0]
 	cmd := exec.CommandContext(ctx, "sh", "-eux", "-c", ended+common+script)
-	// What they leave in the background has been killed, and ends with their output.
+	// Background commands have been killed, and their end closes the output.
 	cmd.Dir, cmd.Env, cmd.WaitDelay = m.path("shell"), m.env, patience
 	said, err := os.CreateTemp(m.dir, "said")
 	must(m.t, err)
@@ -199,7 +199,7 @@ func (m *machines) sh(script string) (string, error) {
 	return string(read(m.t, said.Name())) + string(out), errors.Join(err, ctx.Err())
 }
 
-// listen answers systemctl until the test ends.
+// listen serves requests of systemctl until the test ends.
 func (m *machines) listen() string {
 	m.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -227,7 +227,7 @@ func (m *machines) listen() string {
 	return l.Addr().String()
 }
 
-// systemctl does to units what the words say.
+// systemctl performs one command line on the units.
 func (m *machines) systemctl(words []string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -292,7 +292,7 @@ func (m *machines) member(name string) *testcluster.Member {
 	return nil
 }
 
-// beSystemctl is what the test binary does as systemctl.
+// beSystemctl is the main function of the test binary as systemctl.
 func beSystemctl(addr string, args []string) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -310,4 +310,115 @@ func beSystemctl(addr string, args []string) error {
 		return errors.New(text.String())
 	}
 	return nil
+}
+
+// drillDiskSize has room for the log's segments of 64 MiB, the spare segments and a small store.
+const drillDiskSize = "400m"
+
+// drillDisk fills the disk of m3 until a checkpoint fails.
+func drillDisk(t *testing.T, m *machines) {
+	m.common("snapshot-count: 100\n")
+	disk := m.mount()
+	must(t, os.Mkdir(filepath.Join(disk, "m3"), 0o700))
+	m.give(filepath.Join(disk, "m3"))
+	must(t, os.Symlink(filepath.Join(disk, "m3"), m.member("m3").Dir))
+	m.found()
+	a, _ := memberClients(t, m.Cluster)
+	m.perform("disk-reserve")
+	m.fill(filepath.Join(disk, "other"))
+	for full, begin := !m.mounted, time.Now(); !full; {
+		if time.Since(begin) > blockTimeout {
+			t.Fatalf("the disk is not full after %v", blockTimeout)
+		}
+		putSurely(t, a, "k", strings.Repeat("x", 100<<10))
+		out, err := m.sh("fetch \"$M3/readyz?verbose\" || true\n")
+		must(t, err)
+		full = strings.Contains(out, "[-]disk_space")
+	}
+	m.perform("disk")
+}
+
+// mount returns a directory on a small disk of its own. Without the permission to mount one it returns
+// a plain directory: the commands are performed on a disk with room.
+func (m *machines) mount() string {
+	m.t.Helper()
+	dir := m.path("disk")
+	must(m.t, os.Mkdir(dir, 0o755))
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+drillDiskSize, "tmpfs", dir).CombinedOutput(); err != nil {
+		m.t.Logf("no small disk, so none will be full: %v: %s", err, out)
+		return dir
+	}
+	m.mounted = true
+	m.t.Cleanup(func() {
+		// The members with files there must end first, but the test's cleanups would run in
+		// the other order.
+		must(m.t, m.Kill())
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			m.t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// fill writes a file until the disk is full, if the disk is small.
+func (m *machines) fill(path string) {
+	m.t.Helper()
+	f, err := os.Create(path)
+	must(m.t, err)
+	defer f.Close()
+	for block := make([]byte, 1<<20); m.mounted && err == nil; {
+		_, err = f.Write(block)
+	}
+}
+
+// unitUser is the ID of the members' user and group in a drill. In the unit it is kvnode.
+const unitUser = 65532
+
+// separate makes the members run as another user than the commands, as under the unit, if the test runs
+// as root. Otherwise the drill does not show that members may read files of the commands.
+func (m *machines) separate(p testcluster.Program) {
+	m.t.Helper()
+	setpriv, err := exec.LookPath("setpriv")
+	m.separated = err == nil && os.Geteuid() == 0
+	if !m.separated {
+		m.t.Logf("LEFT OUT: members run as the user of the test, which is not root or has no setpriv: %v", err)
+		m.standIn("chown", `test "$1" = kvnode: || test "$1 $2" = "-R kvnode:"`)
+		return
+	}
+	chown, err := exec.LookPath("chown")
+	must(m.t, err)
+	m.standIn("chown", fmt.Sprintf(`for arg; do
+  if test "$arg" = kvnode:; then arg=%[1]d:%[1]d; fi
+  set -- "$@" "$arg"
+  shift
+done
+exec %[2]s "$@"`, unitUser, chown))
+	for _, path := range []string{p.Path, m.path("bin"), m.Members()[0].Dir} {
+		reachable(m.t, filepath.Dir(path))
+	}
+	m.give(filepath.Dir(m.Members()[0].Dir))
+	for _, one := range m.Members() {
+		as := []string{fmt.Sprint("--reuid=", unitUser), fmt.Sprint("--regid=", unitUser), "--clear-groups", "--pdeathsig=keep", one.Program.Path}
+		one.Program.Path, one.Program.Args = setpriv, slices.Concat(as, one.Program.Args)
+	}
+}
+
+// give makes the members' user the owner of a directory.
+func (m *machines) give(path string) {
+	m.t.Helper()
+	if m.separated {
+		must(m.t, os.Chown(path, unitUser, unitUser))
+	}
+}
+
+// reachable lets all users enter a temporary directory and its parents.
+func reachable(t *testing.T, dir string) {
+	t.Helper()
+	for ; dir != filepath.Dir(dir) && dir != filepath.Clean(os.TempDir()); dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		must(t, err)
+		if info.Mode().Perm()&0o011 != 0o011 {
+			must(t, os.Chmod(dir, info.Mode().Perm()|0o011))
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -60,8 +61,8 @@ func commands(t *testing.T, name string) []string {
 	return all[name]
 }
 
-// unmarked returns the blocks of code, of whatever language, that have no marker right before them, or
-// are not of sh: nobody performs them.
+// unmarked returns the blocks of code that are not performed: they have no marker right before them,
+// or are not shell.
 func unmarked(text string) (none []string) {
 	open, before := false, ""
 	for line := range strings.Lines(text) {
@@ -94,7 +95,7 @@ func TestDrillsAreThoseOfThePage(t *testing.T) {
 		t.Errorf("%s has %d words drill:, and %d markers: one is written in another way", procedures, n, len(marker.FindAllString(text, -1)))
 	}
 	if none := unmarked(text); len(none) > 0 {
-		t.Errorf("%s has blocks that nobody performs: %q", procedures, none)
+		t.Errorf("%s has blocks that are not performed: %q", procedures, none)
 	}
 	all["functions"] = []string{string(read(t, functions))}
 	if none := uncalled(all); len(none) > 0 {
@@ -109,8 +110,8 @@ func TestDrillsAreThoseOfThePage(t *testing.T) {
 	}
 }
 
-// The block that readers change has variables that the drills have values of their own for, what is
-// made of those, and nothing else.
+// The block of variables that readers change sets the variables for which the drills have values,
+// variables computed from those, and no others.
 func TestThePageSetsWhatTheDrillsSet(t *testing.T) {
 	values := maps.Clone(newMachines(t, onlyKvnode(t)).values)
 	for line := range strings.Lines(commands(t, "variables")[0]) {
@@ -127,10 +128,10 @@ func TestThePageSetsWhatTheDrillsSet(t *testing.T) {
 	}
 }
 
-// loops are those that wait for something.
+// loops finds loops that wait.
 var loops = regexp.MustCompile(`(?m)^.*\b(?:until|while) .*$`)
 
-// Commands wait by wait_until alone, which ends, and names what it has waited for.
+// Commands wait with wait_until only, which has a timeout and names its condition.
 func TestWaitsOfThePageEnd(t *testing.T) {
 	all, err := blocks(procedureText(t))
 	must(t, err)
@@ -186,7 +187,7 @@ func nowhere(names []string, pages string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.Contains(pages, "# TYPE "+name+" ") })
 }
 
-// Metrics that operators are told to look at are there, on members of a cluster that has failed over.
+// The metrics that the page names exist on members of a cluster that has failed over.
 func TestMetricsOfThePageAreThere(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t))
 	ctx := deadline(t)
@@ -217,5 +218,95 @@ func TestMetricsOfThePageAreThere(t *testing.T) {
 	}
 	if got := nowhere(metricsIn("`kvnode_ready`, `kvnode_readyy`, `kvnode_tls_x` and `kvnode_alarm{type=\"x\"}`", false), "# TYPE kvnode_ready gauge\n"); !slices.Equal(got, []string{"kvnode_alarm", "kvnode_readyy"}) {
 		t.Errorf("nowhere() = %q, want what no page has", got)
+	}
+}
+
+var (
+	// here matches the start of a here-document, goesOn a line that continues on the next one, and
+	// inside a line that is no command by itself.
+	here   = regexp.MustCompile(`<<(\w+)`)
+	goesOn = regexp.MustCompile(`(\\|\||&&)$`)
+	inside = regexp.MustCompile(`^\s*(#|[})]|(done|fi|esac|then|else|do)\b|$)`)
+	// reached is what numbered writes.
+	reached = regexp.MustCompile(`(?m)^reached (\d+)$`)
+	// defined is a function.
+	defined = regexp.MustCompile(`(?m)^(\w+)\(\) `)
+)
+
+// numbered returns the script with a statement before each command that records that it is reached. The
+// statements write to a file, since lines that run at the same time get mixed in a shell's output.
+func numbered(script string) (text string, lines map[int]string) {
+	var b strings.Builder
+	lines = make(map[int]string)
+	end, joined := "", false
+	for i, line := range strings.SplitAfter(script, "\n") {
+		bare := strings.TrimSuffix(line, "\n")
+		if end == "" && !joined && !inside.MatchString(bare) {
+			lines[i] = bare
+			fmt.Fprintf(&b, "echo reached %d >&3; ", i)
+		}
+		b.WriteString(line)
+		switch m := here.FindStringSubmatch(bare); {
+		case end != "" && bare == end:
+			end = ""
+		case end == "" && m != nil:
+			end = m[1]
+		}
+		joined = end == "" && goesOn.MatchString(bare)
+	}
+	return b.String(), lines
+}
+
+// unreached returns the lines that a run has not reported.
+func unreached(lines map[int]string, out string) (none []string) {
+	for _, m := range reached.FindAllStringSubmatch(out, -1) {
+		if i, err := strconv.Atoi(m[1]); err == nil {
+			delete(lines, i)
+		}
+	}
+	for i, line := range lines {
+		none = append(none, fmt.Sprintf("%d: %s", i, line))
+	}
+	slices.Sort(none)
+	return none
+}
+
+// uncalled returns the functions of the blocks that nothing calls.
+func uncalled(all map[string][]string) (none []string) {
+	var text strings.Builder
+	for _, some := range all {
+		text.WriteString(strings.Join(some, ""))
+	}
+	for _, m := range defined.FindAllStringSubmatch(text.String(), -1) {
+		calls := regexp.MustCompile(`\b`+m[1]+`\b[^(=]`).FindAllString(text.String(), -1)
+		if len(calls) == 0 {
+			none = append(none, m[1])
+		}
+	}
+	return none
+}
+
+// A command that a drill skips is found out, as is one behind an early end.
+func TestDrillReachesEachCommand(t *testing.T) {
+	m := newMachines(t, onlyKvnode(t))
+	for name, tc := range map[string]struct {
+		script string
+		want   []string
+	}{
+		"all":              {"f() {\n  echo \"$1\" |\n    cat\n}\nf a \\\n  b\ncat <<END\nno command\nEND\n# nor this\nuntil true; do sleep 1; done\n", nil},
+		"never called":     {"f() {\n  echo\n}\ntrue\n", []string{"1:   echo"}},
+		"an early end":     {"true\nexit 0\netcdctl get k\n", []string{"2: etcdctl get k"}},
+		"a case apart":     {"if false; then\n  echo\nfi\n", []string{"1:   echo"}},
+		"behind a pipe of": {"true |\n  cat\nexit\ntrue\n", []string{"3: true"}},
+	} {
+		script, lines := numbered(tc.script)
+		out, err := m.sh(script)
+		must(t, err)
+		if none := unreached(lines, out); !slices.Equal(none, tc.want) {
+			t.Errorf("%s: unreached() = %q, want %q: %s", name, none, tc.want, out)
+		}
+	}
+	if none := uncalled(map[string][]string{"a": {"f() { true; }\ng() { f; }\n"}, "b": {"h() {\n}\nh\n"}}); !slices.Equal(none, []string{"g"}) {
+		t.Errorf("uncalled() = %q, want g", none)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // drill is a procedure of the page: blocks are the markers of its commands. Each runs with certificates
-// for clients and peers. Those that are plain run without, too, since their commands differ then.
+// for clients and peers. Plain drills also run without, since their commands differ then.
 type drill struct {
 	name   string
 	blocks []string
@@ -46,7 +46,7 @@ var drills = []drill{
 	{"an etcd is replaced", []string{"mirror"}, drillMigrate, true},
 }
 
-// What operators are told to do works as it is written, command by command.
+// The procedures for operators work as written, command by command.
 func TestDrill(t *testing.T) {
 	p := onlyKvnode(t)
 	for _, d := range drills {

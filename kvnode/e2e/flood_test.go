@@ -161,7 +161,7 @@ func metric(ctx context.Context, m *testcluster.Member, name string) float64 {
 	return v
 }
 
-// page gets a page of a member. The code is 0 if nobody answers.
+// page gets a page of a member. The code is 0 if the member does not answer.
 func page(ctx context.Context, m *testcluster.Member, path string) (code int, body []byte) {
 	scheme := map[bool]string{false: "http://", true: "https://"}[m.TLS != nil]
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+m.Endpoint+path, http.NoBody)

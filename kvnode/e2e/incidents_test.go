@@ -17,8 +17,8 @@ var pictures = flag.Bool("pictures", false, "take the pictures of docs/incidents
 
 const incidents = "../../docs/incidents"
 
-// inOrder says that each lease ends before the next one begins, and that there are two of them at
-// least. The members' clocks have nothing in common, and what is not known is told.
+// inOrder checks that each lease ends before the next one begins, and that there are at least two of
+// them. The members' clocks are independent, and the page marks unknown times.
 const inOrder = `(() => {
 	const all = model.lanes.flatMap((l) => l.leases).sort((a, b) => a.term - b.term || a.from - b.from);
 	const terms = new Set(all.map((l) => l.term));
@@ -40,8 +40,8 @@ var seen = map[string][]string{
 	"found-bug":     {`flagged("voters")`, `model.lanes.some((l) => l.leases.length > 0)`, `model.proved`},
 }
 
-// Each incident of the documents opens in a browser, as one file that asks nobody for anything, and
-// shows what it is about.
+// Each incident of the documents opens in a browser, as one file that loads nothing else, and
+// shows its subject.
 func TestIncidentsInABrowser(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(incidents, "*.trace"))
 	must(t, err)
@@ -86,8 +86,8 @@ func pageFile(t *testing.T, file string) string {
 // box is where the parts of the page are.
 const box = `JSON.stringify(["count", "holder", "lanes", "story"].map((id) => { const b = document.getElementById(id).getBoundingClientRect(); return [b.top + scrollY, b.height]; }))`
 
-// Each key does what its button says, the pointer is told the numbers, and nothing moves meanwhile,
-// whether it is wide or narrow.
+// Each key does what its button says, the pointer shows the numbers, and nothing moves meanwhile, in
+// a wide window and in a narrow one.
 func TestLeasePageKeysAndNumbers(t *testing.T) {
 	at := pageFile(t, filepath.Join(incidents, "paused-leader.trace"))
 	ctx := browse(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// registry does what an API server's storage layer does: objects are created,
-// updated and deleted only by who knows their newest revision, lists are read in
-// pages of one revision, and watches go on from a list.
+// registry does what an API server's storage layer does: it creates objects, updates and deletes
+// them on condition of their newest revision, lists them in pages of one revision, and
+// watches on from a list.
 type registry struct {
 	c      *clientv3.Client
 	prefix string
@@ -91,7 +91,7 @@ func eachRegistry(t *testing.T, test func(t *testing.T, r registry), flags ...st
 	}, flags...)
 }
 
-// An object changes only by who has seen its newest revision.
+// An update must name the object's newest revision.
 func TestObjectsAreWrittenOptimistically(t *testing.T) {
 	eachRegistry(t, func(t *testing.T, r registry) {
 		ctx := deadline(t)
@@ -119,8 +119,8 @@ func TestObjectsAreWrittenOptimistically(t *testing.T) {
 	})
 }
 
-// A list is of one revision, whatever is written and compacted between its pages;
-// when that revision itself is compacted, the list says so.
+// A list is of one revision, also if keys are written and compacted between its pages.
+// If that revision itself is compacted, the list fails with that error.
 func TestListsAreOfOneRevision(t *testing.T) {
 	eachRegistry(t, func(t *testing.T, r registry) {
 		ctx := deadline(t)
@@ -203,9 +203,8 @@ func (w *watched) event(e *clientv3.Event) {
 	}
 }
 
-// A cache that lists and then watches ends up with what is there, although
-// history is compacted behind it; bookmarks let it pass over what it does not
-// watch.
+// A cache that lists and then watches ends up with the current state, although history is
+// compacted behind it. Bookmarks carry it past revisions of other keys.
 func TestCachesFollowFromAList(t *testing.T) {
 	eachRegistry(t, func(t *testing.T, r registry) {
 		ctx := deadline(t)

@@ -32,7 +32,7 @@ var (
 	etcdctlFlag = flag.String("etcdctl", "", "etcdctl `binary`; built from the module proxy if empty")
 )
 
-// binDir holds the binaries that were built.
+// binDir is the directory of built binaries.
 var binDir string
 
 func TestMain(m *testing.M) {
@@ -56,8 +56,8 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if signal.Ignored(os.Interrupt) {
-		// So it is behind a shell's &, and for all that is started here: an etcdctl would not end
-		// that is interrupted. What is asked to be told is not passed on.
+		// A program behind a shell's & ignores interrupts, and its children inherit that: an interrupted
+		// etcdctl would not end. A signal that is caught here has its default effect in children.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	os.Exit(run(m))
@@ -105,8 +105,8 @@ func binary(name, module, pkg string, given *string) func() (string, error) {
 	})
 }
 
-// kvnode is built in its own module, so that it is linked with what its own
-// go.mod says.
+// kvnode is built in its own module, so that it is linked with the versions in
+// its own go.mod.
 var binaries = map[string]func() (string, error){
 	kvnode:    binary(kvnode, "github.com/leaderlease/go", "./cmd/kvnode", kvnodeFlag),
 	etcd:      binary(etcd, "", "go.etcd.io/etcd/server/v3", etcdFlag),
@@ -135,7 +135,7 @@ func program(t *testing.T, name string) testcluster.Program {
 	return p
 }
 
-// eachServer runs a test against each server that was asked for.
+// eachServer runs a test against each server of -servers.
 func eachServer(t *testing.T, test func(t *testing.T, p testcluster.Program)) {
 	t.Helper()
 	for name := range strings.SplitSeq(*serversFlag, ",") {
@@ -143,7 +143,7 @@ func eachServer(t *testing.T, test func(t *testing.T, p testcluster.Program)) {
 	}
 }
 
-// onlyKvnode skips a test of what etcd does not promise.
+// onlyKvnode skips a test of features that etcd does not have.
 func onlyKvnode(t *testing.T) testcluster.Program {
 	t.Helper()
 	if !slices.Contains(strings.Split(*serversFlag, ","), kvnode) {
@@ -152,8 +152,8 @@ func onlyKvnode(t *testing.T) testcluster.Program {
 	return program(t, kvnode)
 }
 
-// newCluster lays out a cluster that ends with the test and, if that fails,
-// shows the ends of its logs. The whole logs are in the test's artifacts.
+// newCluster lays out a cluster that ends with the test. If the test fails, it
+// shows the ends of the logs. The whole logs are in the test's artifacts.
 func newCluster(t *testing.T, cfg testcluster.Config) *testcluster.Cluster {
 	t.Helper()
 	cfg.Dir, cfg.LogDir, cfg.Token = t.TempDir(), t.ArtifactDir(), cmp.Or(cfg.Token, "e2e")
@@ -175,11 +175,11 @@ func newCluster(t *testing.T, cfg testcluster.Config) *testcluster.Cluster {
 	return c
 }
 
-// patience is how long something that must happen may take. The machine may be busy with other
-// tests, and no failure is found sooner by less.
+// patience is the timeout for things that must happen. The machine may be busy with other
+// tests, and a shorter timeout would find no failure sooner.
 const patience = time.Minute
 
-// deadline ends after patience.
+// deadline returns a context with the timeout patience.
 func deadline(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -187,10 +187,10 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// Elections in the clusters that startSize starts. What a test writes once fails where a leader is
-// replaced meanwhile, as one is by default when a busy machine or disk holds it up for a second.
-// The first election waits for neither. A later one does, and so does the end of the first TTL
-// leases, by two and a half times as much: tests of those use electsSoon.
+// Flags of elections in the clusters of startSize. With the default timeout a busy machine or disk may
+// cost a leader its leadership, and a write that a test tries once then fails. The first
+// election does not wait for the timeout. A later one does, and the first TTL leases end later by two
+// and a half timeouts: tests of these use electsSoon.
 const (
 	electsLate = "--election-timeout=5000"
 	electsSoon = "--election-timeout=1000"
@@ -202,7 +202,7 @@ func startCluster(t *testing.T, p testcluster.Program, flags ...string) *testclu
 	return startSize(t, p, 3, flags...)
 }
 
-// startSize starts so many members and waits until they serve.
+// startSize starts size members and waits until they serve.
 func startSize(t *testing.T, p testcluster.Program, size int, flags ...string) *testcluster.Cluster {
 	t.Helper()
 	c := newCluster(t, testcluster.Config{Program: p, Size: size, Flags: slices.Concat([]string{electsLate}, flags)})

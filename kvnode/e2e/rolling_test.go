@@ -20,15 +20,14 @@ import (
 
 var formerFlag = flag.String("former", "", "kvnode `binary` of a former version, an absolute path, from which and to which members are restarted")
 
-// compares has a member compare its data with the others' before it serves. kubeadm sets it.
+// compares makes a member compare its data with the others' before it serves. kubeadm sets it.
 const compares = "--feature-gates=InitialCorruptCheck=true"
 
-// One member is restarted after the other, as for an upgrade. No request fails of clients that know
-// all members, be it by calls or by a stream of package fastkv. Members of a former version may tell
-// those that write through them that the leader has
-// changed, and that nobody knows what became of what they had handed to it. The lease is nowhere for
-// no longer than a hand-over takes: the time from the last member that says that it holds one to the
-// next. With a former version's binary so it is from that to this one, and back:
+// Members are restarted one after the other, as for an upgrade. Clients that know all members see no
+// failed request, by unary calls or by a stream of package fastkv. Members of a former version may fail
+// a write with the error that the leader has changed and the outcome is unknown. The lease is missing
+// for no longer than a transfer takes, measured from the last member that reports a lease to the next.
+// The same holds between this version and a former one, in both directions:
 //
 //	make rolling FORMER=COMMIT
 func TestRollingRestart(t *testing.T) {
@@ -40,7 +39,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// The same where members know each other by their certificates.
+// Rolling restarts work as well when members know each other by their certificates.
 func TestRollingRestartWithMutualTLS(t *testing.T) {
 	rolls := versions(t)
 	s := newSecured(t, rolls[0].from, rollingFlags()...)
@@ -54,7 +53,7 @@ func TestRollingRestartWithMutualTLS(t *testing.T) {
 	}
 }
 
-// versions are the rolling restarts to make.
+// versions returns the pairs of versions to test.
 func versions(t *testing.T) []roll {
 	t.Helper()
 	this := onlyKvnode(t)
@@ -80,8 +79,8 @@ func rollingFlags(more ...string) []string {
 	return more
 }
 
-// The same with members that compare their data when they start. There are so many keys that this
-// takes a while, and so many clients that some of their writes meet it.
+// Rolling restarts work as well when members compare their data at their start. There are enough keys
+// to make this slow, and enough clients to write meanwhile.
 func TestRollingRestartWithTheCheck(t *testing.T) {
 	this := onlyKvnode(t)
 	c := newCluster(t, testcluster.Config{Program: this, Flags: rollingFlags(compares)})
@@ -96,8 +95,8 @@ func TestRollingRestartWithTheCheck(t *testing.T) {
 	}
 }
 
-// startRolling starts a cluster with that many clients, of which every other one finds the leader by
-// package client, and one that sends its requests on a stream of package fastkv.
+// startRolling starts a cluster and clients. Every other client finds the leader by
+// package client, and byStream sends its requests on a stream of package fastkv.
 func startRolling(t *testing.T, c *testcluster.Cluster, clients int) (all []*clientv3.Client, byStream *clientv3.Client) {
 	t.Helper()
 	must(t, c.Serve(deadline(t)))
@@ -118,10 +117,10 @@ func startRolling(t *testing.T, c *testcluster.Cluster, clients int) (all []*cli
 	return all, byStream
 }
 
-// streamed is the number of requests that are under way at a time on the stream of one client.
+// streamed is the number of concurrent requests on the stream of one client.
 const streamed = 100
 
-// roll restarts all members.
+// roll is a rolling restart from one version to another.
 type roll struct {
 	name     string
 	from, to testcluster.Program
@@ -167,14 +166,14 @@ func (r *roll) do(t *testing.T, c *testcluster.Cluster, all []*clientv3.Client, 
 	if failed := streams.failed.Load() + streams.changed.Load(); failed > 0 && (*formerFlag == "" || r.from.Path != *formerFlag) { // it does not say what it has taken
 		t.Errorf("%s: %d requests on a stream failed, such as: %v", r.name, failed, streams.why.Load())
 	}
-	// A leader of a former version stands against whom it has named, at times, once its election has
-	// begun. What it costs then is not this version's.
+	// A leader of a former version sometimes campaigns against its transferee after the transferee's
+	// election has begun. This version is not charged with that time.
 	if *slowFlag && longest > rollingPause && r.from.Path != *formerFlag {
 		t.Errorf("%s: no lease for %v, want %v at most", r.name, longest, rollingPause)
 	}
 }
 
-// holding is when some member last said that it holds the lease.
+// holding records when a member last reported that it holds the lease.
 type holding struct {
 	mu      sync.Mutex
 	last    time.Time
@@ -182,7 +181,7 @@ type holding struct {
 	promise float64       // of the last, in milliseconds: which version leads
 }
 
-// watch asks the members, and returns what ends that and tells the longest time.
+// watch polls the members. The returned function stops it and returns the longest time without a lease.
 func (h *holding) watch(ctx context.Context, members []*testcluster.Member) (end func() time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	h.last = time.Now()

@@ -15,13 +15,12 @@ import (
 // diskEnv makes the test binary hold a disk: its value is where that is mounted.
 const diskEnv = "E2E_DISK"
 
-// diskSize is the size of a small disk that is not full: room for all that a member
-// of the chaos test writes. It is memory, but only what is written is used.
+// diskSize is the size of a small disk that is not full. A member of the chaos test never fills it. The
+// disk is memory, and only written pages use any.
 const diskSize = 4 << 30
 
-// smallDisk is a disk of a member's own that can be full. Anybody may have one: it is
-// a tmpfs that another process mounts in namespaces of its own, and is reached by way
-// of that process.
+// smallDisk is a disk of a member's own that can be full. It needs no privileges: another process
+// mounts a tmpfs in namespaces of its own, and the test reaches it through that process.
 type smallDisk struct {
 	Dir string // where members find it
 
@@ -44,7 +43,7 @@ func newSmallDisk(t *testing.T) *smallDisk {
 		err = errors.Join(err, asRoot)
 	}
 	if d == nil {
-		t.Logf("LEFT OUT: no disk becomes full, since this system lets nobody mount one: %v", err)
+		t.Logf("LEFT OUT: no disk becomes full, since this system allows no mount: %v", err)
 	}
 	return d
 }

@@ -10,8 +10,7 @@ import (
 // diskEnv makes the test binary hold a disk where that can be.
 const diskEnv = "E2E_DISK"
 
-// smallDisk is a disk of a member's own that can be full. Only Linux lets anybody
-// have one.
+// smallDisk is a disk of a member's own that can be full. Only Linux mounts one without privileges.
 type smallDisk struct{ Dir string }
 
 func newSmallDisk(*testing.T) *smallDisk { return nil }

@@ -18,10 +18,10 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// unheard are members who hear of a death from guardians alone.
+// unheard are flags of members that learn of a death from death notices alone.
 var unheard = []string{"--suspect-on-close=false", "--suspect-on-silence=false"}
 
-// guarded are three members with guardians, that speak TLS to each other or not.
+// guarded starts three members with supervisors, with TLS between them if secure is set.
 func guarded(t *testing.T, secure bool, flags ...string) (*testcluster.Cluster, *testcluster.Member) {
 	t.Helper()
 	return guardedBy(t, onlyKvnode(t), secure, flags...)
@@ -51,19 +51,20 @@ func follows(t *testing.T, c *testcluster.Cluster, old *testcluster.Member) {
 	}))
 }
 
-// saysObituary wants the next leader to say what it leads by. With TLS nobody asks.
-func saysObituary(t *testing.T, c *testcluster.Cluster, secure bool) {
+// ledByDeathNotice expects the next leader to report that a death notice started its election. It does
+// not check this with TLS.
+func ledByDeathNotice(t *testing.T, c *testcluster.Cluster, secure bool) {
 	t.Helper()
 	next, err := c.Leader(deadline(t))
 	must(t, err)
 	if last := statusOf(deadline(t), next).Suspicions.Last; !secure && (last == nil || last.Began != "obituary") {
-		t.Errorf("the last fail-over of %s is %+v, want one by an obituary", next.Name, last)
+		t.Errorf("the last fail-over of %s is %+v, want one by a death notice", next.Name, last)
 	}
 }
 
-// A member that is killed has a successor at once, where nothing else tells of its death: an election timeout is five
-// seconds. Its guardian says so, and ends as it did.
-func TestAGuardianTellsOfTheDeath(t *testing.T) {
+// A killed member is replaced at once, although only its supervisor can report its death: the election
+// timeout is five seconds. The supervisor then exits as its member did.
+func TestASupervisorReportsTheDeath(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run("tls="+strconv.FormatBool(secure), func(t *testing.T) {
 			c, leader := guarded(t, secure, unheard...)
@@ -71,9 +72,9 @@ func TestAGuardianTellsOfTheDeath(t *testing.T) {
 			must(t, leader.KillChild())
 			follows(t, c, leader)
 			t.Logf("another leads after %v", time.Since(before))
-			saysObituary(t, c, secure)
+			ledByDeathNotice(t, c, secure)
 			if code, err := leader.WaitExit(deadline(t)); code != -1 || err != nil {
-				t.Errorf("the guardian ends with %d, %v, want a signal", code, err)
+				t.Errorf("the supervisor ends with %d, %v, want a signal", code, err)
 			}
 			told := 0
 			for _, m := range c.Members() {
@@ -90,29 +91,29 @@ func TestAGuardianTellsOfTheDeath(t *testing.T) {
 	}
 }
 
-// Who tells the guardian to stop stops the member, in order. Until then it waits, and has given
-// back what its start has taken of memory.
-func TestAGuardianIsToldToStop(t *testing.T) {
+// A supervisor that is told to stop stops the member in order. While it waits it has released the
+// memory that it needed to start.
+func TestASupervisorForwardsAStop(t *testing.T) {
 	c, leader := guarded(t, false, unheard...)
 	if resident, err := memoryOf(leader, "VmRSS"); err != nil || resident > 15<<20 {
-		t.Errorf("the guardian has %.1f MiB resident, %v, want 15 at most", float64(resident)/(1<<20), err)
+		t.Errorf("the supervisor has %.1f MiB resident, %v, want 15 at most", float64(resident)/(1<<20), err)
 	}
 	code, err := leader.Terminate(deadline(t))
 	if code != 0 || err != nil {
-		t.Errorf("the guardian ends with %d, %v, want 0", code, err)
+		t.Errorf("the supervisor ends with %d, %v, want 0", code, err)
 	}
 	follows(t, c, leader)
 }
 
-// Where a guardian dies with its member, nobody is told: the others hear that its connections have
-// ended, and wait for as long as they have promised, as without guardians.
-func TestAGuardianDiesWithItsMember(t *testing.T) {
+// If a supervisor dies with its member, no death notice is sent: the other members see the closed
+// connections and wait until their promises expire, as without supervisors.
+func TestASupervisorDiesWithItsMember(t *testing.T) {
 	c, leader := guarded(t, false)
-	ward, err := leader.MemberProcess()
+	child, err := leader.MemberProcess()
 	must(t, err)
 	before := time.Now()
 	must(t, leader.Kill())
-	_ = ward.Kill() // or it has died with it
+	_ = child.Kill() // or it has died with it
 	follows(t, c, leader)
 	t.Logf("another leads after %v", time.Since(before))
 	next, err := c.Leader(deadline(t))
@@ -128,15 +129,15 @@ func TestAGuardianDiesWithItsMember(t *testing.T) {
 	}
 }
 
-// A guardian that is killed takes its member along.
-func TestNoMemberOutlivesItsGuardian(t *testing.T) {
+// If a supervisor is killed, its member dies with it.
+func TestNoMemberOutlivesItsSupervisor(t *testing.T) {
 	_, leader := guarded(t, false, unheard...)
-	ward, err := leader.MemberProcess()
+	child, err := leader.MemberProcess()
 	must(t, err)
 	must(t, leader.Kill())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for ward.Signal(syscall.Signal(0)) == nil {
+	for child.Signal(syscall.Signal(0)) == nil {
 		if ctx.Err() != nil {
 			t.Fatal("the member lives")
 		}
@@ -144,9 +145,9 @@ func TestNoMemberOutlivesItsGuardian(t *testing.T) {
 	}
 }
 
-// A guardian whose parent has given it a socket, and whose log is a pipe, ends as its member did: also
-// where that parent says nothing, and nobody reads the pipe any more.
-func TestAGuardianWithASocketAndAPipe(t *testing.T) {
+// A supervisor that got a socket from its parent, and logs to a pipe, ends as its member did, even if
+// the parent is silent and does not read the pipe.
+func TestASupervisorWithASocketAndAPipe(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		p, dir := onlyKvnode(t), t.TempDir()
 		sockets, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -172,14 +173,14 @@ func TestAGuardianWithASocketAndAPipe(t *testing.T) {
 		}
 		if killed {
 			must(t, reader.Close())
-			must(t, syscall.Kill(wardOf(t, cmd.Process.Pid), syscall.SIGKILL))
+			must(t, syscall.Kill(childOf(t, cmd.Process.Pid), syscall.SIGKILL))
 		} else {
 			must(t, cmd.Process.Signal(syscall.SIGTERM))
 		}
 		stuck := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait() // the state says it
 		if !stuck.Stop() {
-			t.Errorf("killed: %v: the guardian has not ended after %v", killed, patience)
+			t.Errorf("killed: %v: the supervisor has not ended after %v", killed, patience)
 		}
 		_ = reader.Close()
 		want := "exit status 0"
@@ -187,15 +188,15 @@ func TestAGuardianWithASocketAndAPipe(t *testing.T) {
 			want = "signal: killed"
 		}
 		if got := cmd.ProcessState.String(); got != want {
-			t.Errorf("killed: %v: the guardian ends with %s, want %s", killed, got, want)
+			t.Errorf("killed: %v: the supervisor ends with %s, want %s", killed, got, want)
 		}
 	}
 }
 
-// wardOf returns the child of a guardian: that of the thread that has started it.
-func wardOf(t *testing.T, guardian int) int {
+// childOf returns the child process of a supervisor, which is a child of the thread that started it.
+func childOf(t *testing.T, supervisor int) int {
 	t.Helper()
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", guardian))
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", supervisor))
 	must(t, err)
 	var children []byte
 	for _, file := range files {
@@ -208,11 +209,11 @@ func wardOf(t *testing.T, guardian int) int {
 	return child
 }
 
-// Members of a former version and of this one refuse each other's death notices, and replace a dead leader as without
-// guardians. Both versions work in one cluster otherwise:
+// Members of a former version and of this one refuse each other's death notices, and replace a dead leader
+// as without supervisors. Otherwise both versions work in one cluster:
 //
-//	go test -run TestGuardiansOfTwoVersions . -args -former=/path/to/kvnode
-func TestGuardiansOfTwoVersions(t *testing.T) {
+//	go test -run TestSupervisorsOfTwoVersions . -args -former=/path/to/kvnode
+func TestSupervisorsOfTwoVersions(t *testing.T) {
 	if *formerFlag == "" {
 		t.Skip("-former names no binary")
 	}

@@ -15,7 +15,7 @@ import (
 var timesFlag = flag.Int("times", 5, "how often TestTimes measures each time")
 
 // TestTimes measures how long clients wait for a cluster to start, and for the
-// next leader. It fails only if nobody ever serves; compare with
+// next leader. It fails only if no member ever serves; compare with
 //
 //	go test -run TestTimes -v . -args -servers=kvnode,etcd
 func TestTimes(t *testing.T) {
@@ -92,7 +92,7 @@ func clients(t *testing.T, members []*testcluster.Member) []*clientv3.Client {
 	return all
 }
 
-// attempts are this far apart, which bounds the error of what is measured.
+// attempts is the pause between attempts, which is also the measurement error.
 const attempts = 5 * time.Millisecond
 
 // firstRead waits until one of the clients has read linearizably. It asks again
@@ -124,7 +124,7 @@ func firstRead(ctx context.Context, t *testing.T, clients []*clientv3.Client) {
 		case <-answered:
 			return
 		case <-ctx.Done():
-			t.Fatalf("nobody reads: %v", ctx.Err())
+			t.Fatalf("no read succeeded: %v", ctx.Err())
 		case <-time.After(attempts):
 		}
 	}

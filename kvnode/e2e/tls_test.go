@@ -3,6 +3,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -11,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/internal/tlstest"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
 // secured is a cluster with mutual TLS on all listeners.
@@ -24,8 +29,8 @@ type secured struct {
 	http map[string]string
 }
 
-// newSecured lays out three members, each with a certificate of its own, and one
-// for clients. All have more flags, if there are any.
+// newSecured lays out three members, each with a certificate of its own, and a certificate
+// for clients. All members get the flags more.
 func newSecured(t *testing.T, p testcluster.Program, more ...string) *secured {
 	t.Helper()
 	s := &secured{
@@ -74,7 +79,7 @@ func (s *secured) run(program string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// shown are etcdctl's flags for a certificate.
+// shown returns etcdctl's flags for a certificate.
 func (s *secured) shown(name string) []string {
 	flags := []string{"--cacert=" + filepath.Join(s.dir, "ca.crt")}
 	if name != "" {
@@ -96,7 +101,7 @@ func (s *secured) start() {
 	must(s.t, s.Serve(deadline(s.t)))
 }
 
-// An unmodified etcdctl does its work with a certificate, and none without.
+// An unmodified etcdctl works with a certificate, and fails without one.
 func TestEtcdctlWithMutualTLS(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	p := onlyKvnode(t)
@@ -125,7 +130,7 @@ func TestEtcdctlWithMutualTLS(t *testing.T) {
 			t.Errorf("etcdctl %s = %s %v, want %q", step.line, out, err, step.want)
 		}
 	}
-	// What only the leader can answer passes between members with TLS as well.
+	// Requests that only the leader can answer are forwarded with TLS as well.
 	out, err := etcdctl("client", "lease", "grant", "60")
 	fields := strings.Fields(out)
 	if err != nil || len(fields) < 2 {
@@ -153,7 +158,7 @@ func TestEtcdctlWithMutualTLS(t *testing.T) {
 	}
 }
 
-// curl speaks to the JSON gateway with a certificate, and not without.
+// curl uses the JSON gateway with a certificate, and fails without one.
 func TestCurlWithMutualTLS(t *testing.T) {
 	curl, err := exec.LookPath("curl")
 	if err != nil {
@@ -176,8 +181,7 @@ func TestCurlWithMutualTLS(t *testing.T) {
 	}
 }
 
-// A member joins over TLS, and another one with a certificate that nobody here
-// has signed does not.
+// A member joins over TLS. A member with a certificate of an unknown authority does not.
 func TestJoinWithMutualTLS(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	p := onlyKvnode(t)
@@ -230,4 +234,90 @@ func TestJoinWithMutualTLS(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	t.Errorf("etcdctl member list = %s, want m4 started: %s", out, log.String())
+}
+
+// Members make self-signed certificates for clients and for each other. A client that skips
+// verification is served. A client that verifies, or speaks plain text, is not.
+func TestAutoTLS(t *testing.T) {
+	ctl := binaryPath(t, "etcdctl")
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
+		s := &secured{Cluster: newCluster(t, testcluster.Config{Program: p, Flags: []string{electsLate, "--auto-tls", "--peer-auto-tls"}}), t: t}
+		for _, m := range s.Members() {
+			for i := range m.Flags {
+				m.Flags[i] = strings.ReplaceAll(m.Flags[i], "http://", "https://")
+			}
+			m.TLS = &tls.Config{InsecureSkipVerify: true} // #nosec G402 -- it is self-signed
+		}
+		s.start()
+		skip := []string{"--insecure-skip-tls-verify", "--insecure-transport=false"}
+		for line, want := range map[string]string{"put key value": "OK", "endpoint health": "is healthy", "member list": "started", "get key --consistency=s": ""} {
+			args := slices.Concat([]string{"--endpoints=" + s.urls()}, patient, skip, strings.Fields(line))
+			if out, err := s.run(ctl, args...); err != nil || !strings.Contains(out, want) {
+				t.Errorf("etcdctl %s = %s %v, want %q", line, out, err, want)
+			}
+		}
+		for name, args := range map[string][]string{
+			"a client that verifies": {"--endpoints=" + s.urls(), "--insecure-transport=false"},
+			"plain text":             {"--endpoints=" + strings.Join(s.Endpoints(), ",")},
+		} {
+			if out, err := s.run(ctl, append(args, "--command-timeout=500ms", "get", "key")...); err == nil {
+				t.Errorf("etcdctl get by %s = %s, want it refused", name, out)
+			}
+		}
+		keepsCertificates(t, s)
+	})
+}
+
+// keepsCertificates restarts a follower, so that no election delays the test: the member
+// keeps the certificates that it has made.
+func keepsCertificates(t *testing.T, s *secured) {
+	t.Helper()
+	leader, err := s.Leader(deadline(t))
+	must(t, err)
+	m := s.Members()[0]
+	if m == leader {
+		m = s.Members()[1]
+	}
+	before := certificates(t, m)
+	must(t, m.Kill())
+	must(t, m.Start())
+	must(t, m.WaitReady(deadline(t)))
+	if after := certificates(t, m); !slices.Equal(after, before) || before[0] == before[1] {
+		t.Error("a member that was restarted shows other certificates, want one for clients and one for peers, as before")
+	}
+	must(t, m.Use(func(c *clientv3.Client) error { return putAndGet(deadline(t), c, "restarted") }))
+}
+
+// certificates returns the certificates that a member shows to clients and to peers.
+func certificates(t *testing.T, m *testcluster.Member) (seen []string) {
+	t.Helper()
+	for _, addr := range []string{m.Endpoint, m.Peer} {
+		d := &tls.Dialer{Config: m.TLS.Clone()}
+		d.Config.NextProtos = []string{"h2", tlsconf.PeerProtocol}
+		d.Config.VerifyConnection = func(state tls.ConnectionState) error {
+			seen = append(seen, string(state.PeerCertificates[0].Raw))
+			return nil
+		}
+		// A peer without a certificate may be rejected later.
+		if conn, err := d.DialContext(deadline(t), "tcp", addr); err == nil {
+			must(t, conn.Close())
+		} else if len(seen) == 0 {
+			t.Fatal(err)
+		}
+	}
+	return seen
+}
+
+// trust gives the members' clients the client certificate.
+func (s *secured) trust() {
+	s.t.Helper()
+	cert, err := tls.LoadX509KeyPair(filepath.Join(s.dir, "client.crt"), filepath.Join(s.dir, "client.key"))
+	must(s.t, err)
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(s.ca.PEM) {
+		s.t.Fatal("the authority's certificate cannot be read")
+	}
+	for _, m := range s.Members() {
+		m.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots}
+	}
 }

@@ -136,8 +136,8 @@ func watchesInFragments(t *testing.T, m *testcluster.Member) {
 	}
 }
 
-// pastInPieces writes so many large values, and has their events told from the first on.
-// etcd tells all of this at once, kvnode in pieces that need no fragments.
+// pastInPieces writes large values, and watches from the first of them. etcd sends all of these
+// events at once, kvnode in pieces that need no fragments.
 func pastInPieces(ctx context.Context, t *testing.T, c *clientv3.Client, writes int64) {
 	t.Helper()
 	rev := int64(0)
@@ -234,8 +234,8 @@ func watchesFiltered(t *testing.T, m *testcluster.Member) {
 	}
 }
 
-// Who asks for it hears now and then how far it is, although nothing happens that
-// it watches, or would hear of; others do not.
+// A watch with progress notifications receives them although none of its keys change. Other
+// watches receive none.
 func watchesProgress(t *testing.T, m *testcluster.Member) {
 	ctx := deadline(t)
 	c := clients(t, []*testcluster.Member{m})[0]

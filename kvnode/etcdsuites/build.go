@@ -13,14 +13,14 @@ import (
 
 const testsModule = "go.etcd.io/etcd/tests/v3"
 
-// The repository, seen from here, and its copy of a file that a test reads.
+// Paths of the repository, from here, and of its copy of a file that a test reads.
 const (
 	repository   = "../.."
 	sampleConfig = repository + "/cmd/kvnode/internal/settings/testdata/etcd.conf.yml.sample"
 )
 
 // bench is a directory laid out as etcd's tests expect it: bin/ beside tests/,
-// which is a copy, since they write where they stand.
+// which is a copy, since the tests write into it.
 type bench struct {
 	dir  string
 	logs string // where to keep what tests say; empty: nowhere
@@ -34,9 +34,8 @@ func (b bench) binary(suite string) string {
 	return filepath.Join(b.bin(), strings.ReplaceAll(suite, "/", "-")+".test")
 }
 
-// etcdScript stands for etcd: kvnode, and etcd's own proxies, which are to run in
-// front of it. Tests listen in plain text on all addresses, which kvnode wants to
-// be told.
+// etcdScript stands for etcd: kvnode, and etcd's own proxies, which run in front of it. Tests
+// listen in plain text on all addresses, which kvnode requires a flag for.
 const etcdScript = `#!/bin/sh
 case $1 in gateway|grpc-proxy) exec "${0%etcd}proxy" "$@" ;; esac
 export KVNODE_ALLOW_PLAINTEXT=true
@@ -67,14 +66,14 @@ func (b bench) furnish(ctx context.Context, suites []string) error {
 	if err := b.build(ctx, suites); err != nil {
 		return err
 	}
-	// What runs there must not take it for its module.
+	// Tests that run there must not use it as their module.
 	if err := os.Remove(filepath.Join(b.dir, "tests", "go.mod")); err != nil {
 		return fmt.Errorf("copy %s: %w", testsModule, err)
 	}
 	return nil
 }
 
-// build makes the programs and the suites, these of the copy.
+// build builds the programs, and the suites from the copy.
 func (b bench) build(ctx context.Context, suites []string) error {
 	modfile := filepath.Join(b.dir, "go.mod")
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -136,7 +135,7 @@ func copyWritable(from, to string) error {
 	})
 }
 
-// moduleDir downloads a module that go.mod requires, and says where it is.
+// moduleDir downloads a module that go.mod requires, and returns its directory.
 func moduleDir(ctx context.Context, module string) (string, error) {
 	out, err := goTool(ctx, "mod", "download", "-json", module)
 	if err != nil {
@@ -161,4 +160,149 @@ func goTool(ctx context.Context, args ...string) ([]byte, error) {
 		return nil, fmt.Errorf("go %v: %w", args, err)
 	}
 	return out, nil
+}
+
+// edit replaces a piece of the framework that etcd's integration tests use,
+// which starts etcd in the tests' own process. With the edits, and
+// testdata/integration, it starts kvnode as a process instead.
+type edit struct {
+	old, replacement string
+	times            int // how often it is there; 0: once
+}
+
+const (
+	framework    = "framework/integration"
+	clusterFile  = framework + "/cluster.go"
+	bridgeFile   = framework + "/bridge.go"
+	clusterTests = "integration/cluster_test.go"
+	watchTests   = "e2e/watch_test.go"
+)
+
+var edits = map[string][]edit{
+	clusterFile: {
+		// kvnode's members connect by TCP.
+		{old: `URLScheme    = "unix"`, replacement: `URLScheme    = "http"`},
+		{old: `URLSchemeTLS = "unixs"`, replacement: `URLSchemeTLS = "https"`},
+		{old: `addr := fmt.Sprintf("127.0.0.1:%05d%05d", c+BasePort, os.Getpid())`, replacement: `addr := fmt.Sprintf("127.0.0.1:%d", 0*c)`},
+		{old: `l, err := transport.NewUnixListener(addr)`, replacement: `l, err := net.Listen("tcp", addr)`},
+		// The code that starts etcd stays, and is not called.
+		{old: `Server        *etcdserver.EtcdServer`, replacement: "Server        *Server\n\tconfigured    MemberConfig"},
+		{old: `func (m *Member) Launch() error {`, replacement: `func (m *etcdMember) Launch() error {`},
+		{old: `m.Client, err = NewClientV3(m)`, replacement: `m.Client, err = NewClientV3(&m.Member)`},
+		{old: "m.Name = mcfg.Name\n", replacement: "m.Name = mcfg.Name\n\tm.configured = mcfg\n"},
+		// kvnode has no log of etcd's to verify.
+		{old: "if !m.Closed {\n", replacement: "if false {\n"},
+		{old: "\tm.RaftHandler.Pause()\n"},
+		{old: "\tm.RaftHandler.Resume()\n"},
+	},
+	// An election timeout of 500 ms: processes on a loaded machine need more than 100. Tests that
+	// wait for election timeouts count in these ticks, too.
+	"framework/config/cluster.go": {{old: "TickDuration = 10 * time.Millisecond", replacement: "TickDuration = 50 * time.Millisecond"}},
+	// Ten clients read all keys as fast as the machine goes meanwhile, on a few processors that they
+	// share with the server. A watch that starves is late by many seconds.
+	watchTests: {{old: "150 * time.Millisecond", replacement: "time.Second", times: 4}},
+	// A bridge in front of a member ends for good when the member does not listen. Etcd's members
+	// listen before they have a bridge; a process takes a moment.
+	bridgeFile:   {{old: "if oerr != nil {\n\t\t\tinc.Close()\n\t\t\treturn", replacement: "if oerr != nil {\n\t\t\tinc.Close()\n\t\t\tcontinue"}},
+	clusterTests: {{old: "unix://foo:12345", replacement: "http://foo:12345", times: 2}},
+}
+
+// patch edits the copy of etcd's tests.
+func patch(tests string) error {
+	for name, list := range edits {
+		if err := change(filepath.Join(tests, name), list); err != nil {
+			return fmt.Errorf("patch etcd's framework: %w", err)
+		}
+	}
+	for _, name := range []string{"launch.go", "server.go"} {
+		if err := copyFile(filepath.Join("testdata/integration", name), filepath.Join(tests, framework, name)); err != nil {
+			return err
+		}
+	}
+	// It tests a client library that is no part of the server.
+	if err := os.Remove(filepath.Join(tests, "integration", "cache_test.go")); err != nil {
+		return fmt.Errorf("patch etcd's framework: %w", err)
+	}
+	return nil
+}
+
+// change applies edits to a file. Each must match.
+func change(name string, list []edit) error {
+	text, err := os.ReadFile(filepath.Clean(name))
+	if err != nil {
+		return err
+	}
+	code := string(text)
+	for _, e := range list {
+		if n, want := strings.Count(code, e.old), max(e.times, 1); n != want {
+			return fmt.Errorf("%s: %q is there %d times, not %d", name, e.old, n, want)
+		}
+		code = strings.ReplaceAll(code, e.old, e.replacement)
+	}
+	return os.WriteFile(name, []byte(code), 0o600)
+}
+
+const (
+	clientModule = "go.etcd.io/etcd/client/v3"
+	ownModule    = "github.com/leaderlease/go"
+	// fastSuites are the suites with clients in the tests' own processes.
+	fastSuites = "integration,integration/clientv3,integration/clientv3/concurrency,integration/clientv3/connectivity," +
+		"integration/clientv3/experimental/recipes,integration/clientv3/lease,integration/clientv3/naming,integration/clientv3/watch"
+)
+
+// fastEdits let the tests replace the path of the client to the KV service: package fastkv imports
+// clientv3, and is added from testdata/fastkv.
+var fastEdits = map[string][]edit{
+	"client/kv.go": {
+		{old: "func NewKV(c *Client) KV {\n\tapi := &kv{remote: RetryKVClient(c)}", replacement: "var KVClient = RetryKVClient\n\nfunc NewKV(c *Client) KV {\n\tapi := &kv{remote: KVClient(c)}"},
+	},
+	// Tests that send messages unchanged.
+	"tests/" + framework + "/cluster_direct.go": {
+		{old: "pb.NewKVClient(c.ActiveConnection())", replacement: "clientv3.KVClient(c)"},
+	},
+}
+
+// quicken makes all clients of the tests send by package fastkv.
+func (b bench) quicken(ctx context.Context) error {
+	client, err := moduleDir(ctx, clientModule)
+	if err != nil {
+		return err
+	}
+	if err := copyWritable(client, filepath.Join(b.dir, "client")); err != nil {
+		return fmt.Errorf("copy %s: %w", clientModule, err)
+	}
+	for name, list := range fastEdits {
+		if err := change(filepath.Join(b.dir, name), list); err != nil {
+			return fmt.Errorf("patch etcd's client: %w", err)
+		}
+	}
+	return copyFile("testdata/fastkv/fastkv.go", filepath.Join(b.dir, "tests", framework, "fastkv.go"))
+}
+
+// requireOwn adds this repository, and the client, to the copy of go.mod, and its sums to
+// that of go.sum.
+func (b bench) requireOwn(ctx context.Context, modfile string) error {
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		return fmt.Errorf("where the repository is: %w", err)
+	}
+	edits := []string{"mod", "edit", "-require", ownModule + "@v0.0.0", "-replace", clientModule + "=" + filepath.Join(b.dir, "client")}
+	for _, part := range []string{"", "/leaderlease", "/leaderlease/leasetest", "/leaderlease/metrics"} {
+		edits = append(edits, "-replace", ownModule+part+"="+root+part)
+	}
+	if _, err := goTool(ctx, append(edits, modfile)...); err != nil {
+		return err
+	}
+	var sums []byte
+	for _, name := range []string{"go.sum", filepath.Join(root, "go.sum")} {
+		data, err := os.ReadFile(filepath.Clean(name))
+		if err != nil {
+			return fmt.Errorf("run this in its own directory: %w", err)
+		}
+		sums = append(sums, data...)
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "go.sum"), sums, 0o600); err != nil {
+		return fmt.Errorf("write the sums of both: %w", err)
+	}
+	return nil
 }

@@ -1,3 +1,18 @@
+// Etcdsuites runs etcd's own tests, go.etcd.io/etcd/tests/v3, against kvnode.
+//
+// Suites that start etcd as a program (common, e2e) get kvnode in its place, and
+// etcd's own etcdctl, etcdutl and proxies. Suites that embed etcd (integration)
+// get a framework that starts kvnode as a process; edits in build.go patch them.
+//
+// known.txt lists the tests that cannot pass, with the reasons. The run fails if
+// another test fails, and if a listed test passes or no longer exists.
+//
+// With -fastkv every client of the integration tests sends by kvnode/fastkv: clientv3
+// is patched by fastEdits in build.go. known_fastkv.txt adds to the list.
+//
+//	make etcd-suites
+//	make etcd-suites-fastkv
+//	cd kvnode/etcdsuites && go run . -suites e2e -only TestCtlV3 -logs DIR
 package main
 
 import (
@@ -14,8 +29,8 @@ import (
 	"time"
 )
 
-// allSuites are those that meet a server. Left out are those of etcd's code in
-// process: embed, snapshot, v2store.
+// allSuites are the suites that use a server. The suites of etcd's in-process code are left out:
+// embed, snapshot, v2store.
 const allSuites = "common,e2e,integration,integration/clientv3,integration/clientv3/concurrency," +
 	"integration/clientv3/connectivity,integration/clientv3/experimental/recipes,integration/clientv3/lease," +
 	"integration/clientv3/naming,integration/clientv3/watch"
@@ -41,7 +56,7 @@ func main() {
 	}
 }
 
-// suitesRun runs the suites and prints what became of them.
+// suitesRun runs the suites and prints the outcomes.
 func (b bench) suitesRun(ctx context.Context, suites []string, only string) (bool, error) {
 	match, err := regexp.Compile(only)
 	if err != nil {
@@ -72,7 +87,7 @@ func (b bench) suitesRun(ctx context.Context, suites []string, only string) (boo
 	return v.ok(), nil
 }
 
-// openKnown reads what the lists say of the suites.
+// openKnown reads the lists of known failures of the suites.
 func openKnown(suites []string, names ...string) (known, error) {
 	var lists bytes.Buffer
 	for _, name := range names {

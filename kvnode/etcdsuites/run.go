@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +17,8 @@ import (
 	"time"
 )
 
-// testTimeout bounds one test of etcd's; the longest takes two minutes. One that
-// is known to fail as a whole may wait for ever for a line in the log.
+// testTimeout is the timeout of one test of etcd; the longest takes two minutes. A test that
+// is known to fail as a whole may wait for a log line for ever.
 const (
 	testTimeout  = "5m"
 	knownTimeout = "30s"
@@ -43,7 +46,7 @@ func (b bench) tests(ctx context.Context, suite string, only *regexp.Regexp) ([]
 	return names, nil
 }
 
-// command makes a command that runs where the suite expects to be, and finds
+// command makes a command that runs in the suite's directory and finds
 // kvnode.
 func (b bench) command(ctx context.Context, suite, name string, args ...string) *exec.Cmd {
 	if !strings.HasPrefix(suite, "integration") {
@@ -71,15 +74,15 @@ func (b bench) perform(ctx context.Context, suite, name, timeout string) (*heard
 		return nil, fmt.Errorf("%s %s: %w", suite, name, err)
 	}
 	// A process may fail after its test has passed, if a goroutine of etcd's
-	// framework has not ended by then: that says nothing of kvnode.
+	// framework has not ended by then: that is no failure of kvnode.
 	if _, met := h.outcomes[name]; !met {
 		h.outcomes[name] = failed
 	}
 	return h, nil
 }
 
-// sweep kills what a test has left behind that was cut off: it would keep the
-// ports. Without /proc there is nothing to go by.
+// sweep kills the processes that an aborted test has left behind: they would keep the
+// ports. It needs /proc.
 func (b bench) sweep() {
 	processes, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, exe := range processes {
@@ -123,7 +126,7 @@ func (b bench) all(ctx context.Context, suites []string, only *regexp.Regexp, li
 	return r, nil
 }
 
-// save writes what a test said to a file in the directory for logs, if there is one.
+// save writes a test's output to a file in the log directory, if there is one.
 func (b bench) save(test, output string) error {
 	if b.logs == "" {
 		return nil
@@ -136,4 +139,51 @@ func (b bench) save(test, output string) error {
 		return fmt.Errorf("save what %s said: %w", test, err)
 	}
 	return nil
+}
+
+// event is a line of go tool test2json.
+type event struct {
+	Action string
+	Test   string
+	Output string
+}
+
+// heard is the output of a test's process.
+type heard struct {
+	outcomes map[string]outcome // by name, without the suite
+	output   strings.Builder
+}
+
+// listen reads the events of one process. A test that began and did not end,
+// because of a panic or the time limit, has failed.
+func listen(r io.Reader) (*heard, error) {
+	h := &heard{outcomes: map[string]outcome{}}
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			return h, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read what a test says: %w", err)
+		}
+		var e event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("%q is no line of test2json: %w", line, err)
+		}
+		h.hear(e)
+	}
+}
+
+func (h *heard) hear(e event) {
+	h.output.WriteString(e.Output)
+	if e.Test == "" {
+		return
+	}
+	switch e.Action {
+	case "run":
+		h.outcomes[e.Test] = failed
+	case "pass", "fail", "skip":
+		h.outcomes[e.Test] = outcome(e.Action)
+	}
 }

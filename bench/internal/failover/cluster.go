@@ -26,7 +26,7 @@ type Options struct {
 	Number int
 }
 
-// Cluster is a cluster of processes whose leader dies and comes back.
+// Cluster is a cluster of processes. Its leader dies and comes back.
 type Cluster struct {
 	*testcluster.Cluster
 	cables *cables
@@ -177,7 +177,7 @@ func Prepare(ctx context.Context, all []Death) (cannot map[Needs]error, done boo
 	return cannot, false, nil
 }
 
-// try gives one member what it needs, and takes it back.
+// try prepares and restores the means of a death for one member.
 func try(needs Needs) error {
 	dir, err := os.MkdirTemp("", "leasebench")
 	if err != nil {

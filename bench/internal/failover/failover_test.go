@@ -41,7 +41,7 @@ func TestAnOutageIsTheLongestTimeWithoutAnAnswerAfterTheDeath(t *testing.T) {
 	}
 }
 
-// A leader whose cable is pulled may answer once more, before an outage of a second.
+// After its cable is pulled, a leader may answer once more, before an outage of a second.
 func TestReadsAndWritesMustBothBeBack(t *testing.T) {
 	p := &probe{}
 	for ms := 101; ms <= 2000; ms += 10 {

@@ -2,6 +2,7 @@ package inproc
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func roles(c *Cluster) (leader, follower int) {
 	return leader, (leader + 1) % Members
 }
 
-// longest is how long a test goes on until it has what it needs to judge.
+// longest is the longest time that a test collects measurements.
 const longest = time.Minute
 
 // mixed reads and writes for a quarter of a second, and again until there is enough to
@@ -94,7 +95,7 @@ func TestEachModeTakesItsPathAndIsNeverStale(t *testing.T) {
 
 func nearlyAll(r *load.Result, p load.Path) bool { return r.Read.Path(p) >= r.Read.Done*9/10 }
 
-// The audit is the benchmark's own test: what is wrong on purpose must show.
+// The audit is the benchmark's own test: it must find each deliberately wrong reader.
 func TestTheAuditCatchesWrongReaders(t *testing.T) {
 	c, _, _ := start(t, Options{})
 	c.SetRTT(2 * time.Millisecond)
@@ -117,4 +118,47 @@ func TestRoundTripTimeIsThatOfReadIndex(t *testing.T) {
 	if took := time.Since(begin); took < 20*time.Millisecond {
 		t.Errorf("a quorum round took %v, want 20ms at least", took)
 	}
+}
+
+// transfer hands leadership from member i to the next one.
+func (c *Cluster) transfer(i int) error {
+	return c.nodes[i].MoveLeader(context.Background(), c.nodes[(i+1)%len(c.nodes)].ID())
+}
+
+// BenchmarkTransfer hands leadership on, from MoveLeader to the next write that is
+// acknowledged and the next read under the new leader's lease. What an election
+// writes to the disk is in it (V9). Members share one process and one disk.
+func BenchmarkTransfer(b *testing.B) {
+	c, err := Start(b.Context(), Options{Dir: b.TempDir(), Keys: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	var took []time.Duration
+	for b.Loop() {
+		leader := c.Leader()
+		for leader < 0 {
+			time.Sleep(time.Millisecond)
+			leader = c.Leader()
+		}
+		next := c.nodes[(leader+1)%Members]
+		start := time.Now()
+		if err := c.transfer(leader); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.put(b.Context(), next, 0); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := next.Read(b.Context(), kvnode.ReadLease); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
 }

@@ -107,7 +107,7 @@ func (d *delays) next() (p parcel, ok bool) {
 	return p, true
 }
 
-// conn delays what is written to it.
+// conn delays writes.
 type conn struct {
 	net.Conn
 	by *delays
@@ -121,7 +121,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// listener delays what is written to the connections it accepts.
+// listener delays the writes of the connections that it accepts.
 type listener struct {
 	net.Listener
 	by *delays
@@ -136,7 +136,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return &conn{c, l.by}, nil
 }
 
-// dialer delays what is written to the connections it makes.
+// dialer delays the writes of the connections that it makes.
 func (d *delays) dialer(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := dial(ctx, addr)

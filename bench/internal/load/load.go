@@ -24,8 +24,11 @@
 package load
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
 
@@ -114,4 +117,132 @@ func (l *Load) Validate() error {
 		return fmt.Errorf("load: invalid: %w", errors.Join(errs...))
 	}
 	return nil
+}
+
+// Target is the system under load.
+type Target interface {
+	// Client returns the client with that number, counted from 0. Each is used
+	// by one goroutine.
+	Client(number int) Client
+}
+
+// Client does one operation at a time.
+type Client interface {
+	Read(ctx context.Context, key int) (Seen, error)
+	// Write gives key a new value and returns its version.
+	Write(ctx context.Context, key int) (version uint64, err error)
+}
+
+// Seen is what a read returned.
+type Seen struct {
+	Version uint64 // 0 if the key does not exist
+	Path    Path
+}
+
+// Each makes one client serve all clients of a Target: it must be safe for use by
+// several goroutines.
+type Each struct{ Shared Client }
+
+// Client implements Target.
+func (e Each) Client(int) Client { return e.Shared }
+
+// Path is the way by which a read was served, by the server's own word.
+type Path uint8
+
+// The paths, as kvnode names them. PathUnknown is a server that does not say.
+const (
+	PathUnknown Path = iota
+	PathLease
+	PathJoined
+	PathReadIndex
+	PathForwarded
+	PathLog
+	PathSerializable
+	pathCount
+)
+
+var pathNames = [pathCount]string{"unknown", "lease", "joined", "read_index", "forwarded", "log", "serializable"}
+
+// String returns the path's name.
+func (p Path) String() string {
+	if p < pathCount {
+		return pathNames[p]
+	}
+	return pathNames[PathUnknown]
+}
+
+// ParsePath returns the path with that name, PathUnknown if there is none.
+func ParsePath(name string) Path {
+	for p, s := range pathNames {
+		if s == name {
+			return Path(p)
+		}
+	}
+	return PathUnknown
+}
+
+// Kind is what an operation does.
+type Kind uint8
+
+// The kinds of operations.
+const (
+	Read Kind = iota
+	Write
+	kinds
+)
+
+// String returns read or write.
+func (k Kind) String() string { return [...]string{"read", "write"}[k] }
+
+// Keys says which keys are used, and how often each.
+type Keys struct {
+	Count int
+	// Zipf is the exponent of a Zipf distribution, above 1; the first keys are
+	// the hot ones. 0 makes all keys equally likely.
+	Zipf float64
+}
+
+// Validate returns an error for each invalid field of k.
+func (k Keys) Validate() error {
+	if k.Count < 1 {
+		return fmt.Errorf("number of keys %d must be at least 1", k.Count)
+	}
+	if k.Zipf != 0 && k.Zipf <= 1 {
+		return fmt.Errorf("zipf exponent %v must be above 1, or 0 for uniform keys", k.Zipf)
+	}
+	return nil
+}
+
+// chooser returns a source of keys for one client.
+func (k Keys) chooser(r *rand.Rand) func() int {
+	switch {
+	case k.Count == 1:
+		return func() int { return 0 }
+	case k.Zipf == 0:
+		return func() int { return r.IntN(k.Count) }
+	default:
+		z := rand.NewZipf(r, k.Zipf, 1, uint64(k.Count-1))
+		return func() int { return int(z.Uint64()) }
+	}
+}
+
+// Floor holds the newest version of each key that any operation has shown.
+type Floor struct{ keys []atomic.Uint64 }
+
+// NewFloor returns a floor of zero for keys 0 to keys−1.
+func NewFloor(keys int) *Floor { return &Floor{keys: make([]atomic.Uint64, keys)} }
+
+// At returns the version that a read of key which begins now may not be below.
+func (f *Floor) At(key int) uint64 { return f.keys[key].Load() }
+
+// Raise notes that an operation which has returned showed version.
+func (f *Floor) Raise(key int, version uint64) {
+	slot := &f.keys[key]
+	for {
+		// Most operations show nothing new; they only look.
+		old := slot.Load()
+		if version <= old || slot.CompareAndSwap(old, version) {
+			return
+		}
+	}
 }

@@ -11,7 +11,7 @@ import (
 // Sleeper sleeps to within some tens of microseconds, for one goroutine.
 //
 // The Go runtime's timers are late by up to a millisecond in a process that is
-// otherwise idle: on Linux it waits in epoll_wait, whose timeouts are whole
+// otherwise idle: on Linux it waits in epoll_wait, with timeouts in whole
 // milliseconds. A benchmark that injects a round trip of 0.2 ms, or sends a
 // request each millisecond, would measure that instead.
 type Sleeper struct {

@@ -22,7 +22,7 @@ type Tally struct {
 	Latency *hdrhistogram.Histogram
 }
 
-// Latencies from 1 ns to 10 minutes are told apart to 3 digits.
+// Latencies from 1 ns to 10 minutes are kept with 3 significant digits.
 const (
 	longest = int64(10 * time.Minute)
 	digits  = 3
@@ -54,7 +54,7 @@ const rounding = 1e-6
 // Path returns the number of reads that took a path.
 func (t *Tally) Path(p Path) int64 { return t.Paths[p] }
 
-// maxTexts and textLen bound what is kept of errors.
+// maxTexts and textLen limit the error texts that are kept.
 const (
 	maxTexts = 12
 	textLen  = 120

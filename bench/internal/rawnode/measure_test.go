@@ -3,9 +3,11 @@ package rawnode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -82,4 +84,83 @@ func (l Load) loop(ctx context.Context, n int) ([]time.Duration, error) {
 		latencies = append(latencies, time.Since(start))
 	}
 	return latencies, nil
+}
+
+// BenchmarkRead3Nodes reads one register in each mode, with 1 to 256 reads in
+// flight, without writes. Under lease, one in 64 latencies is taken.
+func BenchmarkRead3Nodes(b *testing.B) {
+	for _, inFlight := range []int{1, 16, 64, 256} {
+		for _, mode := range modes {
+			b.Run(fmt.Sprintf("inflight=%d/mode=%s", inFlight, mode), func(b *testing.B) {
+				benchmarkReads(b, mode, inFlight)
+			})
+		}
+	}
+}
+
+func benchmarkReads(b *testing.B, mode Mode, inFlight int) {
+	c := start(b, mode)
+	load := Load{InFlight: inFlight, Sample: 1, Op: func(ctx context.Context) error {
+		_, err := c.Read(ctx)
+		return err
+	}}
+	if mode == Lease {
+		load.Sample = 64
+	}
+	leaseBefore, allBefore := underLease(c)
+	b.ReportAllocs()
+	b.ResetTimer()
+	r, err := load.Run(b.Context(), b.N)
+	b.StopTimer()
+	if err != nil {
+		b.Fatal(err)
+	}
+	report(b, &r)
+	if lease, all := underLease(c); all > allBefore {
+		b.ReportMetric(100*float64(lease-leaseBefore)/float64(all-allBefore), "lease-%")
+	}
+}
+
+func report(b *testing.B, r *Result) {
+	b.ReportMetric(r.PerSecond(), "reads/s")
+	b.ReportMetric(float64(r.Quantile(0.5)), "p50-ns")
+	b.ReportMetric(float64(r.Quantile(0.99)), "p99-ns")
+	b.ReportMetric(float64(r.Quantile(0.999)), "p99.9-ns")
+}
+
+// BenchmarkWrite3Nodes writes 128 bytes with the filter and without, in turn
+// in blocks of 100, over the transport that reads use and without a disk.
+// overhead-% compares the tenth percentiles of the blocks, because what else
+// the machine does only ever adds; iqr-% is how far the blocks of one arm lie
+// apart.
+func BenchmarkWrite3Nodes(b *testing.B) {
+	for _, inFlight := range []int{1, 16} {
+		b.Run(fmt.Sprintf("inflight=%d/filter=both", inFlight), func(b *testing.B) { benchmarkWrites(b, inFlight) })
+	}
+}
+
+func benchmarkWrites(b *testing.B, inFlight int) {
+	const block = 100
+	arms := []*Cluster{start(b, ReadIndex), start(b, Lease)} // off, on
+	times := make([][]time.Duration, len(arms))
+	b.ResetTimer()
+	for done := 0; done < b.N || len(times[0]) < 5; done += len(arms) * block {
+		for i, c := range arms {
+			load := Load{InFlight: inFlight, Sample: block, Op: func(ctx context.Context) error { _, err := c.Write(ctx); return err }}
+			r, err := load.Run(b.Context(), block)
+			if err != nil {
+				b.Fatal(err)
+			}
+			times[i] = append(times[i], r.Elapsed/block)
+		}
+	}
+	for i := range times {
+		slices.Sort(times[i])
+	}
+	at := func(i int, q float64) float64 { return float64(times[i][int(q*float64(len(times[i])))]) }
+	b.ReportMetric(0, "ns/op") // of both arms together it means nothing
+	b.ReportMetric(at(0, 0.1), "off-ns/op")
+	b.ReportMetric(at(1, 0.1), "on-ns/op")
+	b.ReportMetric(100*(at(1, 0.1)/at(0, 0.1)-1), "overhead-%")
+	b.ReportMetric(100*(at(0, 0.75)-at(0, 0.25))/at(0, 0.5), "iqr-%")
 }

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Memory is what of a process is in memory, in bytes.
+// Memory is the resident memory of a process, in bytes.
 type Memory struct {
-	// Anonymous is what only this process has: heap, stacks, buffers.
+	// Anonymous is the memory of this process alone: heap, stacks, buffers.
 	Anonymous int64
-	// File is what maps a file: the binary, and a database that is mapped. The
-	// system takes it back without asking when memory is short.
+	// File is mapped files: the binary, and a mapped database. The system takes
+	// it back when memory is short.
 	File int64
 }
 

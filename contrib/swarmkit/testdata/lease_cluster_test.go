@@ -34,7 +34,7 @@ type manager struct {
 	server *grpc.Server
 }
 
-// links is who is cut off.
+// links records which managers are cut off.
 type links struct {
 	mu  sync.Mutex
 	cut map[string]bool // by address
@@ -52,8 +52,8 @@ func (l *links) down(a, b string) bool {
 	return l.cut[a] || l.cut[b]
 }
 
-// linked is transport credentials whose connections stand still while one of their
-// ends is cut off. What was written meanwhile arrives when it no longer is.
+// linked is transport credentials for connections that stand still while one of their
+// ends is cut off. Bytes written meanwhile arrive when it no longer is.
 type linked struct {
 	credentials.TransportCredentials
 	links *links
@@ -97,7 +97,7 @@ func (l *link) Close() error {
 	return l.Conn.Close()
 }
 
-// frozen is a clock whose tickers can be stopped. Its time goes on.
+// frozen is a clock with tickers that can be stopped. Its time goes on.
 type frozen struct {
 	clock.Clock
 	stopped atomic.Bool
@@ -175,7 +175,7 @@ func (m *manager) restart(t testing.TB) {
 	m.start(t, l)
 }
 
-// isolate cuts a manager off, whose raft does not notice that time passes.
+// isolate cuts a manager off the network. Its raft does not notice that time passes.
 func (m *manager) isolate(yes bool) {
 	m.links.set(m.opts.Addr, yes)
 	m.opts.ClockSource.(*frozen).stopped.Store(yes)

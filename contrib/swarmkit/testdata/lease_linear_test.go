@@ -102,7 +102,7 @@ func TestLeaderReadsAreLinearizable(t *testing.T) {
 			old.stop()
 			leader(t, left...)
 			time.Sleep(4 * leaseTick)
-			stop() // nobody asks old while it is replaced
+			stop() // no client asks old while it is replaced
 			old.restart(t)
 		} else {
 			old.isolate(true)
@@ -136,7 +136,7 @@ func (h *history) count() int {
 	return h.reads
 }
 
-// clients writes at whoever leads and reads at each manager until stop is called.
+// clients writes at the leader and reads at each manager until stop is called.
 func clients(h *history, key string, all []*manager) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -33,8 +33,8 @@ func Final(ctx context.Context, m *testcluster.Member) (linz.Final, error) {
 	return final, nil
 }
 
-// Retry does something until it succeeds. A leader that was just replaced, or a member that is
-// catching up, lets a request fail that is right the next time.
+// Retry calls do until it succeeds. A request may fail while the leader changes or a member
+// catches up, and succeed the next time.
 func Retry(ctx context.Context, do func(context.Context) error) error {
 	for {
 		one, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -51,11 +51,11 @@ func Retry(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// lookups is how many reads of the past share a request; etcd's limit is 128.
+// lookups is the number of historical reads per request. etcd's limit is 128.
 const lookups = 100
 
 // Missing looks for each acknowledged write at its own revision in m's history,
-// which nobody may have compacted, and returns those that are not there.
+// and returns those that are not there. The history must not be compacted.
 func Missing(ctx context.Context, m *testcluster.Member, history []linz.Op) ([]linz.Op, error) {
 	var missing []linz.Op
 	err := m.Use(func(c *clientv3.Client) error {
@@ -94,7 +94,7 @@ func lookUp(ctx context.Context, c *clientv3.Client, writes []linz.Op) ([]linz.O
 	return missing, nil
 }
 
-// ErrUnequal tells that members disagree.
+// ErrUnequal means that members disagree.
 var ErrUnequal = errors.New("load: members hash differently")
 
 // Hashes waits until each member has applied revision, and compares their hashes.
@@ -122,7 +122,7 @@ func hashOf(ctx context.Context, m *testcluster.Member, revision int64) (h *clie
 			if h, err = c.HashKV(ctx, m.Endpoint, revision); err == nil {
 				return nil
 			}
-			// A member that is behind calls the revision a future one.
+			// A member that lags behind reports a future revision.
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("hash of %s at revision %d: %w", m.Name, revision, err)

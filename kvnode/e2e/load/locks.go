@@ -18,11 +18,11 @@ import (
 	"github.com/leaderlease/go/leaderlease/fence"
 )
 
-// What contenders use: the lock's keys, and the key that only its holder may
-// write, with its token as the value.
+// Keys of the contenders: the keys of the lock, and the key that only the lock's holder
+// writes, with its token as the value.
 const (
-	LockName = "lock"
-	Supervised  = "guarded"
+	LockName   = "lock"
+	GuardedKey = "guarded"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 
 // Locks contend for one lock with clientv3/concurrency. Each holder writes, with
 // the create revision of its lock key as the fencing token, to a key inside the
-// store and to a resource outside. Some are late: they lose their lease and write
+// store and to a resource outside. Some holders are late: they lose their TTL lease and write
 // nevertheless.
 type Locks struct {
 	conns []*clientv3.Client
@@ -69,7 +69,7 @@ func StartLocks(ctx context.Context, members []*testcluster.Member, contenders i
 }
 
 // Stop ends the contenders. It returns how often the lock was acquired, how often
-// a late write was refused, and what went wrong.
+// a late write was refused, and the first violation.
 func (l *Locks) Stop() (acquired, refused int, err error) {
 	l.stop()
 	l.wg.Wait()
@@ -84,7 +84,7 @@ func (l *Locks) broken(format string, args ...any) {
 	l.mu.errs = append(l.mu.errs, fmt.Errorf(format, args...))
 }
 
-// contender is one of those who want the lock.
+// contender is a client that wants the lock.
 type contender struct {
 	l      *Locks
 	conn   *clientv3.Client
@@ -96,8 +96,8 @@ type contender struct {
 func (c *contender) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.turns++
-		// An error is a member that was killed; what the lock did is judged by
-		// its tokens.
+		// An error means that a member was killed. The tokens decide whether the lock was
+		// correct.
 		_ = c.turn(ctx)
 		select {
 		case <-ctx.Done():
@@ -106,7 +106,7 @@ func (c *contender) run(ctx context.Context) {
 	}
 }
 
-// turn acquires the lock, writes under it, and lets go of it.
+// turn acquires the lock, writes under it, and releases it.
 func (c *contender) turn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -126,7 +126,7 @@ func (c *contender) turn(ctx context.Context) error {
 	return m.Unlock(ctx)
 }
 
-// lose makes its holder late: nobody keeps its lease alive, or somebody ends it.
+// lose ends the holder's lease while it works: it stops the keep-alives, or revokes the lease.
 func (c *contender) lose(ctx context.Context, s *concurrency.Session) {
 	s.Orphan()
 	if c.random.IntN(2) == 0 {
@@ -143,7 +143,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// write writes to the resource outside, and inside before and after.
+// write writes to the outside resource, and to the store before and after that.
 func (c *contender) write(ctx context.Context, owner clientv3.Cmp) {
 	token := fence.Token{Index: uint64(Token(owner))}
 	name := fmt.Sprintf("%s, turn %d", c.name, c.turns)
@@ -165,7 +165,7 @@ func (c *contender) write(ctx context.Context, owner clientv3.Cmp) {
 	}
 }
 
-// admit notes who holds a token. The gate admits one at a time.
+// admit records the token of a holder. It admits one at a time.
 func (l *Locks) admit(token uint64, name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,22 +177,22 @@ func (l *Locks) admit(token uint64, name string) error {
 	return nil
 }
 
-// guarded writes the token to the key in the store if it is still good.
+// guarded writes the token to the key in the store if the lock is still held.
 func (c *contender) guarded(ctx context.Context, owner clientv3.Cmp) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	resp, err := c.conn.Txn(ctx).If(owner).Then(clientv3.OpPut(Supervised, strconv.FormatInt(Token(owner), 10))).Commit()
+	resp, err := c.conn.Txn(ctx).If(owner).Then(clientv3.OpPut(GuardedKey, strconv.FormatInt(Token(owner), 10))).Commit()
 	return err == nil && resp.Succeeded, err
 }
 
-// Token returns the create revision that a mutex's IsOwner compares with: its
-// fencing token.
+// Token returns the fencing token of a mutex: the create revision that its IsOwner
+// compares.
 func Token(owner clientv3.Cmp) int64 {
 	return owner.GetCompare().GetCreateRevision()
 }
 
-// JudgeLocks replays a history: whoever wrote the guarded key held the lock then,
-// being the oldest of those that want it, and tokens never went back.
+// JudgeLocks replays a history. Each writer of the guarded key must hold the lock at that
+// time, which means that it is the oldest contender, and tokens never decrease.
 func JudgeLocks(history []Event) error {
 	wanting := make(map[string]int64) // lock keys with their create revisions
 	highest := int64(0)
@@ -202,7 +202,7 @@ func JudgeLocks(history []Event) error {
 			delete(wanting, e.Key)
 		case strings.HasPrefix(e.Key, LockName+"/"):
 			wanting[e.Key] = e.Create
-		case e.Key == Supervised:
+		case e.Key == GuardedKey:
 			token, err := strconv.ParseInt(e.Value, 10, 64)
 			if err != nil {
 				return err

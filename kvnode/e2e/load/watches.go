@@ -17,19 +17,19 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// Event is what a watch tells of one key.
+// Event is one event of a watch.
 type Event struct {
 	Revision, Create int64
 	Key, Value       string // of a long value, its hash
 	Deleted          bool
 }
 
-// longest is what is kept of a value: each stream keeps all that it has seen.
+// longest is how much of a value is kept, since each stream keeps all its events.
 const longest = 100
 
 // Watches are streams that watch all keys from the first revision on, through
-// whatever happens to the members. Each must see every revision once, in order
-// and in one piece; a store leaves no revision out.
+// all faults. Each must see every revision once, in order and in one piece; a store
+// leaves no revision out.
 type Watches struct {
 	streams []*stream
 	conns   []*clientv3.Client
@@ -37,7 +37,7 @@ type Watches struct {
 	wg      sync.WaitGroup
 }
 
-// stream is one watcher with all that it has seen.
+// stream is one watcher with its events.
 type stream struct {
 	name   string
 	conn   *clientv3.Client
@@ -54,8 +54,8 @@ type stream struct {
 	}
 }
 
-// StartWatches opens two streams at each member and one wherever the client
-// likes; the members' second ones are closed and opened again all the time.
+// StartWatches opens two streams at each member and one at any member. The second
+// stream of each member is closed and reopened all the time.
 func StartWatches(ctx context.Context, c *testcluster.Cluster, seed uint64) (*Watches, error) {
 	w := &Watches{}
 	for i, m := range c.Members() {
@@ -100,8 +100,8 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// open watches from where the stream has got to. Streams that are opened again
-// ask for a leader too, so that they end with each of them.
+// open watches from the stream's next revision on. Reopened streams require a leader, so they end
+// at each change of leader.
 func (s *stream) open(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -122,7 +122,7 @@ func (s *stream) open(ctx context.Context) {
 	}
 }
 
-// take checks and keeps one response.
+// take checks and stores one response.
 func (s *stream) take(resp *clientv3.WatchResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,7 @@ func event(e *clientv3.Event) Event {
 	}
 }
 
-// Short returns what Event keeps of a value.
+// Short returns the part of a value that Event keeps.
 func Short(value []byte) string {
 	if len(value) <= longest {
 		return string(value)
@@ -171,7 +171,7 @@ func (s *stream) brokenLocked(format string, args ...any) {
 }
 
 // Stop waits until all streams have seen revision, ends them, and returns the
-// history up to there. All must have seen the same.
+// history up to there, which must be the same on all streams.
 func (w *Watches) Stop(ctx context.Context, revision int64) ([]Event, error) {
 	var errs []error
 	for _, s := range w.streams {
@@ -225,7 +225,7 @@ func (s *stream) upTo(revision int64) []Event {
 	return s.mu.seen[:i]
 }
 
-// differ names the first difference of two streams.
+// differ returns the first difference of two streams.
 func differ(a string, x []Event, b string, y []Event) error {
 	for i := range min(len(x), len(y)) {
 		if x[i] != y[i] {

@@ -15,8 +15,7 @@ var (
 	flagName   = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
 )
 
-// helps are what commands say of themselves, by the words that they are called with; nothing of those
-// that there are not.
+// helps holds the help texts by command line. Unknown commands have no entry.
 type helps map[string]string
 
 // of returns the help of the command that a line begins with.
@@ -35,15 +34,15 @@ func (h helps) of(line string) string {
 	}
 	code, stdout, _ := kvnode(append(args, "--help")...)
 	group := strings.Contains(stdout, "Available Commands:") && !strings.Contains(stdout, "\n  kvnode "+name)
-	if code == exitOK && !group { // whose help is shown for what it has not
+	if code == exitOK && !group { // an unknown subcommand of a group shows the group's help
 		help = stdout
 	}
 	h[name] = help
 	return help
 }
 
-// unknownIn returns what a text names of kvnode in its sentences that there is not: commands, and their
-// flags. A flag by itself is of any of them, or of another program's.
+// unknownIn returns the unknown commands and flags that the sentences of a text name. A flag without a
+// command may belong to any command, or to another program.
 func (h helps) unknownIn(text string) (none []string) {
 	var all strings.Builder
 	all.WriteString("systemctl: --no-block; etcdctl make-mirror: --dest-cacert --dest-cert --dest-key --dest-insecure-transport")
@@ -66,8 +65,8 @@ func (h helps) unknownIn(text string) (none []string) {
 	return none
 }
 
-// Commands and flags that documents name in their sentences are there. Those in blocks are run
-// (kvnode/e2e).
+// Commands and flags that documents name in sentences exist. The tests of kvnode/e2e run the commands
+// in blocks.
 func TestDocumentsNameCommandsThatAreThere(t *testing.T) {
 	h := make(helps)
 	for _, name := range []string{"README.md", "docs/operations/install.md", "docs/operations/change.md", "docs/operations/repair.md", "docs/operations/migrate.md", "docs/kvnode.md", "docs/lease-traces.md", "docs/clocks.md"} {

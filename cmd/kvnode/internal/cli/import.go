@@ -29,7 +29,7 @@ func newImport(sys *System) *cobra.Command {
 	})
 }
 
-// sayImported says what a file of etcd's holds, and by which hash etcd knows it.
+// sayImported prints the contents of an etcd file, and the hash that etcdutl shows for it.
 func sayImported(sys *System, path string, s *restore.Imported) {
 	if s == nil {
 		return

@@ -12,8 +12,8 @@ import (
 // etcdsSnapshot was saved by a real etcd 3.6.
 const etcdsSnapshot = "../../../../kvnode/internal/etcdfile/testdata/3.6"
 
-// What is in a snapshot of etcd's is said, with the hash by which etcd knows it, and
-// import and snapshot restore make a member of it.
+// snapshot status describes a snapshot of etcd with etcd's own hash. import and snapshot restore
+// turn it into a member.
 func TestImport(t *testing.T) {
 	file := etcdsSnapshot + ".db"
 	hashes, err := os.ReadFile(etcdsSnapshot + ".hashes")

@@ -24,7 +24,7 @@ func one(t *testing.T, f func(addr string)) {
 	})
 }
 
-// What is put is got, watched, deleted.
+// put, get, watch and del agree on a key.
 func TestKeys(t *testing.T) {
 	one(t, func(addr string) {
 		for _, step := range []struct {
@@ -107,7 +107,7 @@ func TestWatchCommand(t *testing.T) {
 	})
 }
 
-// A command that holds a lock knows its token, which grows, and its exit code is passed on.
+// A command under a lock finds its token in the environment. Tokens grow, and the exit code is passed on.
 func TestLockCommand(t *testing.T) {
 	var tokens []string
 	one(t, func(addr string) {
@@ -129,7 +129,7 @@ func TestLockCommand(t *testing.T) {
 	}
 }
 
-// Who has lost the lock does not go on with what it is for.
+// A client that loses the lock kills the command that it runs under it.
 func TestALostLockKillsItsCommand(t *testing.T) {
 	runServer(t, server.Config{Node: node.Config{DataDir: t.TempDir(), Listener: listen(t)}, ClientListener: listen(t)}, func(c *clientv3.Client) {
 		var out, errs buffer
@@ -156,7 +156,7 @@ func TestALostLockKillsItsCommand(t *testing.T) {
 	})
 }
 
-// TestLockedChild is what the tests above have run under a lock.
+// TestLockedChild is the program that the tests above run under a lock.
 func TestLockedChild(t *testing.T) {
 	if os.Getenv("KVNODE_FENCING_TOKEN") == "" {
 		return
@@ -168,7 +168,7 @@ func TestLockedChild(t *testing.T) {
 	os.Exit(7)
 }
 
-// What is saved is checked, and what is damaged is not whole.
+// A saved snapshot passes the check, and fails it after damage.
 func TestSnapshotSave(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kv.db")
 	one(t, func(addr string) {
@@ -195,7 +195,7 @@ func TestSnapshotSave(t *testing.T) {
 	}
 }
 
-// What these commands cannot do they say with the value that is wrong.
+// Invalid arguments are refused with the wrong value.
 func TestKeyRefusals(t *testing.T) {
 	for _, test := range []struct {
 		args string
@@ -235,13 +235,13 @@ func TestKeyRefusals(t *testing.T) {
 	}
 }
 
-// Nobody there is an error that says so, in time.
+// If no member answers, a command fails in time and names the endpoint.
 func TestNobodyAnswers(t *testing.T) {
 	addr := free(t)
 	for _, args := range []string{"get a", "put a 1", "del a", "watch a", "lock l", "snapshot save x"} {
 		code, _, stderr := kvnode(append(strings.Fields(args), "--timeout", "300ms", "--endpoints", addr)...)
 		if code != exitFailed || !strings.HasPrefix(stderr, addr+": ") || !strings.Contains(stderr, "refused") {
-			t.Errorf("kvnode %s of nobody = %d %s, want %d, who does not answer and why", args, code, stderr, exitFailed)
+			t.Errorf("kvnode %s of a dead endpoint = %d %s, want %d, the endpoint and the reason", args, code, stderr, exitFailed)
 		}
 	}
 }

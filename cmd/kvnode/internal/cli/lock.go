@@ -17,7 +17,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// locker is what kvnode lock was told.
+// locker holds the arguments and flags of kvnode lock.
 type locker struct {
 	caller
 
@@ -66,7 +66,7 @@ func (l *locker) run(ctx context.Context, sys *System) error {
 	return l.with(func(c *clientv3.Client) error { return l.hold(ctx, c, sys) })
 }
 
-// hold takes the lock, has it for as long as it is wanted, and gives it back.
+// hold takes the lock, runs use, and releases the lock.
 func (l *locker) hold(ctx context.Context, c *clientv3.Client, sys *System) (err error) {
 	answered, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
@@ -99,7 +99,7 @@ func (l *locker) hold(ctx context.Context, c *clientv3.Client, sys *System) (err
 
 var errLockLost = errors.New("the lock is lost: its TTL lease has ended")
 
-// use does what the lock is for.
+// use runs the command under the lock, or prints the lock and waits.
 func (l *locker) use(ctx context.Context, session *concurrency.Session, key string, token int64, sys *System) error {
 	if len(l.command) > 0 {
 		environ := append(os.Environ(), "ETCD_LOCK_KEY="+key, fmt.Sprint("KVNODE_FENCING_TOKEN=", token))
@@ -116,15 +116,15 @@ func (l *locker) use(ctx context.Context, session *concurrency.Session, key stri
 	}
 }
 
-// runLocked runs a command, and kills it once the lock is lost. Signals are its own to handle; one that came
-// before has ended asked, and the command does not begin. On Linux it ends with this process, whatever
-// ends that: nobody would renew the lock any more.
+// runLocked runs a command, and kills it when the lock is lost. The command handles signals itself;
+// a signal that arrived earlier has canceled asked, and the command is not started. On Linux the
+// command dies with this process, because nothing would renew its lock any longer.
 func runLocked(asked context.Context, lost <-chan struct{}, command, environ []string, sys *System) error {
 	runtime.LockOSThread() // it would end with this thread
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(asked))
 	defer cancel(nil)
-	// #nosec G204 -- whoever gave the command line is to run it.
+	// #nosec G204 -- the user's command line names the command.
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environ, os.Stdin, sys.Stdout, sys.Stderr
 	cmd.SysProcAttr = untilWeEnd()
@@ -133,7 +133,7 @@ func runLocked(asked context.Context, lost <-chan struct{}, command, environ []s
 	signal.Notify(signals, passed...)
 	defer signal.Stop(signals)
 	if asked.Err() != nil {
-		return errReported // interrupted when the lock had just been taken: nobody would tell the command
+		return errReported // interrupted right after taking the lock: the command would miss the signal
 	}
 	if err := cmd.Start(); err != nil {
 		return usageError{err}
@@ -160,8 +160,8 @@ func runLocked(asked context.Context, lost <-chan struct{}, command, environ []s
 	return errors.Join(context.Cause(ctx), err)
 }
 
-// passedOn are the signals by which people and terminals end a process, but not what was ignored
-// from the start, as under nohup, or in the background of a script.
+// passedOn returns the signals that users and terminals send to end a process, without those that were
+// ignored from the start, as under nohup or in the background of a script.
 func passedOn() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 }

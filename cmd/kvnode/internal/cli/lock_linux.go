@@ -2,5 +2,5 @@ package cli
 
 import "syscall"
 
-// untilWeEnd has the system kill a command with the thread that has started it.
+// untilWeEnd makes the kernel kill the command when the thread that started it ends.
 func untilWeEnd() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -4,5 +4,5 @@ package cli
 
 import "syscall"
 
-// untilWeEnd is nothing: no other system ends a command with who has started it.
+// untilWeEnd returns nil: only Linux kills a child when its parent dies.
 func untilWeEnd() *syscall.SysProcAttr { return nil }

@@ -13,7 +13,7 @@ import (
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 )
 
-// levels has two of etcd's that are beyond ours: nothing is logged there.
+// levels are etcd's level names. Nothing is logged at the last two.
 var levels = map[string]slog.Level{
 	"debug": slog.LevelDebug,
 	"info":  slog.LevelInfo,
@@ -23,10 +23,10 @@ var levels = map[string]slog.Level{
 	"fatal": slog.LevelError + 8,
 }
 
-// logQueueBytes is how much each output of the log may lag behind. Lines above it are dropped.
+// logQueueBytes is the size of each output's queue. Lines beyond it are dropped.
 const logQueueBytes = 1 << 20
 
-// logFlushTime is how long the end of the process waits for outputs that do not take their lines.
+// logFlushTime is how long the exit waits for blocked outputs.
 const logFlushTime = time.Second
 
 // processLog is the log of a process. A blocked output delays neither its callers nor the
@@ -76,8 +76,8 @@ func newHandler(cfg settings.Log, w io.Writer) slog.Handler {
 	return slog.NewTextHandler(w, options)
 }
 
-// dropNotice makes the line that tells readers of an output that lines are missing. It is a
-// warning, so a log of errors only has none, and kvnode_log_lines_dropped_total tells.
+// dropNotice returns the function that makes the line about dropped lines. The line is a warning, so a
+// log at level error has none; kvnode_log_lines_dropped_total counts in any case.
 func dropNotice(cfg settings.Log, output string) func(lines uint64) []byte {
 	return func(lines uint64) []byte {
 		var b bytes.Buffer
@@ -86,7 +86,7 @@ func dropNotice(cfg settings.Log, output string) func(lines uint64) []byte {
 	}
 }
 
-// dropped returns the number of lines that outputs have not got.
+// dropped returns the number of lines that did not reach an output.
 func (l *processLog) dropped() (lines uint64) {
 	for _, q := range l.queues {
 		lines += q.Dropped()
@@ -94,7 +94,7 @@ func (l *processLog) dropped() (lines uint64) {
 	return lines
 }
 
-// close writes what is queued, for at most logFlushTime, and closes the files. It may be called
+// close writes the queued lines, for at most logFlushTime, and closes the files. It may be called
 // more than once.
 func (l *processLog) close() {
 	var all sync.WaitGroup
@@ -107,13 +107,13 @@ func (l *processLog) close() {
 	}
 }
 
-// loggedBytes is the most of one text that a line has. Longer: whoever may say what
-// is logged, such as the name of a member, fills disks with it.
+// loggedBytes is the maximum size of one text in a log line. Peers and clients choose some of these
+// texts, such as a member's name, and could otherwise fill the disk.
 const loggedBytes = 16 << 10
 
-// readable writes durations as people do, since JSON would have nanoseconds, and of
-// a text what prints, as both formats quote only a part of what does not. Messages, errors
-// and advice have flags in the place of fields; other texts are names and paths.
+// readable prints durations like 1.5s, since JSON would have nanoseconds, and escapes unprintable
+// text, which the formats quote only in part. In messages, errors and advice, names of fields become
+// flags; other texts are names and paths.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case time.Duration:

@@ -35,7 +35,7 @@ func TestLogger(t *testing.T) {
 		if err := json.Unmarshal([]byte(got), &line); err != nil || line["msg"] != "shown, --max-txn-ops" || line["level"] != "WARN" || line["took"] != "1.5s" || line["time"] == "" {
 			t.Errorf("%s has %q, want one line with time, level, msg and took=1.5s", name, got)
 		}
-		// Whose name is that of a field keeps it.
+		// A value that equals the name of a field is not changed.
 		if line["member"] != "MaxTxnOps" || line["error"] != "open /MaxTxnOps/wal: needs --max-txn-ops" {
 			t.Errorf("%s has member %q and error %q, want flags for fields only", name, line["member"], line["error"])
 		}
@@ -60,7 +60,7 @@ func TestLogFormats(t *testing.T) {
 	}
 }
 
-// Levels that only etcd has log less than error.
+// The levels panic and fatal log less than error.
 func TestLevels(t *testing.T) {
 	for level, want := range map[string]int{"debug": 4, "info": 3, "warn": 2, "error": 1, "panic": 0, "fatal": 0} {
 		var stderr buffer
@@ -79,7 +79,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// blocked is an output that takes nothing until it is closed.
+// blocked is an output that blocks until it is closed.
 type blocked chan struct{}
 
 // Write implements io.Writer.
@@ -88,8 +88,8 @@ func (b blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An output that takes nothing delays neither who logs nor the other outputs, and does not keep
-// the process from ending. What it misses is counted.
+// A blocked output delays neither the caller that logs, nor the other outputs, nor the exit of the
+// process. The lines that it loses are counted.
 func TestABlockedOutputOfTheLog(t *testing.T) {
 	stderr := make(blocked)
 	defer close(stderr)
@@ -113,7 +113,7 @@ func TestABlockedOutputOfTheLog(t *testing.T) {
 	}
 }
 
-// The output that was blocked says how many lines it lacks.
+// An output that was blocked gets the number of its missing lines.
 func TestMissingLinesAreSaid(t *testing.T) {
 	for level, want := range map[string]string{"info": `"level":"WARN","msg":"log lines are missing here: the output was blocked or failed","lines":7,"output":"stderr"`, "error": ""} {
 		got := string(dropNotice(settings.Log{Level: level, Format: "json"}, "stderr")(7))
@@ -123,7 +123,7 @@ func TestMissingLinesAreSaid(t *testing.T) {
 	}
 }
 
-// A member that has failed ends, though nothing takes its last words.
+// A failed member exits although its error output is blocked.
 func TestABlockedStandardErrorKeepsNoProcess(t *testing.T) {
 	stderr := make(blocked)
 	defer close(stderr)

@@ -2,15 +2,21 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"flag"
+	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	node "github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -36,7 +42,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// buffer may be written and read at once.
+// buffer is safe for concurrent use.
 type buffer struct {
 	mu struct {
 		sync.Mutex
@@ -94,7 +100,7 @@ func TestExitCodes(t *testing.T) {
 		{"refused", "--peer-skip-client-san-verification", exitUsage, "", "peer-skip-client-san-verification"},
 		{"invalid", "--validate --name a,b", exitUsage, "", "--name"},
 		{"invalid directory", "--validate --data-dir /dev/null", exitUsage, "", "is a file"},
-		{"status of nobody", "status --endpoints=", exitUsage, "", "names no member"},
+		{"status of no endpoint", "status --endpoints=", exitUsage, "", "names no member"},
 		{"status as XML", "status -o xml", exitUsage, "", "must be table or json"},
 		{"status in a hurry", "status --interval 1ms", exitUsage, "", "10ms at least"},
 		{"status of a path", "status --endpoints http://a:1/b", exitUsage, "", "must be host:port"},
@@ -109,7 +115,7 @@ func TestExitCodes(t *testing.T) {
 			"no certificate", "--validate --auto-tls --trusted-ca-file /nowhere/ca --listen-client-urls https://localhost:0 --data-dir " + dir,
 			exitUsage, "", "--trusted-ca-file: open /nowhere/ca",
 		},
-		{"a log nobody can write", "--validate --log-outputs /nowhere/log --data-dir " + dir, exitUsage, "", "--log-outputs: open /nowhere/log"},
+		{"a log that cannot be written", "--validate --log-outputs /nowhere/log --data-dir " + dir, exitUsage, "", "--log-outputs: open /nowhere/log"},
 		{"unwritable log", "--log-outputs /nowhere/log --data-dir " + dir, exitUsage, "", "--log-outputs"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -121,7 +127,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// The shell is told what flags take.
+// Shell completion offers the values of flags.
 func TestCompletion(t *testing.T) {
 	for args, want := range map[string]string{
 		"serve --read-mode ":  "lease\nread-index\nlog\nserializable\n",
@@ -134,6 +140,78 @@ func TestCompletion(t *testing.T) {
 		_, stdout, _ := kvnode(append([]string{"__complete"}, strings.Split(args, " ")...)...)
 		if !strings.Contains(stdout, want) {
 			t.Errorf("completion of %q = %q, want %q", args, stdout, want)
+		}
+	}
+}
+
+// A member that fails ends the process, with the reason as the error.
+func TestAMemberThatFails(t *testing.T) {
+	listen := func() net.Listener {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	srv, err := server.Start(server.Config{Node: node.Config{DataDir: t.TempDir(), Listener: listen()}, ClientListener: listen()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Node().Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var log buffer
+	err = untilStopped(srv, make(chan struct{}), slog.New(slog.NewTextHandler(&log, nil)))
+	if !errors.Is(err, node.ErrStopped) || !strings.Contains(log.String(), "the member has failed") {
+		t.Errorf("untilStopped() = %v, logs %s, want kvnode.ErrStopped and a line that says so", err, log.String())
+	}
+}
+
+// The exit code tells a supervisor not to restart a member that was removed.
+func TestAMemberThatWasRemovedHasNotFailed(t *testing.T) {
+	removed := fmt.Errorf("kvnode: %w", node.ErrRemoved)
+	if err := ended(removed, removed); err != nil {
+		t.Errorf("ended(removed) = %v, want nil", err)
+	}
+	for _, failure := range []error{node.ErrLost, node.ErrStopped} {
+		if err := ended(failure, nil); !errors.Is(err, failure) {
+			t.Errorf("ended(%v) = %v, want the failure", failure, err)
+		}
+	}
+	if err := ended(nil, node.ErrTimeout); !errors.Is(err, node.ErrTimeout) {
+		t.Errorf("ended(asked to, not in order) = %v, want why not", err)
+	}
+}
+
+// A port that is open and does not answer most likely belongs to a member that still reads its
+// store. The error says so and does not question the port.
+func TestStatusOfAMemberThatStarts(t *testing.T) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	for _, scheme := range []string{"http", "https"} {
+		code, stdout, _ := kvnode("status", "--timeout", "200ms", "--endpoints", scheme+"://"+l.Addr().String())
+		if code == exitOK || !strings.Contains(stdout, "still starting") || strings.Contains(stdout, "give ") {
+			t.Errorf("kvnode status of a member that starts, by %s = %d %s, want that it may be still starting", scheme, code, stdout)
+		}
+	}
+}
+
+func TestCommitOf(t *testing.T) {
+	revision, date := debug.BuildSetting{Key: "vcs.revision", Value: "0123abcd"}, debug.BuildSetting{Key: "vcs.time", Value: "2026-11-27T09:56:02Z"}
+	for _, tc := range []struct {
+		info *debug.BuildInfo
+		want string
+	}{
+		{&debug.BuildInfo{}, "unknown"},
+		{&debug.BuildInfo{Settings: []debug.BuildSetting{revision, date}}, "0123abcd of 2026-11-27T09:56:02Z"},
+		{&debug.BuildInfo{Settings: []debug.BuildSetting{revision, date, {Key: "vcs.modified", Value: "true"}}}, "0123abcd of 2026-11-27T09:56:02Z with changes"},
+	} {
+		if got := commitOf(tc.info); got != tc.want {
+			t.Errorf("commitOf(%v) = %q, want %q", tc.info, got, tc.want)
 		}
 	}
 }

@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// A mismatch is a reason why an endpoint cannot be used as it was given, which waiting does
-// not change: another protocol at the port, or certificates that do not fit.
+// A mismatch is a reason why an endpoint will not work however long a command waits: another protocol
+// at the port, or a certificate that is not accepted.
 type mismatch struct{ error }
 
 // Unwrap returns the error itself.
 func (m mismatch) Unwrap() error { return m.error }
 
-// reachTime bounds a look at the endpoints. A member that does not answer within it may be
+// reachTime is the timeout of the check of endpoints. A member that does not answer within it may be
 // busy or still starting, which is no mismatch.
 const reachTime = 2 * time.Second
 
-// reach looks at all endpoints at once: it connects, shakes hands and waits for the first
-// bytes of HTTP/2. errs has an error for each endpoint that cannot be used, else nil.
+// reach checks all endpoints at once: it connects, does the TLS handshake and waits for the first
+// frame of HTTP/2. errs has an error for each endpoint that fails, else nil.
 func (c *caller) reach(ctx context.Context) (errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, min(reachTime, c.timeout))
 	defer cancel()
@@ -39,7 +39,7 @@ func (c *caller) reach(ctx context.Context) (errs []error) {
 	return errs
 }
 
-// mismatched returns the mismatches of all endpoints, and nil as soon as one of them may be
+// mismatched returns the mismatches of all endpoints, or nil as soon as one endpoint may be
 // usable.
 func (c *caller) mismatched(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(reachTime, c.timeout))
@@ -100,7 +100,7 @@ func (s *secure) probe(ctx context.Context, name string) error {
 	return nil
 }
 
-// split returns what to dial for an endpoint, and whether to speak TLS there.
+// split returns the address to dial for an endpoint, and whether to use TLS.
 func (s *secure) split(name string) (network, addr string, secured bool) {
 	scheme, rest, ok := strings.Cut(name, "://")
 	if !ok {
@@ -133,20 +133,20 @@ func (s *secure) probePlain(ctx context.Context, conn net.Conn, network, addr st
 	return fmt.Errorf("this port does not speak gRPC in plain text: %w", err)
 }
 
-// speaksTLS reports whether a server answers a TLS handshake, whatever it makes of it.
+// speaksTLS reports whether a server answers a TLS handshake, even with an alert.
 func speaksTLS(ctx context.Context, network, addr string) bool {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = conn.Close() }()
-	// Nothing but the protocol is of interest, and nothing is sent.
+	// Only the protocol matters here, and no data is sent.
 	err = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).HandshakeContext(ctx) //nolint:gosec // see above
 	_, alert := errors.AsType[*net.OpError](err)
 	return err == nil || alert && strings.Contains(err.Error(), "remote error")
 }
 
-// explainHandshake says what to do about a failed handshake.
+// explainHandshake adds the remedy to the error of a failed handshake.
 func (s *secure) explainHandshake(err error) error {
 	if isLate(err) {
 		return errStarting
@@ -166,8 +166,8 @@ func (s *secure) explainHandshake(err error) error {
 	return s.explainRefusal(err)
 }
 
-// explainRefusal says what to do about a server that ends a connection during or after the
-// handshake.
+// explainRefusal adds the remedy to the error of a server that closes the connection during or after
+// the handshake.
 func (s *secure) explainRefusal(err error) error {
 	switch {
 	case isLate(err):
@@ -184,7 +184,7 @@ func (s *secure) explainRefusal(err error) error {
 }
 
 var (
-	// errStarting is of a port that is bound before the store is read.
+	// errStarting is the error for a port that is bound before the store has been read.
 	errStarting = errors.New("this port takes connections, but nothing answers yet: the member may be still starting, or hang: see its log")
 	errHTTP1    = errors.New("the answer is HTTP/1")
 )

@@ -41,8 +41,8 @@ func tlsServer(t *testing.T, auth tls.ClientAuthType) (addr, ca, cert, key strin
 		write("cert", "CERTIFICATE", pair.Certificate[0]), write("key", "PRIVATE KEY", der)
 }
 
-// An endpoint that cannot be used as it was given ends a command at once, whatever its timeout
-// is, with what to change. etcdctl's variables are read, and flags win over them.
+// An endpoint with the wrong scheme fails a command at once, whatever its timeout, and the error names
+// the fix. etcdctl's variables are read, and flags override them.
 func TestMismatchesEndACommandAtOnce(t *testing.T) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -90,7 +90,7 @@ func TestMismatchesEndACommandAtOnce(t *testing.T) {
 			}
 		})
 	}
-	// A server that takes the certificate is no gRPC server here, which is another error.
+	// A server that accepts the certificate is no gRPC server in this test, which is another error.
 	var out, errs buffer
 	code := Main(System{
 		Args: strings.Fields("get k --timeout 500ms"), Stdout: &out, Stderr: &errs, Exit: func(int) {},

@@ -1,4 +1,4 @@
-// Package cli is kvnode's command line, one file a command.
+// Package cli is the command line of kvnode. Main runs it.
 package cli
 
 import (
@@ -22,15 +22,15 @@ import (
 const (
 	// exitOK means that everything went well; a server was stopped in order.
 	exitOK = 0
-	// exitFailed means that it did not: the node failed, an endpoint does not
-	// answer, a log is damaged, or a second signal cut a stop short.
+	// exitFailed means that the node failed, an endpoint does not answer, a log is
+	// damaged, or a second signal aborted an orderly stop.
 	exitFailed = 1
-	// exitUsage means that the command line or the configuration is wrong, or asks
-	// for what this machine does not have, such as a file or a free port.
+	// exitUsage means that the command line or the configuration is wrong, or names
+	// a missing resource of this machine, such as a file or a free port.
 	exitUsage = 2
 )
 
-// System is what a process has of its surroundings.
+// System is the environment of the process.
 type System struct {
 	Args           []string // without the program's name
 	Environ        []string
@@ -39,12 +39,12 @@ type System struct {
 	Exit func(code int)
 }
 
-// OS returns the operating system's.
+// OS returns the environment of this process.
 func OS() System {
 	return System{Args: os.Args[1:], Environ: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr, Exit: os.Exit}
 }
 
-// printError prints the error that a command ends with. It does not wait for a blocked standard
+// printError prints the final error of a command. It does not wait for a blocked standard
 // error: a member that has failed must end, or its supervisor does not start it again.
 func (s *System) printError(text string) {
 	printed := make(chan struct{})
@@ -58,13 +58,13 @@ func (s *System) printError(text string) {
 	}
 }
 
-// usageError is an error of whoever wrote the command line.
+// usageError is a mistake in the command line.
 type usageError struct{ error }
 
 // Unwrap returns the error itself.
 func (e usageError) Unwrap() error { return e.error }
 
-// errReported ends a command that has already said what is wrong.
+// errReported is returned by a command that has already printed its error.
 var errReported = errors.New("kvnode: reported")
 
 // Main runs the command in sys and returns the exit code.
@@ -73,7 +73,7 @@ func Main(sys System) int {
 	root.SetArgs(sys.Args)
 	root.SetOut(sys.Stdout)
 	root.SetErr(sys.Stderr)
-	// Whatever goes wrong before a command begins is wrong usage.
+	// An error before a command begins is an error in the command line.
 	began := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 
@@ -87,15 +87,15 @@ func Main(sys System) int {
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailed
-	case ended && child.ExitCode() > 0 && !errors.Is(err, errLockLost): // what kvnode lock has run has said why
+	case ended && child.ExitCode() > 0 && !errors.Is(err, errLockLost): // the command under kvnode lock has printed its error
 		return child.ExitCode()
 	}
 	said := printable(settings.Spoken(err.Error()))
 	switch by, signaled := endedBy(child); {
 	case signaled && !errors.Is(err, errLockLost):
 		sys.printError(said)
-		return 128 + by // as shells say it
-	case wrong: // it says what to change itself
+		return 128 + by // as shells do
+	case wrong: // its text names the remedy
 		sys.printError(said)
 		return exitUsage
 	case usage:
@@ -107,8 +107,8 @@ func Main(sys System) int {
 	}
 }
 
-// helpOf is the command line that shows the flags of cmd: those of kvnode alone are kvnode
-// serve's.
+// helpOf returns the command line that shows the flags of cmd. kvnode alone has the flags of kvnode
+// serve.
 func helpOf(cmd *cobra.Command) string {
 	if cmd.HasParent() {
 		return cmd.CommandPath()
@@ -116,7 +116,7 @@ func helpOf(cmd *cobra.Command) string {
 	return "kvnode --help and kvnode serve"
 }
 
-// endedBy returns the number of the signal that has ended a command, if one has.
+// endedBy returns the number of the signal that killed a command, if a signal did.
 func endedBy(child *exec.ExitError) (number int, signaled bool) {
 	if child == nil {
 		return 0, false
@@ -134,7 +134,7 @@ the leader's memory under a leader lease. kvnode alone is kvnode serve.
 Exit codes: 0 all went well, or a server was stopped in order; 1 something failed; 2 the command
 line or the configuration is wrong, or asks for what is not there, such as a file or a free port.`
 
-// rootUsage leaves the flags out: they are those of kvnode serve.
+// rootUsage leaves out the flags, since kvnode serve --help shows them.
 const rootUsage = `Usage:
   kvnode [flags of kvnode serve]
   kvnode <command>
@@ -171,7 +171,7 @@ func newRoot(sys *System) *cobra.Command {
 	return root
 }
 
-// commands are all but cobra's own, which are help and completion.
+// commands returns all commands except help and completion, which cobra adds.
 func commands(sys *System) []*cobra.Command {
 	return []*cobra.Command{
 		newServe(sys),
@@ -189,3 +189,21 @@ func commands(sys *System) []*cobra.Command {
 		newVersion(sys),
 	}
 }
+
+// argsUpTo returns a check for one to high arguments, without upper limit if high is negative. An
+// error names the missing argument as the command's usage does.
+func argsUpTo(high int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			name := strings.Fields(cmd.Use)[1]
+			return fmt.Errorf("%s: missing %s (usage: %s)", cmd.CommandPath(), strings.TrimSuffix(name, "..."), usageLine(cmd))
+		case high >= 0 && len(args) > high:
+			return fmt.Errorf("%s: %d arguments, want %d at most: %q is one too many (usage: %s)", cmd.CommandPath(), len(args), high, args[high], usageLine(cmd))
+		}
+		return nil
+	}
+}
+
+// usageLine returns the usage of a command.
+func usageLine(cmd *cobra.Command) string { return cmd.Parent().CommandPath() + " " + cmd.Use }

@@ -55,7 +55,7 @@ func free(t *testing.T) string {
 	return addr
 }
 
-// says waits for a line.
+// says waits for a log line.
 func (s *served) says(what string) {
 	s.t.Helper()
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.stderr.String(), what); time.Sleep(5 * time.Millisecond) {
@@ -77,7 +77,7 @@ func (s *served) exits(want int) {
 	}
 }
 
-// send tells this process, which is where the member runs.
+// send sends a signal to this process, which runs the member.
 func send(t *testing.T, sig syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(os.Getpid(), sig); err != nil {
@@ -85,8 +85,8 @@ func send(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// A day of a member: it starts, says so, answers, is told to stop, and its log
-// can be looked at.
+// A member starts, logs that it is ready, answers requests and stops on a signal. Its log can be
+// inspected afterwards.
 func TestServe(t *testing.T) {
 	s := serving(t, "--name", "solo", "--unsafe-no-fsync")
 	s.says("ready to serve client requests")
@@ -157,7 +157,7 @@ func TestASecondSignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := make(chan os.Signal, 1) // one that nobody else hears any more would end the test
+	late := make(chan os.Signal, 1) // a signal without a handler would end the test
 	signal.Notify(late, syscall.SIGTERM)
 	defer signal.Stop(late)
 	s := watchSignals(&sys, logger)

@@ -20,10 +20,10 @@ import (
 
 const statusLong = `Status asks members how they are: role, term, the leader lease with its state and reason, for how
 long it still serves reads (REMAINING) and how long before its end it stops (MARGIN), for how long
-the member has promised to help nobody else (PROMISED), reads by path, and how far it has applied
+the member has promised to elect no other member (PROMISED), reads by path, and how far it has applied
 the log. It exits with 1 if a member does not answer.`
 
-// asker is what kvnode status was told.
+// asker holds the flags of kvnode status.
 type asker struct {
 	caller
 
@@ -144,7 +144,7 @@ func connect(names []string, how *secure) (members []endpoint, err error) {
 	patient := grpc.ConnectParams{
 		Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
 		// Without it an attempt has 100 ms, in which members far away do not shake hands.
-		// Longer: no attempt ends within --timeout, and none says why.
+		// With a longer timeout, no attempt would end within --timeout, and the error would not name the reason.
 		MinConnectTimeout: time.Second,
 	}
 	for _, name := range names {

@@ -57,7 +57,7 @@ func TestTheLastFailOverIsTheLeaders(t *testing.T) {
 		}
 	}
 	if got := failOver(&status.Report{Role: "leader"}) + failOver(nil); got != "" {
-		t.Errorf("failOver() of a leader that has replaced nobody = %q, want nothing", got)
+		t.Errorf("failOver() of a leader without predecessor = %q, want nothing", got)
 	}
 }
 
@@ -89,12 +89,11 @@ func TestWatch(t *testing.T) {
 		t.Errorf("run() of an interrupted watch = %v, want nil", err)
 	}
 	if strings.Contains(out.String(), "\x1b") {
-		t.Error("the watch draws with escape sequences, want none: nobody is looking at a screen")
+		t.Error("the watch draws with escape sequences, want none: the output is no terminal")
 	}
 }
 
-// Whoever asks at the wrong port, or with the wrong scheme, is told which is
-// right.
+// An endpoint with the wrong port or scheme yields an error that names the right one.
 func TestStatusAtTheWrongPort(t *testing.T) {
 	member := func(set func(*server.Config)) *server.Server {
 		c := server.Config{Node: node.Config{DataDir: t.TempDir()}, ListenPeerURLs: []string{"http://" + free(t)}}

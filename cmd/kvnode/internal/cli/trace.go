@@ -35,7 +35,7 @@ not, or if something is missing in between, behind which nothing can be judged.`
 		Use:   "page FILE...",
 		Short: "Show the traces of a cluster's members as a page for a browser",
 		Long: `Page writes one HTML file to standard output that shows what members have written with --lease-trace,
-a lane for each: who held the lease, until when, with which margin, and what happened. It needs
+a lane for each: which member held the lease, until when, with which margin, and what happened. It needs
 nothing else, so it can be sent with the report of a bug. Members are called as their files.`,
 		Example: "  kvnode trace page n1.trace n2.trace n3.trace > page.html",
 		Args:    argsUpTo(-1),
@@ -73,7 +73,7 @@ func page(sys *System, files []string) error {
 	return leasepage.Write(sys.Stdout, leasepage.Draw(all, names))
 }
 
-// writer returns whose trace a file is, if what it begins with is of one member.
+// writer returns the ID of the member that wrote a trace file. alone is false for a merged file.
 func writer(name string) (id uint64, alone bool) {
 	f, err := os.Open(name)
 	if err != nil {

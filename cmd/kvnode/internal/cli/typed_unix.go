@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// typed reports whether s is Ctrl-C or Ctrl-\ of a terminal, which tells all processes in its
-// foreground: what this one has started, too. Told twice, many give up what the first has them do in
-// order. A command that has put itself in the foreground alone is told alone, and this process is not.
+// typed reports whether s comes from Ctrl-C or Ctrl-\ at a terminal. The terminal sends it to its whole
+// foreground process group, which includes the command. A second copy would make many programs abort
+// an orderly stop. If the command is alone in the foreground group, this process gets no signal.
 func typed(s os.Signal) bool {
 	if s != os.Interrupt && s != syscall.SIGQUIT {
 		return false

@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watcher is what kvnode watch was told.
+// watcher holds the flags of kvnode watch.
 type watcher struct {
 	caller
 	span
@@ -73,7 +73,7 @@ func (w *watcher) run(ctx context.Context, sys *System, args []string) error {
 	})
 }
 
-// watchEnd is what a watch ends with that nobody has canceled.
+// watchEnd returns the error of a watch that ended although it was not canceled.
 func watchEnd(cause error) error {
 	switch {
 	case cause == nil:

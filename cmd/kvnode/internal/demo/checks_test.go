@@ -74,8 +74,8 @@ func TestNextLeaderMayNotComeBeforeThePromiseEnds(t *testing.T) {
 	}.check(t)
 }
 
-// The end of a lease is that of the answer that reached furthest, counted from
-// its call: the lease was looked at after that.
+// sightings keep the latest end of a lease that an answer proves, counted from the
+// call: the server read its lease after that.
 func TestProberKnowsUntilWhenTheLeaseServed(t *testing.T) {
 	var s sightings
 	s.add(kvclient.Answer{Term: 2, Called: instant(0), Returned: instant(50), Served: kvclient.Served{Remaining: 700 * time.Millisecond}})
@@ -126,7 +126,7 @@ func TestSomethingMustHaveBeenServedUnderALease(t *testing.T) {
 	}.check(t)
 }
 
-// history is two clients that write and read one key, one after the other.
+// history returns the history of two clients that write and read one key in turn.
 func history(lastRead linz.Version, revision int64) []linz.Op {
 	key := keyPrefix + "k"
 	return []linz.Op{
@@ -154,7 +154,7 @@ func TestVerdictOnALinearizableHistory(t *testing.T) {
 	}
 }
 
-// The control of the verdict: one stale read among right answers.
+// The negative control of the verdict: one stale read among correct answers.
 func TestVerdictOnAPlantedStaleRead(t *testing.T) {
 	out, err := judged(t, history(linz.Version{Value: "old", Mod: 2}, 2))
 	if !errors.Is(err, ErrStory) || !strings.Contains(out, "✗ the history") || strings.Contains(out, "✓") {
@@ -207,7 +207,7 @@ func TestStatusLineSumsUpTheCluster(t *testing.T) {
 			"n2 leads term 5 | lease valid, 712 ms + 180 margin | applied 12 | reads: lease 6",
 		},
 		{
-			"nobody leads",
+			"no member leads",
 			[]view{{"n1", true, status.Report{}, errFalse}, {"n2", false, status.Report{}, errFalse}},
 			"no leader | n1 does not answer | n2 does not run",
 		},
@@ -230,7 +230,7 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 	}
 }
 
-// Unless the retries end, a member that does not come up hangs the story.
+// A member that does not start must not block the story.
 func TestWaitingEndsAndSaysWhy(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	err := until(ctx, func(context.Context) error {

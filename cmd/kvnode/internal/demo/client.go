@@ -60,7 +60,7 @@ func (c *client) dial(ctx context.Context, _ string) (net.Conn, error) {
 	return &countedConn{Conn: conn, written: &c.written}, nil
 }
 
-// countedConn counts what is written to a connection.
+// countedConn counts the bytes written to a connection.
 type countedConn struct {
 	net.Conn
 	written *atomic.Int64
@@ -73,17 +73,17 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// read reads one key in a mode, and is not recorded.
+// read reads one key in a mode. It is not recorded.
 func (c *client) read(ctx context.Context, key, mode string) (kvclient.Answer, error) {
 	return kvclient.Get(inMode(ctx, mode), c.Client, key)
 }
 
-// inMode asks for how reads are made linearizable.
+// inMode returns a context for reads in a mode.
 func inMode(ctx context.Context, mode string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, kvnodeclient.MetadataReadMode, mode)
 }
 
-// statusPatience bounds one question to one member.
+// statusPatience is the timeout of a status request.
 const statusPatience = time.Second
 
 // status asks the member for its own view.
@@ -91,4 +91,54 @@ func (c *client) status(ctx context.Context) (status.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
 	return status.Fetch(ctx, c.ActiveConnection())
+}
+
+// sameHash claims that all members hold the same data at a revision that
+// all have applied: the load goes on meanwhile.
+func (p *play) sameHash(ctx context.Context) error {
+	var at kvclient.Answer
+	err := until(ctx, func(ctx context.Context) (err error) {
+		at, err = p.director.get(ctx, p.clients[p.leader], firstKey, modeAuto)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	hashes := make([]hash, len(p.clients))
+	for i, c := range p.clients {
+		if hashes[i], err = c.hash(ctx, at.Revision); err != nil {
+			return fmt.Errorf("hash of %s: %w", c.m.Name, err)
+		}
+	}
+	p.claimf(allEqual(hashes), "all three hold the same data: HashKV is %08x at revision %d", hashes[0].hash, at.Revision)
+	return nil
+}
+
+// hash is a member's hash of its data, with the compacted revision, since
+// compacted revisions are not hashed.
+type hash struct {
+	member    string
+	hash      uint32
+	compacted int64
+}
+
+func (c *client) hash(ctx context.Context, revision int64) (h hash, err error) {
+	err = until(ctx, func(ctx context.Context) error {
+		r, err := c.HashKV(ctx, c.m.Endpoint, revision)
+		if err == nil {
+			h = hash{c.m.Name, r.Hash, r.CompactRevision}
+		}
+		return err // it may not have that revision yet
+	})
+	return h, err
+}
+
+func allEqual(hashes []hash) error {
+	for _, h := range hashes {
+		if first := hashes[0]; h.hash != first.hash || h.compacted != first.compacted {
+			return fmt.Errorf("%s has %08x (compacted at %d), %s has %08x (compacted at %d)",
+				first.member, first.hash, first.compacted, h.member, h.hash, h.compacted)
+		}
+	}
+	return nil
 }

@@ -1,3 +1,17 @@
+// Package demo is kvnode demo: three real members as child processes, to look at
+// or to watch in a scripted run.
+//
+//	root.AddCommand(demo.Command())
+//
+// # What the story promises
+//
+// Each line with a mark is a claim, and its mark is the result of a check that
+// was made from outside, through sockets and signals, as any client or operator
+// could. Lines without a mark inform and may vary. The story succeeds only if
+// every scene was played, has claimed something, and all claims held.
+//
+// No claim is about how fast something is: a slow machine makes the story long,
+// not false.
 package demo
 
 import (
@@ -14,7 +28,7 @@ import (
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
-// options is what the command line says.
+// options are the command's flags.
 type options struct {
 	story bool
 	pace  float64 // of the pauses for the reader
@@ -25,7 +39,7 @@ type options struct {
 	program testcluster.Program
 }
 
-// maxPace bounds --pace: beyond it the story seems to hang.
+// maxPace is the maximum of --pace: a slower story seems to hang.
 const maxPace = 20
 
 func (o *options) validate() error {
@@ -45,7 +59,7 @@ func Command() *cobra.Command {
 ports of their own. Nothing has to be set up, and nothing is left behind.
 
 Without --story it prints what to paste into another terminal and shows, once a
-second, who leads and under which lease, until Ctrl-C.
+second, which member leads and under which lease, until Ctrl-C.
 
 With --story it plays a script of about 30 seconds: an election, reads under the
 leader lease beside ReadIndex reads, a leader that freezes and wakes too late, a
@@ -82,7 +96,7 @@ claim it prints was checked; the exit code is 0 only if all of them held.`,
 	return cmd
 }
 
-// run does what the command line asked for, in a directory that it cleans up.
+// run runs the story or the live view in a directory that it removes afterwards.
 func run(ctx context.Context, o *options, out *printer) (err error) {
 	dir, err := makeDir(o.dir)
 	if err != nil {
@@ -97,7 +111,7 @@ func run(ctx context.Context, o *options, out *printer) (err error) {
 	}
 	defer func() {
 		err = errors.Join(err, c.close())
-		// Who has to look for a fault needs the logs.
+		// The logs are needed to find a fault.
 		if o.keep || o.dir != "" || err != nil {
 			out.linef("Data and logs are in %s", dir)
 			return
@@ -110,7 +124,7 @@ func run(ctx context.Context, o *options, out *printer) (err error) {
 	return live(ctx, out, c)
 }
 
-// makeDir makes the directory of a run, which nobody else uses.
+// makeDir creates a directory for this run alone.
 func makeDir(dir string) (string, error) {
 	if dir == "" {
 		return os.MkdirTemp("", "kvnode-demo-")

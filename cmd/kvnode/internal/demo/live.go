@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/leaderlease/go/internal/kvclient"
+	"github.com/leaderlease/go/kvnode/server/status"
 )
 
 const (
-	// redrawEvery is between two states of the line on a terminal, lineEvery
-	// between two lines elsewhere.
+	// redrawEvery is the interval of updates on a terminal, lineEvery that of
+	// lines elsewhere.
 	redrawEvery = time.Second
 	lineEvery   = 5 * time.Second
 )
@@ -79,9 +82,9 @@ func (c *client) ready(ctx context.Context) error {
 	return err
 }
 
-// leading returns the client of the member that says it leads.
+// leading returns the client of the member that reports to be the leader.
 func (c *cluster) leading(ctx context.Context) (*client, error) {
-	err := errors.New("nobody leads")
+	err := errors.New("no member leads")
 	for _, cl := range c.clients {
 		r, statusErr := cl.status(ctx)
 		if statusErr == nil && r.Role == "leader" {
@@ -94,7 +97,7 @@ func (c *cluster) leading(ctx context.Context) (*client, error) {
 	return nil, err
 }
 
-// show keeps a status line until ctx ends, and says which members die.
+// show updates a status line until ctx ends, and reports members that die.
 func (c *cluster) show(ctx context.Context, out *printer) error {
 	every := lineEvery
 	if out.terminal() {
@@ -128,4 +131,68 @@ func (c *cluster) anyRunning() bool {
 		}
 	}
 	return false
+}
+
+// view is a member's report about itself, if it answers.
+type view struct {
+	name    string
+	running bool
+	report  status.Report
+	err     error
+}
+
+// statusLine asks all members and summarizes their answers.
+func (c *cluster) statusLine(ctx context.Context) string {
+	views := make([]view, len(c.clients))
+	var wg sync.WaitGroup
+	for i, cl := range c.clients {
+		wg.Go(func() {
+			r, err := cl.status(ctx)
+			views[i] = view{cl.m.Name, cl.m.Running(), r, err}
+		})
+	}
+	wg.Wait()
+	return summary(views)
+}
+
+// summary describes a cluster in one line.
+func summary(views []view) string {
+	reads := make(map[string]uint64)
+	var leader *view
+	var silent []string
+	for i := range views {
+		v := &views[i]
+		if v.err != nil {
+			silent = append(silent, v.name+" "+v.silence())
+			continue
+		}
+		for path, n := range v.report.Reads {
+			reads[path] += n
+		}
+		// If two members report to lead, the one with the older term does not know its successor yet.
+		if v.report.Role == "leader" && (leader == nil || v.report.Term > leader.report.Term) {
+			leader = v
+		}
+	}
+	parts := []string{"no leader"}
+	if leader != nil {
+		r := &leader.report
+		parts = []string{
+			fmt.Sprintf("%s leads term %d", leader.name, r.Term),
+			fmt.Sprintf("lease %s, %.0f ms + %.0f margin", r.Lease.State, r.Lease.RemainingMS, r.Lease.MarginMS),
+			fmt.Sprintf("applied %d", r.Applied),
+		}
+	}
+	parts = append(parts, silent...)
+	if len(reads) > 0 {
+		parts = append(parts, "reads: "+list(reads))
+	}
+	return strings.Join(parts, " | ")
+}
+
+func (v *view) silence() string {
+	if !v.running {
+		return "does not run"
+	}
+	return "does not answer"
 }

@@ -20,7 +20,7 @@ const (
 	green style = "32"
 )
 
-// printer writes lines for a person. Any goroutine may use it.
+// printer writes lines for a terminal. It is safe for concurrent use.
 type printer struct {
 	w      io.Writer  // immutable
 	colour bool       // immutable
@@ -51,8 +51,8 @@ func newPrinter(w io.Writer) *printer {
 	return p
 }
 
-// wantColour reports whether a terminal gets colours: any value of NO_COLOR but
-// none turns them off.
+// wantColour reports whether a terminal gets colours: any non-empty value of NO_COLOR
+// turns them off.
 func wantColour(noColour string) bool { return noColour == "" }
 
 func (p *printer) terminal() bool { return p.width() > 0 }
@@ -73,7 +73,7 @@ func (p *printer) linef(format string, args ...any) {
 	p.writeLocked(fmt.Sprintf(format, args...) + "\n")
 }
 
-// status writes a line that the next one replaces where that is possible.
+// status writes a line that the next one replaces on a terminal.
 func (p *printer) status(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *printer) status(text string) {
 	p.mu.live = true
 }
 
-// endLiveLocked leaves a status line standing.
+// endLiveLocked ends the status line, which stays visible.
 func (p *printer) endLiveLocked() {
 	if p.mu.live {
 		p.writeLocked("\n")
@@ -97,7 +97,7 @@ func (p *printer) endLiveLocked() {
 	}
 }
 
-// writeLocked ignores errors: who closes the output does not want to read it.
+// writeLocked ignores errors: a closed output is not read any more.
 func (p *printer) writeLocked(text string) { _, _ = io.WriteString(p.w, text) }
 
 // indent puts a margin before each line.

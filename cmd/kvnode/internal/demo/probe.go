@@ -2,16 +2,17 @@ package demo
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/leaderlease/go/internal/kvclient"
 )
 
-// probePause is between two reads of a prober.
+// probePause is the pause between two reads of a prober.
 const probePause = 2 * time.Millisecond
 
-// prober asks one member for read after read under its lease.
+// prober reads from one member under its lease, one read after the other.
 type prober struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -22,7 +23,7 @@ type prober struct {
 	}
 }
 
-// sightings is what a prober has seen of a lease.
+// sightings summarizes a prober's answers.
 type sightings struct {
 	count       int             // reads served under it
 	term        uint64          // of the last one
@@ -68,7 +69,7 @@ func (pr *prober) seen() sightings {
 	return pr.mu.seen
 }
 
-// stop gives up the read under way and returns what was seen.
+// stop cancels the running read and returns the sightings.
 func (pr *prober) stop() sightings {
 	pr.cancel()
 	pr.done.Wait()
@@ -85,4 +86,70 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// election is the time at which a member won, as seen from outside: it did not lead
+// when asked at after, and reported to lead at by.
+type election struct {
+	member    int
+	term      uint64
+	after, by time.Time
+}
+
+// tooEarly checks that a new leader appeared no earlier than the old one's
+// promises allowed.
+func tooEarly(by, end time.Time) error {
+	if by.Before(end) {
+		return fmt.Errorf("one was seen %s earlier", short(end.Sub(by)))
+	}
+	return nil
+}
+
+// watchPause is the pause between two status requests.
+const watchPause = 4 * time.Millisecond
+
+// nextLeader waits until a member other than the old leader leads in a later term.
+func (p *play) nextLeader(ctx context.Context, old int) (election, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no other member led within %v", patience))
+	wins := make(chan election, size)
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	defer cancel() // first: the watchers end by it
+	for i, c := range p.clients {
+		if i == old {
+			continue
+		}
+		watchers.Go(func() {
+			if e, ok := watchElection(ctx, c, p.term); ok {
+				e.member = i
+				wins <- e
+			}
+		})
+	}
+	select {
+	case e := <-wins:
+		p.leader, p.term = e.member, e.term
+		return e, nil
+	case <-ctx.Done():
+		return election{}, context.Cause(ctx)
+	}
+}
+
+// watchElection asks a member until it leads in a term after old.
+func watchElection(ctx context.Context, c *client, old uint64) (e election, won bool) {
+	e.after = time.Now()
+	for ctx.Err() == nil {
+		asked := time.Now()
+		r, err := c.status(ctx)
+		switch {
+		case err != nil:
+		case r.Role == "leader" && r.Term > old:
+			e.term, e.by = r.Term, time.Now()
+			return e, true
+		default:
+			e.after = asked
+		}
+		_ = sleep(ctx, watchPause)
+	}
+	return e, false
 }

@@ -80,7 +80,7 @@ func (p *play) judge(history []linz.Op, final linz.Final) *linz.Report {
 	return report
 }
 
-// final reads everything that was recorded, once nobody writes any more.
+// final reads every recorded key, after the last write.
 func (p *play) final(ctx context.Context) (final linz.Final, err error) {
 	final.Keys = make(map[string]linz.Version)
 	err = until(ctx, func(ctx context.Context) error {
@@ -103,7 +103,7 @@ func (c *cast) size() int {
 	return len(c.mu.actors)
 }
 
-// served sums up how reads were served. Nobody may act any more.
+// served counts the reads by path. It is called after the last operation.
 func (c *cast) served() (paths map[string]int, all []leased) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,8 +18,8 @@ type script struct {
 	failed []string // claims that did not hold, and scenes that could not be played
 }
 
-// scene is one act: a title, one sentence about what is going to happen and why
-// it matters, and what happens.
+// scene is one act: its title, a sentence that says why it matters, and the function that
+// performs it.
 type scene struct {
 	title, why string
 	play       func(ctx context.Context) error

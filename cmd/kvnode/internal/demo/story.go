@@ -63,7 +63,7 @@ func tell(ctx context.Context, o *options, out *printer, c *cluster) error {
 func (p *play) scenes() []scene {
 	return []scene{
 		{"Election", "Three nodes with empty disks start and elect a leader: before that\nnobody may answer anything.", p.election},
-		{"Reads under the lease", "Clients begin to read and write. While a majority promises to elect nobody\nelse, the leader may read from its own memory; a ReadIndex read asks first.", p.reads},
+		{"Reads under the lease", "Clients begin to read and write. While a majority promises to elect no\nother member, the leader may read from its own memory; a ReadIndex read asks first.", p.reads},
 		{"The leader freezes", "The leader is stopped with SIGSTOP. The others have promised to wait, and\nmust: it may have served a read an instant ago.", p.freeze},
 		{"It wakes up", "It still believes that it leads, and reads wait in its socket: answered from\nits memory they would show what was overwritten meanwhile.", p.awake},
 		{"A crash", "The leader is killed with SIGKILL. Its connections end with it, so the others wait\nfor no longer than they have promised. Started again, it must know what it had\nagreed to.", p.crash},
@@ -72,8 +72,8 @@ func (p *play) scenes() []scene {
 	}
 }
 
-// patience bounds each wait for something that must happen. It is generous: how
-// fast it happens is not what is claimed.
+// patience is the timeout of each wait. It is generous, since the story makes no claims
+// about speed.
 const patience = 30 * time.Second
 
 // retryPause is between two tries.
@@ -145,8 +145,8 @@ type written struct {
 	values []string
 }
 
-// writeNew writes a key that nobody has written, until that is acknowledged.
-// Each try has a key of its own, since one that failed may take effect yet.
+// writeNew writes a new key until the write is acknowledged. Each try uses another key, since a try
+// that failed may still take effect.
 func (p *play) writeNew(ctx context.Context, c *client, prefix string) (written, error) {
 	var w written
 	try := 0

@@ -103,13 +103,13 @@ func TestStoryTellsThatALeaseDoesNotEnd(t *testing.T) {
 	program := build(t, overlay(t,
 		change{modulePath + "/leaderlease/core", "view.go", "v.From <= now && now < v.Usable", "v.From <= now"},
 		change{modulePath + "/kvnode", "peers.go", "	if !p.node.lease.Incoming(m, leaderlease.ProcessID(process)) {", "	p.node.heedLate(m)\n	if !p.node.lease.Incoming(m, leaderlease.ProcessID(process)) {"},
-		change{modulePath + "/kvnode", "publish.go", "func (p *publication) published() bool {", `func (n *Node) heedLate(m interface{ GetTerm() uint64 }) {
+		change{modulePath + "/kvnode", "publish.go", "func (p *publication) isPublished() bool {", `func (n *Node) heedLate(m interface{ GetTerm() uint64 }) {
 			if n.Leader() == n.ID() && m.GetTerm() > n.Term() {
 				time.Sleep(300 * time.Millisecond)
 			}
 		}
 
-		func (p *publication) published() bool {`},
+		func (p *publication) isPublished() bool {`},
 	))
 	tmp := t.TempDir()
 	text, code := story(t, program, tmp)
@@ -124,7 +124,7 @@ func TestStoryTellsThatALeaseDoesNotEnd(t *testing.T) {
 	wantKeptPage(t, text)
 }
 
-// wantKeptPage expects that the page of a story whose files are kept is among them.
+// wantKeptPage expects the page among the files of a story that keeps its files.
 func wantKeptPage(t *testing.T, text string) {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^The story as a page, for a browser: (.*)$`).FindStringSubmatch(text)
@@ -265,8 +265,8 @@ func (s *session) gone(t *testing.T) {
 	}
 }
 
-// zombie reports whether a process has ended and nobody has asked how: whoever
-// adopted it may not care.
+// zombie reports whether a process has ended and its parent has not waited for it.
+// A parent that has adopted it may never do so.
 func zombie(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(text), ") Z ")

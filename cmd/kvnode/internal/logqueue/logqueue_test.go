@@ -63,8 +63,8 @@ func write(t *testing.T, w *Writer, lines ...string) {
 	}
 }
 
-// While the output is blocked Write returns at once. The queue keeps the oldest lines, and the
-// output gets the number of those that it misses.
+// While the output is blocked, Write returns at once. The queue keeps the oldest lines, and the
+// output later gets the number of dropped lines.
 func TestABlockedOutputBlocksNoCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutput(true)

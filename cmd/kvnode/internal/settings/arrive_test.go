@@ -35,8 +35,8 @@ var odd = map[string]string{
 	featureFlag: "LeaseCheckpoint=true,InitialCorruptCheck=true,CompactHashCheck=true",
 }
 
-// noFlag are the fields that no setting reaches: what tests and programs that embed a
-// server give, bounds whose defaults fit all, and what the server works out itself.
+// noFlag are the fields without a setting: fields for tests and for programs that embed a
+// server, limits with a default that fits all, and values that the server computes.
 var noFlag = []string{
 	"Server.API.ElectionTimeout", "Server.API.LeaderDial", "Server.API.Logger", "Server.API.MaxInFlight", "Server.API.MaxReplyBytes",
 	"Server.API.MaxRequestBytes", "Server.API.Metrics", "Server.API.NodeVersion", "Server.API.RequestTimeout", "Server.API.TrailersOnDemand",
@@ -114,8 +114,8 @@ func TestFlagsArrive(t *testing.T) {
 	}
 }
 
-// All together arrive as each does alone, whichever way they come, and stay through the
-// start of a server, which fills in defaults again.
+// All settings together have the effects that each has alone, from every source, and keep them when
+// the server starts and fills in defaults again.
 func TestAllArriveTogether(t *testing.T) {
 	l := parsed(t, odd)
 	want := effects(l)

@@ -14,7 +14,7 @@ func isFile(output string) bool {
 	return output != "default" && output != "stderr" && output != "stdout"
 }
 
-// OpenOutput opens a file to log to. What is in it stays.
+// OpenOutput opens a log file for appending.
 func OpenOutput(name string) (*os.File, error) { return openOutput(name, os.O_CREATE) }
 
 func openOutput(name string, flags int) (*os.File, error) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Outputs are tried without a trace: what is in a file stays, and a file that was
-// not there is gone.
+// The check of outputs leaves no trace: existing files keep their contents, and files that it
+// created are removed.
 func TestOutputsAreChecked(t *testing.T) {
 	dir := t.TempDir()
 	old, missing, pipe := filepath.Join(dir, "old"), filepath.Join(dir, "new"), filepath.Join(dir, "pipe")
@@ -29,7 +29,7 @@ func TestOutputsAreChecked(t *testing.T) {
 		{"a link to where nothing can be made", dangling, "--log-outputs: open " + dangling},
 		{"a file", old, ""},
 		{"a file to be made", missing, ""},
-		{"a pipe that nobody reads yet", pipe, ""},
+		{"a pipe without a reader", pipe, ""},
 		{"streams", "stderr,stdout,default", ""},
 		{"no such directory", filepath.Join(dir, "a", "b"), "--log-outputs: open " + filepath.Join(dir, "a", "b")},
 		{"a directory", dir, "--log-outputs: open " + dir},

@@ -69,7 +69,7 @@ func TestPrintShowsDerivedValues(t *testing.T) {
 	}
 }
 
-// What is printed is a configuration file that means the same.
+// The output of --print-config is a configuration file with the same meaning.
 func TestPrintedIsReadBack(t *testing.T) {
 	for name, flags := range map[string]map[string]string{
 		"default": nil,
@@ -122,7 +122,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// Only flags that were given count: a default must not go before a file.
+// Only flags that were given count: a default must not override a file.
 func TestFlagsThatWereGiven(t *testing.T) {
 	cmd := command(t)
 	cmd.Flags().Bool("unrelated", false, "")

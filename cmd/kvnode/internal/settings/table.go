@@ -8,9 +8,8 @@ import (
 	"github.com/leaderlease/go/kvnode/server"
 )
 
-// table is every setting, in the order of the help: those that are honoured,
-// then what etcd calls otherwise now (old.go)
-// and what kvnode knows of etcd's others (foreign.go, v2.go).
+// table holds every setting in the order of the help: the settings that kvnode honours, then
+// etcd's renamed settings and the rest of etcd's settings (foreign.go).
 var table = slices.Concat(memberTable, clusterTable, readTable, limitTable, connectionTable, securityTable, logTable, observeTable,
 	otherTable, oldTable, foreignTable, v2Table)
 
@@ -44,7 +43,7 @@ var clusterTable = []setting{
 		func(c *Config) value { return milliseconds(&c.Server.Node.TickInterval) }),
 	row(clustering, "election-timeout", "Silence of the leader after which another is elected.",
 		func(c *Config) value { return milliseconds(&c.Server.Node.ElectionTimeout) }),
-	row(clustering, "suspect-on-close", "Replace a leader whose connections have ended as soon as the promise to it has, and not after --election-timeout.",
+	row(clustering, "suspect-on-close", "Start an election when the leader's connections close and its promise has expired, not after --election-timeout.",
 		func(c *Config) value { return not(&c.Server.Node.IgnoreClosed) }),
 	row(clustering, "suspect-on-silence", "Replace a leader that is silent for twice as long as it has been of late, and not after --election-timeout.",
 		func(c *Config) value { return not(&c.Server.Node.IgnoreSilence) }),
@@ -54,7 +53,7 @@ var clusterTable = []setting{
 		func(c *Config) value { return not(&c.Server.Node.LaxReconfig) }),
 }
 
-// readModes are those that a default may be: all but auto.
+// readModes are the modes that may be the default: all but auto.
 var (
 	readModes     = []kvnode.ReadMode{kvnode.ReadLease, kvnode.ReadIndex, kvnode.ReadLog, kvnode.ReadSerializable}
 	readModeNames = func() (names []string) {
@@ -68,7 +67,7 @@ var (
 var readTable = []setting{
 	row(reading, "read-mode", "How a read is made linearizable that does not say: under the leader lease, by a quorum round, through the log, or not at all.",
 		func(c *Config) value { return words(&c.Server.Node.ReadMode, readModeNames, readModes) }),
-	row(reading, "lease-duration", "How long voters promise to help nobody else. 0: 250ms, but 5 --heartbeat-interval and 2.5 --max-clock-skew at least, and --election-timeout less 100ms or one --heartbeat-interval at most, which it is where the clock does not count suspended time. The same on all members.",
+	row(reading, "lease-duration", "How long voters promise to elect no other member. 0: 250ms, but 5 --heartbeat-interval and 2.5 --max-clock-skew at least, and --election-timeout less 100ms or one --heartbeat-interval at most, which it is where the clock does not count suspended time. The same on all members.",
 		func(c *Config) value { return duration(&c.Server.Node.LeaseDuration) }),
 	row(reading, "max-clock-skew", "How far two members' clocks drift apart at most over one --lease-duration. 0: 100ms, but a fifth of it at least, and two fifths or what leaves two --heartbeat-interval at most. Too small: stale reads.",
 		func(c *Config) value { return duration(&c.Server.Node.MaxClockSkew) }),
@@ -140,7 +139,7 @@ var observeTable = []setting{
 		func(c *Config) value { return duration(&c.Server.Node.WarnApply) }),
 	row(observing, "lease-trace", "File to append all to that the leader lease decides, for kvnode trace judge and bug reports. By default none.",
 		func(c *Config) value { return filename(&c.Server.Node.LeaseTrace) }),
-	row(observing, "lease-page", "Serve /lease where HTTP is served: a page that shows who holds the leader lease, and what happens to it.",
+	row(observing, "lease-page", "Serve /lease where HTTP is served: a page that shows which member holds the leader lease, and what happens to it.",
 		func(c *Config) value { return not(&c.Server.DisableLeasePage) }),
 	row(observing, "enable-pprof", "Serve /debug/pprof/ where HTTP is served.",
 		func(c *Config) value { return truth(&c.Server.EnablePprof) }),
@@ -149,4 +148,62 @@ var observeTable = []setting{
 var otherTable = []setting{
 	row(others, featureFlag, "Features of etcd, as name=true,...; see the end of this help.",
 		func(c *Config) value { return featureSet(&c.features) }),
+}
+
+// noBinding is the reason why a peer's certificate is always verified.
+const noBinding = "a peer's certificate is what binds a connection to a member"
+
+// securityTable holds the TLS settings, with etcd's names.
+var securityTable = []setting{
+	row(security, "cert-file", "Certificate for clients, PEM; for URLs to listen on that are https.",
+		func(c *Config) value { return filename(&c.Server.ClientTLS.CertFile) }),
+	row(security, "key-file", "Its key.",
+		func(c *Config) value { return filename(&c.Server.ClientTLS.KeyFile) }),
+	row(security, "trusted-ca-file", "Authorities that sign clients' certificates. Each client needs one then.",
+		func(c *Config) value { return filename(&c.Server.ClientTLS.TrustedCAFile) }),
+	row(security, "client-cert-auth", "Ask each client for a certificate; needs --trusted-ca-file, which does the same alone.",
+		func(c *Config) value { return truth(&c.Server.ClientTLS.ClientCertAuth) }),
+	row(security, "client-crl-file", "Clients' certificates that were revoked.",
+		func(c *Config) value { return filename(&c.Server.ClientTLS.CRLFile) }),
+	row(security, "client-cert-allowed-hostname", "Host names; clients' certificates must be valid for one of them.",
+		func(c *Config) value { return list(&c.Server.ClientTLS.AllowedHostnames, "names") }),
+	row(security, "client-cert-file", "Certificate with which this member passes requests on to the leader. By default --cert-file.",
+		func(c *Config) value { return filename(&c.Server.ClientTLS.ClientCertFile) }),
+	row(security, "client-key-file", "Its key.",
+		func(c *Config) value { return filename(&c.Server.ClientTLS.ClientKeyFile) }),
+	row(security, "auto-tls", "Make a self-signed certificate for clients.",
+		func(c *Config) value { return truth(&c.Server.ClientTLS.Auto) }),
+	row(security, "peer-cert-file", "Certificate for peers, PEM. It must be valid for the host of --initial-advertise-peer-urls.",
+		func(c *Config) value { return filename(&c.Server.PeerTLS.CertFile) }),
+	row(security, "peer-key-file", "Its key.",
+		func(c *Config) value { return filename(&c.Server.PeerTLS.KeyFile) }),
+	row(security, "peer-trusted-ca-file", "Authorities that sign peers' certificates.",
+		func(c *Config) value { return filename(&c.Server.PeerTLS.TrustedCAFile) }),
+	row(security, "peer-client-cert-auth", "Ask each peer for a certificate; --peer-trusted-ca-file does so alone.",
+		func(c *Config) value { return truth(&c.Server.PeerTLS.ClientCertAuth) }),
+	row(security, "peer-crl-file", "Peers' certificates that were revoked.",
+		func(c *Config) value { return filename(&c.Server.PeerTLS.CRLFile) }),
+	row(security, "peer-cert-allowed-cn", "Common names; peers' certificates must have one of them.",
+		func(c *Config) value { return list(&c.Server.PeerTLS.AllowedCNs, "names") }),
+	row(security, "peer-cert-allowed-hostname", "Host names; peers' certificates must be valid for one of them.",
+		func(c *Config) value { return list(&c.Server.PeerTLS.AllowedHostnames, "names") }),
+	row(security, "peer-client-cert-file", "Certificate with which this member connects to peers. By default --peer-cert-file.",
+		func(c *Config) value { return filename(&c.Server.PeerTLS.ClientCertFile) }),
+	row(security, "peer-client-key-file", "Its key.",
+		func(c *Config) value { return filename(&c.Server.PeerTLS.ClientKeyFile) }),
+	row(security, "peer-auto-tls", "Make a self-signed certificate for peers. It encrypts, and authenticates no peer.",
+		func(c *Config) value { return truth(&c.Server.PeerTLS.Auto) }),
+	row(security, "self-signed-cert-validity", "Years for which --auto-tls and --peer-auto-tls make certificates.",
+		func(c *Config) value { return number(&c.Server.SelfSignedYears, 1, 100) }),
+	row(security, "cipher-suites", "Cipher suites for TLS 1.2, with Go's names. By default Go's choice.",
+		func(c *Config) value { return list(&c.Server.TLSCipherSuites, "names") }),
+	row(security, "tls-min-version", "Oldest version of TLS to speak.",
+		func(c *Config) value { return oneOf(&c.Server.TLSMinVersion, "TLS1.2", "TLS1.3") }),
+	row(security, "tls-max-version", "Newest version of TLS to speak. By default the newest there is.",
+		func(c *Config) value { return orNone(&c.Server.TLSMaxVersion, "TLS1.2", "TLS1.3") }),
+	row(security, "allow-plaintext", "Allow http URLs to listen on that are not on loopback.",
+		func(c *Config) value { return truth(&c.Server.AllowPlaintext) }),
+	row(security, "host-whitelist", "Host names that requests over HTTP without TLS may be for, besides localhost and those in this member's URLs; * is all.",
+		func(c *Config) value { return list(&c.Server.HostWhitelist, "names") }),
+	{name: "peer-skip-client-san-verification", refused: noBinding, etcd: "false", bool: true},
 }

@@ -27,7 +27,7 @@ func etcdFlags(t *testing.T) map[string]string {
 	return flags
 }
 
-// otherDefaults differ from etcd's on purpose.
+// otherDefaults are defaults that differ from etcd's on purpose.
 var otherDefaults = map[string]string{
 	"data-dir":            "default.kvnode", // another program's data
 	"heartbeat-interval":  "50",             // a leader that dies is replaced in a quarter of a second
@@ -37,8 +37,8 @@ var otherDefaults = map[string]string{
 	"watch-progress-notify-interval": "10m0s", // the same
 }
 
-// Whatever starts etcd is understood: each flag is honoured with etcd's default,
-// ignored, or refused with a reason.
+// Each flag of etcd is honoured with etcd's default, ignored, or refused with a
+// reason.
 func TestEveryFlagOfEtcdIsKnown(t *testing.T) {
 	defaults, err := Load(nil, nil)
 	if err != nil {
@@ -63,7 +63,7 @@ func TestEveryFlagOfEtcdIsKnown(t *testing.T) {
 	}
 }
 
-// Each row is one of three things, and says what a person needs to know.
+// Each row is honoured, ignored or refused, and has a complete help text.
 func TestTheTableIsComplete(t *testing.T) {
 	seen := make(map[string]bool)
 	for i := range table {
@@ -87,8 +87,8 @@ func TestTheTableIsComplete(t *testing.T) {
 	}
 }
 
-// Asking for what etcd does by default asks for nothing. Anything else is
-// refused, or said to have no effect.
+// etcd's default of an unsupported setting is accepted. Any other value is refused, or reported
+// to have no effect.
 func TestWhatIsNotHonoured(t *testing.T) {
 	for i := range table {
 		s := &table[i]
@@ -148,7 +148,7 @@ func TestFeatureGates(t *testing.T) {
 	}
 }
 
-// A feature is on, or refused, or said to have no effect; its default says nothing.
+// A feature is supported, or refused, or reported to have no effect. Its default is accepted silently.
 func TestFeaturesThatHaveNoEffect(t *testing.T) {
 	for name, g := range features {
 		for _, on := range []bool{true, false} {

@@ -36,24 +36,24 @@ func (b *bound[T]) Set(text string) error {
 
 func (b *bound[T]) String() string { return b.format(*b.field) }
 
-// Type implements value. It is the name of the argument in the help.
+// Type implements value. The help shows it as the name of the argument.
 func (b *bound[T]) Type() string { return b.kind }
 
 func (b *bound[T]) place() any { return b.field }
 
 func text(field *string) value { return textOf("string", field) }
 
-// path is text that is completed with directories.
+// path is a text that the shell completes with directories.
 func path(field *string) value { return textOf(kindDir, field) }
 
-// filename is text that is completed with files.
+// filename is a text that the shell completes with files.
 func filename(field *string) value { return textOf(kindFile, field) }
 
 func textOf(kind string, field *string) value {
 	return &bound[string]{field, kind, func(s string) (string, error) { return s, nil }, func(s string) string { return s }}
 }
 
-// Kinds that more than one place knows.
+// Kinds that several settings share.
 const (
 	kindDir      = "dir"
 	kindFile     = "file"
@@ -65,7 +65,7 @@ func truth(field *bool) value {
 	return &bound[bool]{field, kindBool, parseBool, strconv.FormatBool}
 }
 
-// not is truth, turned round.
+// not is a boolean with the opposite meaning of the field.
 func not(field *bool) value {
 	return &bound[bool]{
 		field, kindBool,
@@ -86,7 +86,7 @@ type integer interface {
 	~int | ~int64 | ~uint32 | ~uint64
 }
 
-// number takes from low to high.
+// number accepts numbers from low to high.
 func number[T integer](field *T, low, high T) value {
 	return &bound[T]{
 		field, "int",
@@ -115,7 +115,7 @@ func signed(field *int64) value {
 	}
 }
 
-// milliseconds is a duration that etcd gives as a number.
+// milliseconds is a duration in etcd's form, a number of milliseconds.
 func milliseconds(field *time.Duration) value {
 	const limit = 24 * time.Hour
 	return &bound[time.Duration]{
@@ -145,8 +145,8 @@ func duration(field *time.Duration) value {
 	}
 }
 
-// orNever is a duration of which 0 means never, which the field has as a negative
-// one.
+// orNever is a duration with 0 for never, which the field represents as a negative
+// value.
 func orNever(field *time.Duration) value {
 	d, _ := duration(field).(*bound[time.Duration])
 	parse := d.parse
@@ -161,7 +161,7 @@ func orNever(field *time.Duration) value {
 	return d
 }
 
-// choice is one of some words; others are understood as one of those.
+// choice accepts some words; others holds aliases of these words.
 type choice struct {
 	bound[string]
 	words []string
@@ -229,7 +229,7 @@ func list(field *[]string, kind string) value {
 	}
 }
 
-// outputs are where logs go; no list is the default one.
+// outputs are the log outputs. An empty list means the default.
 func outputs(field *[]string) value {
 	return &bound[[]string]{
 		field, "list",
@@ -251,7 +251,7 @@ func outputs(field *[]string) value {
 
 func urls(field *[]string) value { return list(field, "urls") }
 
-// Split splits at commas; no text is no parts.
+// Split splits at commas. An empty text has no parts.
 func Split(s string) (parts []string) {
 	for part := range strings.SplitSeq(s, ",") {
 		if part = strings.TrimSpace(part); part != "" {
@@ -261,13 +261,13 @@ func Split(s string) (parts []string) {
 	return parts
 }
 
-// members takes what [ParseMembers] understands.
+// members accepts the form of [ParseMembers].
 func members(field *[]kvnode.Member) value {
 	return &bound[[]kvnode.Member]{field, "name=url,...", ParseMembers, formatMembers}
 }
 
-// ParseMembers understands what --initial-cluster takes: name=url,name=url, where a
-// name that comes again has several URLs.
+// ParseMembers parses the value of --initial-cluster: name=url,name=url. A repeated name
+// adds a URL to its member.
 func ParseMembers(s string) (all []kvnode.Member, err error) {
 	for _, part := range Split(s) {
 		name, url, ok := strings.Cut(part, "=")

@@ -38,7 +38,7 @@ type Server struct {
 	id     types.ID
 	alive  context.Context // until the process has ended
 	ready  chan struct{}   // closed when it knows a leader
-	parted chan struct{}   // closed when nobody waits for that any more
+	parted chan struct{}   // closed when the wait has been given up
 
 	last atomic.Pointer[answer]
 	mu   struct {
