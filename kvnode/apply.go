@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -204,17 +205,28 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 // switchConf switches raft and the lease, on the loop. It returns nil if raft has restored a snapshot from
 // beyond index, and false if the member stops.
 func (a *applier) switchConf(index uint64, change raftpb.ConfChangeI) (conf *raftpb.ConfState, ok bool) {
-	ok = a.calls.do(func(l *raftLoop) {
+	// The function may still run after ask has returned ErrStopped, so it returns its result by value.
+	type result struct {
+		conf     *raftpb.ConfState
+		restored uint64 // not 0 if raft has restored a snapshot from beyond index
+	}
+	r, err := ask(context.Background(), a.calls, func(l *raftLoop) result {
 		// A snapshot that was stepped in this turn is in a Ready that is not handled yet.
 		l.handleReadys()
 		if l.restored >= index {
-			a.superseded = l.restored
-			return
+			return result{restored: l.restored}
 		}
-		conf = l.raw.ApplyConfChange(change)
+		conf := l.raw.ApplyConfChange(change)
 		a.lease.ApplyConfState(index, conf)
+		return result{conf: conf}
 	})
-	return conf, ok
+	if err != nil {
+		return nil, false
+	}
+	if r.conf == nil {
+		a.superseded = r.restored
+	}
+	return r.conf, true
 }
 
 // restore replaces the state by the snapshot with which the log begins. Its file is durable and was checked

@@ -20,7 +20,6 @@ import (
 // logLimits limit the log lines about each peer, one limit for each condition that may persist.
 type logLimits struct {
 	dropped, parameters, disk, refused loglimit.PerPeer
-	sent, received, undelivered        loglimit.PerPeer // snapshots
 	died                               loglimit.PerPeer // death notices that void no promise
 }
 

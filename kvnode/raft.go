@@ -65,7 +65,8 @@ func openRaft(n *Node) (raw *raft.RawNode, firstEntries uint64, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		return raw, uint64(len(peers)), raw.Bootstrap(peers)
+		err = raw.Bootstrap(peers)
+		return raw, uint64(len(peers)), err
 	}
 	return raw, 0, nil
 }

@@ -111,7 +111,7 @@ func TestAnswersAreRecorded(t *testing.T) {
 // stays accepted, and the record stays small.
 func TestAcceptedProcessesAreBounded(t *testing.T) {
 	d := NewStaleDetector()
-	isStale(t, d, transport.LogEnd{Process: "right", Term: 1, Last: 1})
+	_, _ = isStale(t, d, transport.LogEnd{Process: "right", Term: 1, Last: 1})
 	observe(d, raftpb.MsgAppResp, 5, 20, 0, false)
 	for i := range 3 * maxAccepted {
 		if _, stale := isStale(t, d, transport.LogEnd{Process: fmt.Sprint("copy", i), Term: 5, Last: 20}); stale {

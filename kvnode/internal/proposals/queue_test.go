@@ -185,7 +185,7 @@ func TestBatchesAreHeld(t *testing.T) {
 		time.Sleep(maxHold)
 		q.Offer()
 		wantSenders(t, r, self, 2, self)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		q.Offer()
 		wantSenders(t, r, self, 2, self, self)
 	})
