@@ -185,7 +185,7 @@ func changeSeeds(f *testing.F) (data []byte) {
 
 // FuzzHostileEntriesAreAppliedAlike: whatever entries are in a log, two members, one of
 // which restarts from a checkpoint in between, end up with the same state, neither
-// panics, and raft and the registry have the same members, of whom some are voters.
+// panics, and raft and the registry have the same members, at least one of them a voter.
 func FuzzHostileEntriesAreAppliedAlike(f *testing.F) {
 	f.Add(requestSeeds(f))
 	f.Add(changeSeeds(f))

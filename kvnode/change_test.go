@@ -100,9 +100,8 @@ func TestMalformedChangesAreNotTakenFromPeers(t *testing.T) {
 	})
 }
 
-// A malformed change that is in the log all the same is a change of nobody, on all
-// members and after a restart.
-func TestMalformedChangesInTheLogAreOfNobody(t *testing.T) {
+// A malformed change in the log changes no member, on all members and after a restart.
+func TestMalformedChangesInTheLogChangeNothing(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.raised(leader)

@@ -32,7 +32,7 @@ func (c *cluster) cutPower(nodes ...*Node) {
 // what they held before the nodes stopped.
 func (c *cluster) end(nodes []*Node, left func(*fs.Memory) *fs.Memory) {
 	c.t.Helper()
-	// Nobody may hear of what comes later than the copy.
+	// The peers must not receive messages from after the copy.
 	for _, n := range nodes {
 		_ = n.links.Close()
 	}

@@ -30,8 +30,8 @@ func version(format int64) func(*Config) {
 	return func(c *Config) { c.newestFormat = format }
 }
 
-// Members of two versions do the same, whoever leads, and the format is raised when
-// the last old one is gone. TTL leases of before are revoked and kept as ever.
+// Members of two versions behave alike under each leader. The format rises when the last old member is gone, and
+// older TTL leases are revoked and kept as before.
 func TestTheFormatWaitsForTheLastOldMember(t *testing.T) {
 	inCluster(t, 3, version(store.FormatFirst), func(t *testing.T, c *cluster) {
 		c.grant(c.leader(), 1, 5)
@@ -146,8 +146,8 @@ func TestARevocationNamesItsGrant(t *testing.T) {
 	})
 }
 
-// What keeps the format is said by every member of the newer version, whoever leads,
-// also of members that nobody has heard of; once an hour, and by the status.
+// Each member of the newer version reports, once an hour and in its status, the members that keep the format,
+// under each leader, and also members that it never connected to.
 func TestWhatKeepsTheFormatIsSaid(t *testing.T) {
 	// Seventy minutes of heartbeats are many: here they are rare.
 	old := func(cfg *Config) {

@@ -29,7 +29,7 @@ func aloneConfig(tb testing.TB) Config {
 	}.WithDefaults()
 }
 
-// nowhere is a listener that nobody reaches.
+// nowhere is a listener without connections.
 type nowhere struct{ net.Listener }
 
 func (nowhere) Close() error { return nil }

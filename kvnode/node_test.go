@@ -296,8 +296,7 @@ func TestAWipedMemberIsRefused(t *testing.T) {
 	})
 }
 
-// Nobody has applied anything when all start at once; who was met is known all
-// the same.
+// When all members start at once none has applied an entry, but the registrations in their logs count.
 func TestAWipedMemberIsRefusedWhenAllStartAtOnce(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()

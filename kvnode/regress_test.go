@@ -17,8 +17,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// Found by review: a member that was down while another was added refused it,
-// even as its leader, from whom alone it could have heard of it.
+// Found by review: a member that was down while another one was added refused its connections, even when the
+// new member was the leader, the only source of the registration.
 func TestALaggingMemberLetsANewLeaderIn(t *testing.T) {
 	inCluster(t, 3, func(c *Config) { c.LaxReconfig = true }, func(t *testing.T, c *cluster) {
 		leader := c.leader()

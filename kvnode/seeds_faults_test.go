@@ -141,7 +141,7 @@ func (r *seedRun) restart(i int) {
 	}
 }
 
-// transfer asks whoever leads, or else member i, to hand over to j.
+// transfer asks the leader, or member i without one, to transfer leadership to j.
 func (r *seedRun) transfer(i, j int) {
 	from := r.anyLeader()
 	to := r.nodes[r.members[j]]

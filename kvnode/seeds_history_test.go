@@ -56,7 +56,7 @@ func (h *history) add(o *seedOp) {
 	h.ops = append(h.ops, o)
 }
 
-// print writes all in an order that does not depend on who came first in a moment.
+// print writes all in an order that does not depend on the order within one instant.
 func (h *history) print(w io.Writer) {
 	slices.SortStableFunc(h.ops, func(a, b *seedOp) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.client, b.client)) })
 	for _, o := range h.ops {

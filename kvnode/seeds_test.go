@@ -151,7 +151,7 @@ func (r *seedRun) nobodyEnded() {
 	}
 }
 
-// heal ends all faults, and starts who does not run.
+// heal ends all faults, and starts the members that do not run.
 func (r *seedRun) heal() {
 	r.say("heal")
 	r.HealAll()

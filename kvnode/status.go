@@ -93,7 +93,7 @@ type Counts struct {
 	CheckpointTime, MaxCheckpointTime time.Duration
 	// CheckpointWithin counts the checkpoints that took no longer than each of raftwal.SyncBounds.
 	CheckpointWithin []uint64
-	// FailedProposals counts the proposals of this member that failed, or whose outcome is unknown. The
+	// FailedProposals counts the proposals of this member that failed or have an unknown outcome. The
 	// error of a request that was applied does not count.
 	FailedProposals uint64
 	// VoidedProposals counts the attempts of this member that no leader has replicated in their term. Each

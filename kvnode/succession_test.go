@@ -11,8 +11,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// Who is left when a leader is removed elects another, whatever word is lost and
-// whoever crashes. A member that was removed and has stopped never comes back here:
+// The members that remain when a leader is removed elect another one, whichever messages are lost and members
+// crash. A member that was removed and has stopped never comes back here:
 // its directory may be gone.
 
 // untold has leader do something, and cuts its lines to those in others once they
@@ -76,14 +76,14 @@ func removesAndWrites(t *testing.T, leader *Node) func() error {
 	return func() error {
 		go func() {
 			time.Sleep(20 * time.Millisecond)
-			_ = put(t.Context(), leader, "k", "v") // nobody commits it
+			_ = put(t.Context(), leader, "k", "v") // it is not committed
 		}()
 		return removes(t, leader, leader)()
 	}
 }
 
-// pending fails the test if a removal is answered although those who are left may
-// need the member.
+// pending fails the test if a removal is answered although the other members may
+// need this one.
 func pending(t *testing.T, removed <-chan error, n *Node) {
 	t.Helper()
 	select {
@@ -145,8 +145,8 @@ func TestWhoIsLeftOfTwoNeedsNobody(t *testing.T) {
 	})
 }
 
-// The removed leader is killed before anybody hears. Nobody was told that it is
-// removed, so it is started again, and does what it did not get to.
+// The removed leader is killed before any member learns of the removal. Its client has no answer, so it is
+// started again and completes the removal.
 func TestARemovedLeaderThatIsKilledComesBackToSaySo(t *testing.T) {
 	inCluster(t, 2, lax, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -296,7 +296,7 @@ func TestARemovedFollowerStaysWhileItsVoteIsNeeded(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if left[0].Leader() == 0 {
-			t.Error("nobody leads a minute later")
+			t.Error("no member leads a minute later")
 		}
 		wantEnd(t, removed)
 		delete(c.nodes, removed.Name())

@@ -166,8 +166,8 @@ func TestAnObituaryOfWhoLivesIsAHint(t *testing.T) {
 	})
 }
 
-// A follower that dies costs nobody anything, nor does the word of a member's removal come too late for its will.
-func TestAWillFollowsTheMembers(t *testing.T) {
+// The death of a follower disturbs no member, and the list of peers to notify follows the membership.
+func TestPeersToNotifyFollowTheMembers(t *testing.T) {
 	var all []*watcher
 	inCluster(t, 3, guarded(&all), func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -190,9 +190,9 @@ func TestAWillFollowsTheMembers(t *testing.T) {
 	})
 }
 
-// Who has heard of the death needs the vote of one who has not, and does not wait for the end
-// of what that one has promised.
-func TestAnObituaryThatOneHears(t *testing.T) {
+// A member that received the death notice needs the vote of a member that did not, and does not wait for the end
+// of its promise.
+func TestADeathNoticeToOneMember(t *testing.T) {
 	var all []*watcher
 	inCluster(t, 3, guarded(&all), func(t *testing.T, c *cluster) {
 		old := c.leader()

@@ -46,8 +46,8 @@ func succeeded(res store.Result) bool {
 	return resp.GetSucceeded()
 }
 
-// Tokens grow, however a lock is lost and whatever the cluster goes through; and
-// whoever has lost it writes nothing.
+// Tokens grow through losses of the lock and faults of the cluster, and a holder that has lost the lock writes
+// nothing.
 func TestTokensNeverGoBackwards(t *testing.T) {
 	few := func(c *Config) { c.SnapshotCount, c.CatchUpEntries = 20, 5 }
 	inCluster(t, 3, few, func(t *testing.T, c *cluster) {

@@ -119,9 +119,8 @@ func TestFailOverGivesTheFullTTL(t *testing.T) {
 	})
 }
 
-// A leader that is killed is replaced within a quarter of a second, by one who knows how little
-// is left of a TTL lease. Its client has as long to find the new one as after an election
-// timeout.
+// A killed leader is replaced within a quarter of a second, by a member that knows the remaining TTL of each TTL
+// lease. A client has as long to find the new leader as after an election timeout.
 func TestFailOverLeavesClientsTheTimeToComeBack(t *testing.T) {
 	amend := func(cfg *Config) { cfg.TTLCheckpoint = 500 * time.Millisecond }
 	inCluster(t, 3, amend, func(t *testing.T, c *cluster) {

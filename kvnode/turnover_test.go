@@ -92,7 +92,7 @@ func (r *seedRun) turnOver(all tally) {
 	r.history.judge(r.t, r.nodes[r.members[0]].Store())
 }
 
-// turnoverStep lets somebody else lead, mostly, or ends what keeps members apart.
+// turnoverStep mostly transfers leadership, and sometimes ends a partition.
 func (r *seedRun) turnoverStep(all tally) {
 	i := r.random.IntN(len(r.members))
 	j := (i + 1 + r.random.IntN(len(r.members)-1)) % len(r.members)

@@ -63,7 +63,7 @@ var detectorRules = []Mutant{
 		Old:  " || !d.mayCampaign(k) {", New: " {",
 	},
 	{
-		Rule: "succession", Name: "elections last for longer than turns, and nobody leads", Pkg: nodePkg, Test: "^TestAKilledLeaderIsReplacedWhereDisksAreSlow$",
+		Rule: "succession", Name: "elections last longer than slots, and no member leads", Pkg: nodePkg, Test: "^TestAKilledLeaderIsReplacedWhereDisksAreSlow$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "d.deferUntil = d.silent + d.cfg.ElectionTicks", New: "d.deferUntil = 0",
 	},
@@ -180,12 +180,12 @@ var detectorRules = []Mutant{
 		Old:  "return d.suspicion.way != Silence && now.Sub(d.suspicion.at) < d.cfg.ElectionTimeout", New: "return d.suspicion.way != Silence",
 	},
 	{
-		Rule: "succession", Name: "a hint about anybody is one about the leader", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoSuspicion$",
+		Rule: "succession", Name: "a closed connection of any peer is a suspicion of the leader", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoSuspicion$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.way != Silence {", New: "if d.leader == raft.None || peer == d.cfg.Self || d.suspicion.way != Silence {",
 	},
 	{
-		Rule: "succession", Name: "who has missed the hint vetoes, and nobody leads", Pkg: rulesPkg, Test: "^TestV7AMissedHintVetoesNothing$",
+		Rule: "succession", Name: "a member that missed the suspicion vetoes, and no member leads", Pkg: rulesPkg, Test: "^TestV7AMissedHintVetoesNothing$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "return Decision{Forget: d.shouldForget(now)}", New: "return Decision{}",
 		More: []Edit{{File: "leaderlease/detector/detector.go", Old: "d.suspect(d.leader, PreVote, now)", New: "_ = PreVote"}},
@@ -314,7 +314,7 @@ var silenceRules = []Mutant{
 		Old:  "if another {", New: "if true {",
 	},
 	{
-		Rule: "silence", Name: "nobody watches before an alarm", Pkg: detectorPkg, Test: "^TestWhereNothingIsObserved$",
+		Rule: "silence", Name: "no observation before a suspicion", Pkg: detectorPkg, Test: "^TestWhereNothingIsObserved$",
 		File: learntFile,
 		Old:  "if a.learn == 0 || now.Sub(a.since) < a.learn {", New: "if a.learn == 0 {",
 	},
@@ -379,7 +379,7 @@ var silenceRules = []Mutant{
 		Old:  "silence >= limit-in && ", New: "",
 	},
 	{
-		Rule: "silence", Name: "a loop polls for as long as nobody leads", Pkg: detectorPkg, Test: "^TestWhenALoopPolls$",
+		Rule: "silence", Name: "a loop polls while no member leads", Pkg: detectorPkg, Test: "^TestWhenALoopPolls$",
 		File: learntFile,
 		Old:  "silence >= limit-in && silence < a.timeout", New: "silence >= limit-in",
 	},

@@ -124,7 +124,7 @@ var equivalentLibrary = []kept{
 		file: "leaderlease/clock/vdso_linux.go", operator: "boundary",
 		before: "if used := probeVDSO(fn); used == 0 || used > vdsoStack/2 {",
 		after:  "if used := probeVDSO(fn); used == 0 || used >= vdsoStack/2 {",
-		why:    "The half is what somebody chose; a byte more or less of it is as good.",
+		why:    "The half is arbitrary: a byte more or less of it is as good.",
 	},
 	{
 		file: "leaderlease/clock/vdso_linux.go", operator: "drop early exit",
@@ -175,19 +175,19 @@ var equivalentLibrary = []kept{
 		file: "leaderlease/clock/vdso_linux.go", operator: "one unit",
 		before: "const vdsoStack = 5120",
 		after:  "const vdsoStack = 5119",
-		why:    "The bound is what somebody chose; what is kept free is a number in the assembly.",
+		why:    "The bound is arbitrary: what is kept free is a number in the assembly.",
 	},
 	{
 		file: "leaderlease/clock/vdso_linux.go", operator: "one unit",
 		before: "return 0, err",
 		after:  "return 1, err",
-		why:    "Beside an error nobody looks at the address.",
+		why:    "Beside an error no caller uses the address.",
 	},
 	{
 		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "one unit",
 		before: "const maxSize = 1 << 20",
 		after:  "const maxSize = 2 << 20",
-		why:    "The bound is what somebody chose, far above any vDSO and far below what would wrap.",
+		why:    "The bound is arbitrary, far above any vDSO and far below what would wrap.",
 	},
 	{
 		file: "leaderlease/clock/vdso_linux.go", operator: "stale copy",
@@ -205,7 +205,7 @@ var equivalentLibrary = []kept{
 		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "boundary",
 		before: "if s.size == 0 || s.size > maxSize || s.entries == 0 {",
 		after:  "if s.size == 0 || s.size >= maxSize || s.entries == 0 {",
-		why:    "The bound is what somebody chose, far above any vDSO.",
+		why:    "The bound is arbitrary, far above any vDSO.",
 	},
 	{
 		file: "leaderlease/clock/internal/vdso/vdso.go", operator: "boundary",
@@ -229,7 +229,7 @@ var equivalentLibrary = []kept{
 		file: "leaderlease/lease.go", operator: "swap",
 		before: "mu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex l.commit.Store(start.commit)",
 		after:  "l.commit.Store(start.commit) mu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex",
-		why:    "The Lease is nobody else's yet, and neither reads what the other writes.",
+		why:    "No other goroutine has the Lease yet, and neither statement reads what the other writes.",
 	},
 	{
 		file: "leaderlease/outbound.go", operator: "swap",
@@ -292,7 +292,7 @@ var equivalentKvnode = []kept{
 		file: "kvnode/internal/ttl/renew.go", operator: "one unit",
 		before: "return 0, rpctypes.ErrGRPCLeaseNotFound",
 		after:  "return 1, rpctypes.ErrGRPCLeaseNotFound",
-		why:    "Beside an error nobody looks at the time.",
+		why:    "Beside an error no caller uses the time.",
 	},
 	{
 		file: "kvnode/internal/ttl/engine.go", operator: "drop call",
@@ -390,7 +390,7 @@ var equivalentKvnode = []kept{
 		file: "kvnode/read.go", operator: "one unit",
 		before: "const readPause = 10 * time.Millisecond",
 		after:  "const readPause = 9 * time.Millisecond",
-		why:    "It bounds how often a read is tried again, and is what somebody chose.",
+		why:    "It bounds how often a read is tried again, and is arbitrary.",
 	},
 	{
 		file: "kvnode/apply.go", operator: "stale copy",
@@ -402,7 +402,7 @@ var equivalentKvnode = []kept{
 		file: "kvnode/internal/store/meta.go", operator: "stale copy",
 		before: "st.sealedIndex, st.sealedRevision = m.Index, m.Revision members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}",
 		after:  "members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}} st.sealedIndex, st.sealedRevision = m.Index, m.Revision",
-		why:    "The state is nobody else's yet, and neither reads what the other writes.",
+		why:    "No other goroutine has the state yet, and neither statement reads what the other writes.",
 	},
 	{
 		file: "kvnode/internal/ttl/renew.go", operator: "one unit",

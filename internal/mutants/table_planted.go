@@ -271,7 +271,7 @@ var layers = []Mutant{
 		"!l.soleVoterLocked() || !l.mu.guard.Bound(now)", "!l.soleVoterLocked() || !l.mu.guard.Owes(now)"),
 	layer("V5", "Ready holds back what no grant forbids", "ready.go",
 		"return counts && l.mu.guard.Owes(now)", "return counts && l.mu.guard.Bound(now)"),
-	layer("V5", "Ready holds back nobody's own vote", "ready.go",
+	layer("V5", "Ready holds back no own vote", "ready.go",
 		"return counts && l.mu.guard.Owes(now)", "return counts && now < 0"),
 	{
 		Rule: "§6", Name: "reads are reported with the lease locked", Pkg: "./leaderlease", Test: "^TestCallbacksFindTheLockFree$",

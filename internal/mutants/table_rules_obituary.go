@@ -42,7 +42,7 @@ var obituaryRules = []Mutant{
 		Old:  "\tif d.has(p) {\n\t\treturn\n\t}\n", New: "",
 	},
 	{
-		Rule: "V8", Name: "any member's obituary buries anybody's process", Pkg: corePkg, Test: "^TestTheDeadAreOfOneMember$",
+		Rule: "V8", Name: "a death notice of any member voids promises to any process", Pkg: corePkg, Test: "^TestTheDeadAreOfOneMember$",
 		File: guardFile,
 		Old:  "g.dead.add(deadProcess{leader, died})", New: "g.dead.add(deadProcess{0, died})",
 		More: []Edit{{guardFile, "deadProcess{leader, from}", "deadProcess{0, from}"}},
@@ -79,7 +79,7 @@ var obituaryRules = []Mutant{
 		Old:  "\tp.until, g.owed = 0, 0\n", New: "\tp.until = 0\n",
 	},
 	{
-		Rule: "V8", Name: "an obituary of nobody's process", Pkg: corePkg, Test: "^TestGuardProcessDied$",
+		Rule: "V8", Name: "a death notice without a process", Pkg: corePkg, Test: "^TestGuardProcessDied$",
 		File: guardFile,
 		Old:  "leader == 0 || died == (ProcessID{}) {", New: "leader == 0 {",
 	},
@@ -99,7 +99,7 @@ var obituaryRules = []Mutant{
 		Old:  "\tif p.Sent <= 0 ||", New: "\tif from != g.promise.process {\n\t\tg.promise.process = ProcessID{}\n\t}\n\tif p.Sent <= 0 ||",
 	},
 	{
-		Rule: "V8", Name: "nobody is told which process a heartbeat is of", Pkg: libPkg, Test: "^TestProcessDiedMakesTheMessage$",
+		Rule: "V8", Name: "the process of a heartbeat is not passed on", Pkg: libPkg, Test: "^TestProcessDiedMakesTheMessage$",
 		File: "leaderlease/inbound.go",
 		Old:  "\t\tl.promise(m, from)\n", New: "\t\tl.promise(m, ProcessID{})\n",
 	},

@@ -65,7 +65,7 @@ var readRules = []Mutant{
 		Old:  "\tif l.overdueLocked() {\n", New: "\tif true {\n",
 	},
 	{
-		Rule: "§6", Name: "a lost round that nobody waits for does not age", Pkg: libPkg, Test: "^TestALostRoundOfReadsGivenUpIsAskedAgainAtOnce$",
+		Rule: "§6", Name: "a lost round without readers does not age", Pkg: libPkg, Test: "^TestALostRoundOfReadsGivenUpIsAskedAgainAtOnce$",
 		File: "leaderlease/tick.go",
 		Old:  "\tr.age++\n", New: "\tif r.waiting.len() > 0 {\n\t\tr.age++\n\t}\n",
 	},
@@ -259,7 +259,7 @@ var readRules = []Mutant{
 		Old:  "err == nil && (byRound || !quorum)", New: "err == nil && (byRound || !quorum || true)",
 	},
 	{
-		Rule: "§6", Name: "nobody asks for a round", Pkg: libPkg, Test: "^TestAnswerOfALeaseIsNoRound$",
+		Rule: "§6", Name: "no node asks for a round", Pkg: libPkg, Test: "^TestAnswerOfALeaseIsNoRound$",
 		File: "leaderlease/rounds.go",
 		Old:  "\tif quorum {\n\t\tseq |= roundMark\n\t}\n", New: "\tif false && quorum {\n\t\tseq |= roundMark\n\t}\n",
 	},

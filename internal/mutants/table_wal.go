@@ -454,7 +454,7 @@ const (
 	sparesFile  = "raftwal/spares.go"
 )
 
-// walSpares are about when a spare is made, and by whom.
+// walSpares are about the time and the goroutine that makes a spare.
 var walSpares = []Mutant{
 	{
 		Rule: "storage", Name: "a spare is made all at once", Pkg: walPkg, Test: "^TestSpareGrowsWithTheSegmentBeforeIt$",
