@@ -55,12 +55,16 @@ func (l *fakeLoop) ReportSnapshot(id uint64, status raft.SnapshotStatus) { l.rep
 // fullBackend is a backend on a disk that may be full.
 type fullBackend struct {
 	store.Backend
-	full  atomic.Bool
-	tried atomic.Int64
+	full   atomic.Bool
+	tried  atomic.Int64
+	before func() // a commit; nil for nothing
 }
 
 func (b *fullBackend) Update(fn func(store.Tx) error) error {
 	b.tried.Add(1)
+	if b.before != nil {
+		b.before()
+	}
 	if b.full.Load() {
 		return syscall.ENOSPC
 	}
@@ -154,6 +158,24 @@ func (m *member) firstIndex() uint64 {
 		m.t.Fatal(err)
 	}
 	return first
+}
+
+// The log has the index of a checkpoint as committed before the store is durable at it. After a crash in
+// between raft would panic: more is applied than committed.
+func TestTheLogKnowsTheCommitBeforeTheStore(t *testing.T) {
+	m := newMember(t, nil)
+	m.add(100, 10)
+	commits := 0
+	m.backend.before = func() {
+		commits++
+		hard, _, err := m.log.InitialState()
+		if err != nil || hard.GetCommit() < m.store.Applied() {
+			t.Errorf("the store commits index %d, and the log has commit index %d (%v)", m.store.Applied(), hard.GetCommit(), err)
+		}
+	}
+	if err := m.Make(); err != nil || commits == 0 {
+		t.Errorf("Make() = %v after %d commits of the store, want nil after some", err, commits)
+	}
 }
 
 // A checkpoint truncates the log, but leaves what followers may need.
