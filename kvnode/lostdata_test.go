@@ -230,6 +230,33 @@ func (c *cluster) wantWiped(log *lines, wiped []string) {
 	}
 }
 
+// A refusal ends a member for good only if it names something that this process found missing at its start, and
+// that it has not received since: otherwise the peer has mixed up two processes.
+func TestARefusalIsKeptOnlyAsAProof(t *testing.T) {
+	for name, more := range map[string]uint64{"more than it has": 1, "no more than it has": 0} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+				leader := c.leader()
+				f := c.followers(leader)[0]
+				c.put(leader, "k", "v")
+				time.Sleep(time.Second)
+				peers{f}.Refused(leader.ID(), &transport.RefusedError{
+					Peer: leader.ID(), Reason: transport.ReasonWiped, Text: "gone back", Term: f.Term(), Index: f.last.Load() + more,
+				})
+				wantLost(t, f, time.Second, "gone back")
+				if more > 0 {
+					c.wantNoStart(f.Name(), f.Err())
+					return
+				}
+				c.start(f.Name())
+				if got, _ := c.get(c.nodes[f.Name()], ReadLease, "k"); got != "v" {
+					t.Errorf("k = %q, want v", got)
+				}
+			})
+		})
+	}
+}
+
 // All members stop before the first checkpoint, some are wiped, and all start, in either order. Only the logs have the
 // members' instances then. A majority that was not wiped serves, and refuses the others by name. A minority waits, and
 // no second cluster forms.
