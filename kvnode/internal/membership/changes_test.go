@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,9 +53,7 @@ func changerOf(s *fakeStore, p *fakeProposer, up ...uint64) *Changer {
 			return plan.Refusal
 		}
 		next := registry()
-		for id, m := range s.Members().ByID {
-			next.ByID[id] = m
-		}
+		maps.Copy(next.ByID, s.Members().ByID)
 		if set := plan.Registry.Set; set != nil {
 			next.ByID[set.ID] = *set
 		} else {

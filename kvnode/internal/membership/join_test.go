@@ -53,7 +53,7 @@ func (j *joinable) joiner(others ...string) *Joiner {
 	cluster := []memberdir.Member{{Name: "new", PeerURLs: peerURLs("new")}}
 	for _, urls := range others {
 		m := memberdir.Member{Name: urls}
-		for _, host := range strings.Split(urls, "+") {
+		for host := range strings.SplitSeq(urls, "+") {
 			m.PeerURLs = append(m.PeerURLs, "http://"+host+":2380")
 		}
 		cluster = append(cluster, m)
