@@ -46,7 +46,7 @@ func TestRestoreRefuses(t *testing.T) {
 		{"of another program", func(r *Config) { r.File = writeSnapshotFile(t, otherDatabase(t)) }, ErrForeign, "neither of kvnode nor of etcd"},
 		{"a directory", func(r *Config) { r.File = t.TempDir() }, ErrForeign, "holds no member.json"},
 		{"no file", func(r *Config) { r.File = filepath.Join(t.TempDir(), "none") }, os.ErrNotExist, "none"},
-		{"directory in use", func(r *Config) { r.DataDir = full }, nil, `holds "a"`},
+		{"directory in use", func(r *Config) { r.DataDir = full }, nil, `it has "a"`},
 		{"no directory", func(r *Config) { r.DataDir = "" }, nil, "no data directory"},
 		{"not a member", func(r *Config) { r.Name = "c" }, nil, `member "c" is not in the initial cluster`},
 		{"elsewhere", func(r *Config) { r.PeerURLs = []string{"http://c:2380"} }, nil, "advertises [http://c:2380]"},
@@ -113,7 +113,7 @@ func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Snapshot(cfg)
-	if err == nil || !strings.Contains(err.Error(), "member.json") && !strings.Contains(err.Error(), "holds") {
+	if err == nil || !strings.Contains(err.Error(), "member.json") && !strings.Contains(err.Error(), "it has") {
 		t.Errorf("a second Snapshot() = %v, want the directory refused", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, memberdir.IdentityFile)); err != nil {
@@ -129,7 +129,7 @@ func TestWhatARestoreHasLeftIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Snapshot(cfg)
-	if err == nil || !strings.Contains(err.Error(), "remove it and run that again") {
+	if err == nil || !strings.Contains(err.Error(), "delete the directory and retry") {
 		t.Errorf("Snapshot() into what one has left = %v, want what to do", err)
 	}
 }

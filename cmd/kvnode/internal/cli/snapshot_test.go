@@ -110,7 +110,7 @@ func TestSnapshotStatusAndRestore(t *testing.T) {
 	if code != exitOK || !strings.Contains(stdout, "into "+dir) || !strings.Contains(stdout, "revision 1003, in terms above 100000000") {
 		t.Fatalf("snapshot restore = %d %q %s, want the directory, revision 1003 and a term above 10^9", code, stdout, stderr)
 	}
-	if code, _, stderr := kvnode(args...); code != exitFailed || !strings.Contains(stderr, "holds") {
+	if code, _, stderr := kvnode(args...); code != exitFailed || !strings.Contains(stderr, "already belongs to a member") {
 		t.Errorf("snapshot restore once more = %d %s, want it refused: the directory is in use", code, stderr)
 	}
 	runServer(t, server.Config{
