@@ -21,7 +21,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// maxTurn bounds how many messages the loop steps before it asks raft for a Ready. With fewer, each sync of
+// maxTurn bounds how many messages of peers the loop steps before it asks raft for a Ready. With fewer, each sync of
 // the log carries less, and a busy member needs more syncs. With more, a tick waits behind them, heartbeats
 // are late, and the lease ends before they renew it.
 const maxTurn = 512
@@ -104,8 +104,8 @@ func (l *raftLoop) begin() {
 }
 
 // run is the raft loop. One turn steps all that has arrived (a tick, messages, responses of the log writer
-// and the applier, calls) and then asks raft once for its Readys. Proposals come last: the Readys say
-// whether this member still leads.
+// and the applier, calls), handles the Readys, offers proposals, and handles the Readys again. Proposals
+// come last: the Readys say whether this member still leads.
 func (l *raftLoop) run() {
 	l.cadence = newCadence(l.cfg.TickInterval, time.Now())
 	l.ticker = time.NewTimer(l.cfg.TickInterval)

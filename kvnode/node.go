@@ -6,8 +6,8 @@
 //	res, err := n.Propose(ctx, &pb.InternalRaftRequest{Put: put}) // returns when it is replicated and applied
 //	r, err := n.Read(ctx, kvnode.ReadAuto)                        // then read n.Store()
 //
-// Four goroutines do the work of a member. They hand it to each other through unbounded mailboxes, and
-// only the applier ever waits for the loop, at a configuration change:
+// Four goroutines do the work of a member. The loop waits for none of the others. The applier waits for the
+// loop at a configuration change, the checkpointer when it truncates the log:
 //   - The raft loop (loop.go, ready.go) is the only one that uses raft. Others queue functions for it.
 //   - The appender (raftwal.Appender) makes the log durable, and then sends raft's responses.
 //   - The applier (apply.go) applies committed entries to the store.

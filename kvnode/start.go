@@ -72,7 +72,7 @@ func newNode(cfg Config) *Node {
 	return n
 }
 
-// newComponents makes the components that use the files, and neither the lease nor the transport until they run.
+// newComponents makes the components that use the files. They use the lease and the transport only once they run.
 func newComponents(n *Node) {
 	n.calls.stopping, n.calls.Wakeup = n.life.Stopping(), lifecycle.NewWakeup()
 	n.disk = checkpoint.NewDisk(checkpoint.DiskConfig{

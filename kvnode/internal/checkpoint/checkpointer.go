@@ -91,8 +91,8 @@ type Checkpointer struct {
 	slow slowFollowers
 
 	// bytes counts the bytes of applied entries, modulo MaxBytes. It starts with this member's offset
-	// (offset), so that members that start together take turns until one of them restarts. Used by the
-	// applier only, as is started.
+	// (offset), so that members that start together take turns until one of them restarts. The
+	// applier alone uses bytes and started.
 	bytes   int
 	started bool
 

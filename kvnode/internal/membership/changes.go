@@ -161,15 +161,15 @@ func (c *Changer) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uin
 		// This member is in every majority, and its log has the change as committed.
 	}
 	if err != nil {
-		return fmt.Errorf("%w: member %x is removed, but too few of the remaining members are known to know; let it run until it stops itself", err, id)
+		return fmt.Errorf("%w: member %x is removed, but too few of the remaining members have confirmed it; let it run until it stops itself", err, id)
 	}
 	return nil
 }
 
-// inEveryMajority reports whether every majority of the voters contains one of the some.
+// inEveryMajority reports whether every majority of the voters contains at least one of "some" given voters.
 func inEveryMajority(some, voters int) bool { return some > (voters-1)/2 }
 
-// commitBehind waits until an entry behind the newest applied change is committed. A member that writes that entry
+// commitBehind waits until an entry after the newest applied change is committed. A member that writes that entry
 // writes with it that the change is committed.
 //
 // A try is limited to an election timeout. A proposal that was lost on its way to a leader that stays in office is
@@ -188,8 +188,8 @@ func (c *Changer) commitBehind(ctx context.Context) error {
 	}
 }
 
-// checkReconfig is etcd's strict reconfiguration check, from the view of one member. It refuses a change after which
-// fewer voters than a quorum would have started, or be up. A new learner counts as the voter that it will become. To
+// checkReconfig is etcd's strict reconfiguration check, from the view of one member. It refuses a change that
+// would leave fewer than a quorum of voters started, or up. A new learner counts as the voter that it will become. To
 // replace a broken member, remove it first.
 func checkReconfig(members *store.Members, up map[uint64]bool, typ raftpb.ConfChangeType, m *confchange.Context) error {
 	learner := typ == raftpb.ConfChangeAddLearnerNode

@@ -8,8 +8,8 @@
 // Invariants:
 //   - A proposal has one outcome. Its waiter is registered before the raft loop sees the proposal. The
 //     goroutine that removes the waiter, and no other, sends the outcome.
-//   - A command takes effect at most once. After a change of the leader it is proposed again, but each
-//     attempt has its term as a fence, and has no effect in another term
+//   - A command takes effect at most once. After a change of the leader a repeatable command is proposed
+//     again, but each attempt has its term as a fence, and has no effect in another term
 //     (docs/adr/0027-proposed-again.md).
 //   - Memory is bounded: Config.MaxCount and Config.MaxBytes for this member's proposals, Quota for those of a
 //     follower.
@@ -204,11 +204,12 @@ func (p *Pending) await(ctx context.Context, q proposal) (_ store.Result, err er
 			o := <-w.done
 			return o.result, o.err
 		}
-		// The loop may be delayed. Proposals that wait for it would not be counted any more.
+		// No waiter counts it any more, so without this the mailbox could grow without bound while the
+		// loop is delayed.
 		p.submitted.DeleteFirst(func(o proposal) bool { return o.id == q.id })
 		return store.Result{}, p.timeoutError(ctx, w)
 	case <-p.cfg.Lifecycle.Stopping():
-		// There may be an outcome as well, but ErrStopped, which leaves it open, is true all the same.
+		// There may be an outcome as well. ErrStopped is still correct: it leaves the outcome open.
 		p.remove(q.id)
 		return store.Result{}, lifecycle.ErrStopped
 	}
