@@ -78,7 +78,7 @@ func TestCheck(t *testing.T) {
 		{"an HTTP port that is taken", func(c *Config) { c.ListenClientHTTPURLs = []string{held(t)} }, "ListenClientHTTPURLs http://127.0.0.1:"},
 		{"a port for metrics that is taken", func(c *Config) { c.ListenMetricsURLs = []string{held(t)} }, "ListenMetricsURLs http://127.0.0.1:"},
 		{"one port twice", func(c *Config) { c.ListenMetricsURLs = c.ListenPeerURLs }, "the port is taken"},
-		{"another program's directory", func(c *Config) { write(t, c.Node.DataDir, "notes.txt", "") }, `holds "notes.txt"`},
+		{"another program's directory", func(c *Config) { write(t, c.Node.DataDir, "notes.txt", "") }, `it has "notes.txt"`},
 		{"a damaged identity", func(c *Config) { write(t, c.Node.DataDir, "member.json", "{") }, "member.json is damaged"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
