@@ -48,17 +48,17 @@ var detectorRules = []Mutant{
 		Old:  "k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Slot) ||", New: "length < 0 ||",
 	},
 	{
-		Rule: "succession", Name: "who has split the vote after a hint waits for silence", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
+		Rule: "succession", Name: "after a split vote upon a suspicion a member waits for silence", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "k.Candidate && length < max(timeoutSlot*2/3, 4*d.cfg.Slot) ||", New: "k.Candidate && length > 0 ||",
 	},
 	{
-		Rule: "succession", Name: "who has voted stands all the same", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
+		Rule: "succession", Name: "a voter campaigns after its vote", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "return d.silent >= d.deferUntil", New: "return true",
 	},
 	{
-		Rule: "succession", Name: "who has voted stands all the same after a hint", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefers$",
+		Rule: "succession", Name: "a voter campaigns after its vote upon a suspicion", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefers$",
 		File: "leaderlease/detector/detector.go",
 		Old:  " || !d.mayCampaign(k) {", New: " {",
 	},
@@ -68,12 +68,12 @@ var detectorRules = []Mutant{
 		Old:  "d.deferUntil = d.silent + d.cfg.ElectionTicks", New: "d.deferUntil = 0",
 	},
 	{
-		Rule: "succession", Name: "who cannot vote stands back", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
+		Rule: "succession", Name: "a learner defers", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "if asked > term {", New: "if asked >= term {",
 	},
 	{
-		Rule: "succession", Name: "who has voted stands back from a leader that dies later", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
+		Rule: "succession", Name: "a voter defers although a later leader dies", Pkg: "./leaderlease/detector", Test: "^TestAVoterDefersForAnElectionTimeout$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "d.silent, d.deferUntil, d.rival = 0, 0, false", New: "d.silent, d.rival = 0, false",
 	},
@@ -93,7 +93,7 @@ var detectorRules = []Mutant{
 		Old:  "since >= time.Duration(of)*length; length *= 2 {", New: "since >= time.Duration(of)*length; length *= 1 {",
 	},
 	{
-		Rule: "succession", Name: "two who suspect split the vote", Pkg: "./leaderlease/detector", Test: "^TestAPreVoteIsASuspicion$",
+		Rule: "succession", Name: "two members with a suspicion split the vote", Pkg: "./leaderlease/detector", Test: "^TestAPreVoteIsASuspicion$",
 		File: "leaderlease/detector/detector.go",
 		Old:  " || now.Before(s.deferUntil) {", New: " {",
 	},
@@ -130,12 +130,12 @@ var detectorRules = []Mutant{
 		Old:  "	case k.Candidate && (d.fresh || len(k.Voters) == 1): //", New: "	case false: //",
 	},
 	{
-		Rule: "succession", Name: "who has split the vote waits for raft's own timeout", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
+		Rule: "succession", Name: "after a split vote a member waits for raft's own timeout", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "		return at == 0 && since < 2*round\n", New: "		return false\n",
 	},
 	{
-		Rule: "succession", Name: "who has stood in vain after a hint has no first turn", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
+		Rule: "succession", Name: "a member that lost after a suspicion has no first slot", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "		return at == 0 && since < 2*round\n", New: "		return at == 0 && since/round == 1\n",
 	},
@@ -145,7 +145,7 @@ var detectorRules = []Mutant{
 		Old:  "at == 0 && since < 2*round\n", New: "at == 0\n",
 	},
 	{
-		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestASuspicionIsActedUponWhenThePromiseEnds$",
+		Rule: "succession", Name: "all members with a suspicion campaign at once", Pkg: "./leaderlease/detector", Test: "^TestASuspicionIsActedUponWhenThePromiseEnds$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "slot%of != rank || ", New: "slot%of < 0 || rank < 0 || ",
 	},
@@ -170,7 +170,7 @@ var detectorRules = []Mutant{
 		Old:  " || !d.leaderSilent(now) {", New: " {",
 	},
 	{
-		Rule: "succession", Name: "who has missed the hint vetoes", Pkg: "./leaderlease/detector", Test: "^TestAPreVoteIsASuspicion$",
+		Rule: "succession", Name: "a member that missed the suspicion vetoes", Pkg: "./leaderlease/detector", Test: "^TestAPreVoteIsASuspicion$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "return Decision{Forget: d.shouldForget(now)}", New: "return Decision{}",
 	},
@@ -205,7 +205,7 @@ var detectorRules = []Mutant{
 // hints take apart what kvnode tells of connections, and does about a leader that it suspects.
 var hints = []Mutant{
 	{
-		Rule: "succession", Name: "a transfer is called silence by who was asked", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
+		Rule: "succession", Name: "the transferee calls a transfer silence", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "case raftpb.MsgTimeoutNow:\n\t\td.transferAt, d.transferWay = now, Transfer\n", New: "case raftpb.MsgTimeoutNow:\n",
 	},
@@ -234,7 +234,7 @@ var silenceRules = []Mutant{
 		Old:  "if late > a.heartbeat {", New: "if false {",
 	},
 	{
-		Rule: "silence", Name: "who wakes up trusts what it knew of its leader", Pkg: detectorPkg, Test: "^TestOwnPausesAreNoSilence$",
+		Rule: "silence", Name: "after a pause a member trusts its old view of the leader", Pkg: detectorPkg, Test: "^TestOwnPausesAreNoSilence$",
 		File: learntFile,
 		Old:  "if late > a.timeout {", New: "if false {",
 	},
@@ -254,7 +254,7 @@ var silenceRules = []Mutant{
 		Old:  "min(2*a.penalty, maxPenalty)", New: "2*minPenalty",
 	},
 	{
-		Rule: "silence", Name: "who was wrong once is never quick again", Pkg: detectorPkg, Test: "^TestPausesThatAreForgotten$",
+		Rule: "silence", Name: "after one false suspicion a detector never suspects early again", Pkg: detectorPkg, Test: "^TestPausesThatAreForgotten$",
 		File: learntFile,
 		Old:  "\t\t\ta.penalty /= 2\n", New: "\t\t\tbreak\n",
 	},
@@ -289,7 +289,7 @@ var silenceRules = []Mutant{
 		Old:  "case took >= a.timeout:\n\t\ta.since = now", New: "case false:\n\t\ta.since = now",
 	},
 	{
-		Rule: "silence", Name: "who was away is trusted at once", Pkg: detectorPkg, Test: "^TestAnUnusuallyLongSilenceIsASuspicion$",
+		Rule: "silence", Name: "a leader that was away is trusted at once", Pkg: detectorPkg, Test: "^TestAnUnusuallyLongSilenceIsASuspicion$",
 		File: learntFile,
 		Old:  "case took >= a.timeout:\n\t\ta.since = now", New: "case took >= a.timeout:",
 	},
@@ -319,7 +319,7 @@ var silenceRules = []Mutant{
 		Old:  "if a.learn == 0 || now.Sub(a.since) < a.learn {", New: "if a.learn == 0 {",
 	},
 	{
-		Rule: "silence", Name: "silence is a hint to who does not learn", Pkg: detectorPkg, Test: "^TestWhereNothingIsObserved$",
+		Rule: "silence", Name: "silence is a suspicion without observation", Pkg: detectorPkg, Test: "^TestWhereNothingIsObserved$",
 		File: learntFile,
 		Old:  "if a.learn == 0 || now.Sub(a.since) < a.learn {", New: "if now.Sub(a.since) < a.learn {",
 	},
@@ -339,12 +339,12 @@ var silenceRules = []Mutant{
 		Old:  "windowMinutes = 10\n", New: "windowMinutes = 2\n",
 	},
 	{
-		Rule: "silence", Name: "who is replaced and lives was no false alarm", Pkg: detectorPkg, Test: "^TestALeaderIsReplacedAndLives$",
+		Rule: "silence", Name: "a replaced leader that lives is no false suspicion", Pkg: detectorPkg, Test: "^TestALeaderIsReplacedAndLives$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "if d.adaptive.refute(", New: "if m.GetFrom() == d.leader && d.adaptive.refute(",
 	},
 	{
-		Rule: "silence", Name: "who comes back after an election timeout was accused falsely", Pkg: detectorPkg, Test: "^TestALeaderIsReplacedAndLives$",
+		Rule: "silence", Name: "a leader that returns after an election timeout is a false suspicion", Pkg: detectorPkg, Test: "^TestALeaderIsReplacedAndLives$",
 		File: learntFile,
 		Old:  "if took >= a.timeout {", New: "if false {",
 	},
@@ -354,7 +354,7 @@ var silenceRules = []Mutant{
 		Old:  "if d.suspicion.way == LongSilence || d.suspicion.way == ProcessDied { // over, whenever the message was sent", New: "if false {",
 	},
 	{
-		Rule: "silence", Name: "who knows no stalls decides for those who do", Pkg: rulesPkg, Test: "^TestV7AMemberThatKnowsPausesVotesAgainst$",
+		Rule: "silence", Name: "a member without observed pauses decides for members with them", Pkg: rulesPkg, Test: "^TestV7AMemberThatKnowsPausesVotesAgainst$",
 		File: "leaderlease/detector/detector.go",
 		Old:  " && !d.adaptive.isUsual(now) {", New: " {",
 	},
@@ -364,7 +364,7 @@ var silenceRules = []Mutant{
 		Old:  " || silence < a.minLimit(now) && a.doubled > 0", New: "",
 	},
 	{
-		Rule: "silence", Name: "who does not learn goes by stalls", Pkg: detectorPkg, Test: "^TestAPreVoteIsNoSuspicionInAUsualSilence$",
+		Rule: "silence", Name: "a detector without observation goes by pauses", Pkg: detectorPkg, Test: "^TestAPreVoteIsNoSuspicionInAUsualSilence$",
 		File: learntFile,
 		Old:  "\tif a.learn == 0 {\n\t\treturn false", New: "\tif false {\n\t\treturn false",
 	},

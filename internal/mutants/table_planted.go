@@ -379,27 +379,27 @@ var readPaths = []Mutant{
 // resignations are bugs of how a member that ends hands its promises back.
 var resignations = []Mutant{
 	{
-		Rule: "resignation", Name: "a process that dies hangs with who holds the lock", Pkg: libPkg, Test: "^TestResignDoesNotWaitForLong$",
+		Rule: "resignation", Name: "a dying process waits for the holder of the lock", Pkg: libPkg, Test: "^TestResignDoesNotWaitForLong$",
 		File: resignFile,
 		Old:  ">= lockPatience {", New: ">= time.Hour {",
 	},
 	{
-		Rule: "resignation", Name: "who is closed has nothing to hand back", Pkg: libPkg, Test: "^TestResignAfterClose$",
+		Rule: "resignation", Name: "a closed lease hands nothing back", Pkg: libPkg, Test: "^TestResignAfterClose$",
 		File: resignFile,
 		Old:  "\tif term == 0 {", New: "\tif term == 0 || l.mu.closed {",
 	},
 	{
-		Rule: "resignation", Name: "a member stands against whom the leader has named", Pkg: "./leaderlease/detector", Test: "^TestTheTransfereeIsLeftAlone$",
+		Rule: "resignation", Name: "a member campaigns against the transferee of the leader", Pkg: "./leaderlease/detector", Test: "^TestTheTransfereeIsLeftAlone$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "\t\td.noteVoteRequest(m.GetTerm(), term)\n", New: "\t\tif !core.IsForcedVote(m) {\n\t\t\td.noteVoteRequest(m.GetTerm(), term)\n\t\t}\n",
 	},
 	{
-		Rule: "resignation", Name: "who has refused its vote to whom the leader has named leaves it its time", Pkg: "./leaderlease/detector", Test: "^TestTheTransfereeIsLeftAlone$",
+		Rule: "resignation", Name: "a member that refused its vote to the transferee defers to it", Pkg: "./leaderlease/detector", Test: "^TestTheTransfereeIsLeftAlone$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "d.transferAt, d.deferUntil, d.suspicion = time.Time{}, 0, ", New: "d.transferAt, d.suspicion = time.Time{}, ",
 	},
 	{
-		Rule: "resignation", Name: "who refuses its vote to whom the leader has named waits all the same", Pkg: rulesPkg, Test: "^TestL6ResignationToAShorterLog$",
+		Rule: "resignation", Name: "a member that refuses its vote to the transferee defers to it anyway", Pkg: rulesPkg, Test: "^TestL6ResignationToAShorterLog$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "\tif !d.transferAt.IsZero() {\n", New: "\tif d.transferAt.IsZero() {\n",
 	},

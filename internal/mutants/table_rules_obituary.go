@@ -109,7 +109,7 @@ var obituaryRules = []Mutant{
 		Old:  "\t\tif !n.lease.Incoming(m, from) {\n", New: "\t\tif from = (ProcessID{}); !n.lease.Incoming(m, from) {\n",
 	},
 	{
-		Rule: "V8", Name: "who is bound by its restart is told to campaign", Pkg: libPkg, Test: "^TestProcessDiedInTheHold$",
+		Rule: "V8", Name: "a member in its restart hold is asked to campaign", Pkg: libPkg, Test: "^TestProcessDiedInTheHold$",
 		File: deathFile,
 		Old:  "\tif l.mu.guard.Bound(now) {\n\t\treturn nil, false\n\t}\n", New: "",
 	},
@@ -185,12 +185,12 @@ var obituaryRules = []Mutant{
 		Old:  "d.cfg.Self || d.suspicion.way == ProcessDied {", New: "d.cfg.Self || d.suspicion.way != Silence {",
 	},
 	{
-		Rule: "V8", Name: "who stands by an obituary waits for those who hold", Pkg: rulesPkg, Test: "^TestV8VotersThatHoldMissTheRequest$",
+		Rule: "V8", Name: "a candidate after a death notice waits for members in a hold", Pkg: rulesPkg, Test: "^TestV8VotersThatHoldMissTheRequest$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "return d.rival || d.suspicion.forced", New: "return d.rival",
 	},
 	{
-		Rule: "V8", Name: "who stood by an obituary gives up each election", Pkg: detectorPkg, Test: "^TestAForcedCampaignIsRepeatedOnce$",
+		Rule: "V8", Name: "a candidate after a death notice gives up each election", Pkg: detectorPkg, Test: "^TestAForcedCampaignIsRepeatedOnce$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "s.slot, s.forced = slot+1, do.Force", New: "s.slot, s.forced = slot+1, s.forced || do.Force",
 	},
@@ -219,22 +219,22 @@ var resignRules = []Mutant{
 		Old: releasesAndCloses, New: "\tl.releaseLocked(m, now)\n\tl.mu.closed = true\n\tl.mu.lease.Close()\n\treturn m, nil\n",
 	},
 	{
-		Rule: "L6b", Name: "who resigns keeps its lease", Pkg: rulesPkg, Test: "^TestL6ResignationHandsThePromisesBack$",
+		Rule: "L6b", Name: "a leader that resigns keeps its lease", Pkg: rulesPkg, Test: "^TestL6ResignationHandsThePromisesBack$",
 		File: resignFile, Sim: true,
 		Old: releasesAndCloses, New: "\tattachRelease(m, core.Release{Term: term, At: now})\n\treturn m, nil\n",
 	},
 	{
-		Rule: "L6b", Name: "who has resigned leads on", Pkg: rulesPkg, Test: "^TestL6AResignedMemberNeverServesAgain$",
+		Rule: "L6b", Name: "a leader that has resigned leads on", Pkg: rulesPkg, Test: "^TestL6AResignedMemberNeverServesAgain$",
 		File: resignFile,
 		Old:  "\treturn m, l.closeLocked(now) // published", New: "\treturn m, l.publishLocked(now) // published",
 	},
 	{
-		Rule: "L6b", Name: "who does not lead resigns", Pkg: rulesPkg, Test: "^TestL6AFollowerCannotResign$",
+		Rule: "L6b", Name: "a follower resigns", Pkg: rulesPkg, Test: "^TestL6AFollowerCannotResign$",
 		File: resignFile, Sim: true,
 		Old: "\tif term == 0 {\n\t\treturn nil, nil\n\t}\n", New: "",
 	},
 	{
-		Rule: "L6b", Name: "who has stepped down resigns for its node's term", Pkg: rulesPkg, Test: "^TestL6AFormerLeaderCannotResign$",
+		Rule: "L6b", Name: "a former leader resigns for its node's term", Pkg: rulesPkg, Test: "^TestL6AFormerLeaderCannotResign$",
 		File: resignFile, Sim: true,
 		Old:  "\tterm := l.mu.lease.Term()\n",
 		New:  "\tterm := l.mu.term\n",

@@ -96,7 +96,7 @@ var judges = []Mutant{
 		Old:  "return !known || from.r.at > from.at || from.r.at == from.r.whole", New: "return !known || from != nil",
 	},
 	{
-		Rule: "judge", Name: "who was sent a message learns nothing of earlier elections", Pkg: tracePkg, Test: "^TestTheClaimIsChecked$",
+		Rule: "judge", Name: "a received message tells nothing of earlier elections", Pkg: tracePkg, Test: "^TestTheClaimIsChecked$",
 		File: judgeFile,
 		Old:  "		r.won = max(r.won, from.won)\n", New: "		_ = from.won\n",
 	},

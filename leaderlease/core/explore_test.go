@@ -209,7 +209,7 @@ var blunderNames = [numBlunders]string{
 	"V6: no restart hold", "V6: half a restart hold", "L6: the lease is kept in a transfer", "L7: the reign is not ended",
 	"V1: the guard is not told the term", "L2: measured from the arrival of the answer", "V2: an echo is a grant",
 	"L5: the lease is not told its voters", "L5: the lease is not told of a pending change",
-	"L6b: who does not lead resigns for its node's term", "L6b: who resigns keeps its lease",
+	"L6b: a follower resigns for its node's term", "L6b: a leader that resigns keeps its lease",
 	"V8: a death of a process that lives",
 }
 
