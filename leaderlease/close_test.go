@@ -258,8 +258,8 @@ func calls() []call {
 		{"TryRead", func(p *puppet) { p.TryRead() }},
 		{"StartRead", func(p *puppet) { p.startRead() }},
 		{"StartReadIndex", func(p *puppet) { p.StartReadIndex(context.Background(), func(ReadResult, error) {}) }},
-		{"Read of nobody who waits", func(p *puppet) { _, _ = p.Read(gone()) }},
-		{"ReadIndex of nobody who waits", func(p *puppet) { _, _ = p.ReadIndex(gone()) }},
+		{"Read after its context has ended", func(p *puppet) { _, _ = p.Read(gone()) }},
+		{"ReadIndex after its context has ended", func(p *puppet) { _, _ = p.ReadIndex(gone()) }},
 		{"Token", func(p *puppet) { _, _ = p.Token() }},
 		{"Do", func(p *puppet) {
 			_ = p.Do(context.Background(), func(context.Context) error { p.invalidate(); return nil })

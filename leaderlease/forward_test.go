@@ -106,7 +106,7 @@ func TestUnattestedAnswersAreRefused(t *testing.T) {
 
 	answer, result := ask()
 	if p.Incoming(answer) {
-		t.Error("Incoming() let an answer in that nobody attests")
+		t.Error("Incoming() let an answer in without attestation")
 	}
 	if nl, ok := errors.AsType[*NoLeaseError](result.err); !ok || nl.Err == nil || result.calls != 1 {
 		t.Errorf("StartRead() = %v after %d calls, want one NoLeaseError with a cause", result.err, result.calls)
@@ -245,8 +245,8 @@ func TestLeaderMakesARoundOnRequest(t *testing.T) {
 		raft bool
 		kind byte
 	}{
-		{"who wants a round", round, true, kindRound},
-		{"who does not", plain, false, kindAnswer},
+		{"a request for a round", round, true, kindRound},
+		{"a plain request", plain, false, kindAnswer},
 		{"a node that does not know of rounds", []byte("request 17"), false, kindAnswer},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

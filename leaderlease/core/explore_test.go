@@ -153,7 +153,7 @@ const (
 	goalHeldGrants                // a held node makes a promise
 	goalReleasedOlder             // the same for a promise to an earlier leader
 	goalLateProbe                 // a probe that a release covers comes late, and gets no promise
-	goalSole                      // a sole voter needs nobody
+	goalSole                      // a sole voter needs no other voter
 	goalRaised                    // a promise is made that is longer than the shortest saved
 	goalLowered                   // what is saved falls again
 	goalLong                      // a lease is held for as long as it can be

@@ -138,7 +138,7 @@ func TestGuardProcessDied(t *testing.T) {
 		{"a former process of the leader's", []ProcessID{{7}}, 1, ProcessID{6}, 5, false},
 		{"a process whose ID differs in the last byte", []ProcessID{{0: 7, 15: 1}}, 1, ProcessID{0: 7, 15: 2}, 5, false},
 		{"a process of another member", []ProcessID{{7}}, 2, ProcessID{7}, 5, false},
-		{"nobody's process", []ProcessID{{7}}, 0, ProcessID{7}, 5, false},
+		{"a process of no member", []ProcessID{{7}}, 0, ProcessID{7}, 5, false},
 		{"a process that is not known", []ProcessID{{7}}, 1, ProcessID{}, 5, false},
 		{"the promise is to one that is not known", []ProcessID{{}}, 1, ProcessID{}, 5, false},
 		{"two processes have sent probes, the first has died", []ProcessID{{6}, {7}}, 1, ProcessID{6}, 5, false},
@@ -207,7 +207,7 @@ func TestTheDeadArePromisedNothing(t *testing.T) {
 	}{
 		{"of its term", 5, ProcessID{7}, false},
 		{"of its term, by a process that is not known", 5, ProcessID{}, false},
-		{"of a later term that nobody had heard of", 6, ProcessID{7}, false},
+		{"of an unknown later term", 6, ProcessID{7}, false},
 		{"of the next process", 7, ProcessID{8}, true},
 	} {
 		if got := g.Promise(1, tt.term, probe, tt.from, sec); got != tt.want {

@@ -353,7 +353,7 @@ func TestCountRefuses(t *testing.T) {
 		{"of a later term", 2, 6, good, 2 * sec, 0},
 		{"of no term", 2, 0, good, 2 * sec, 0},
 		{"from a stranger or a learner", 4, 5, good, 2 * sec, 0},
-		{"from nobody", 0, 5, good, 2 * sec, 0},
+		{"from no member", 0, 5, good, 2 * sec, 0},
 		{"from itself", 1, 5, good, 2 * sec, 0},
 		{"for no time", 2, 5, Grant{Sent: 1500 * ms}, 2 * sec, 0},
 		{"for negative time", 2, 5, Grant{Sent: 1500 * ms, Duration: -1}, 2 * sec, 0},

@@ -374,7 +374,7 @@ func TestAPreVoteIsNoSuspicionInAUsualSilence(t *testing.T) {
 			l.stalls(260 * ms)
 			l.hears(t, 11*time.Minute) // stalls are forgotten
 		}, 500 * ms},
-		"who does not learn knows no stalls": {func(l *life) { l.stalls(200 * ms); l.adaptive.learn = 0 }, missedHeartbeats * beat},
+		"a detector without observation knows no pauses": {func(l *life) { l.stalls(200 * ms); l.adaptive.learn = 0 }, missedHeartbeats * beat},
 	} {
 		l := learner()
 		l.hears(t, 11*time.Second)

@@ -129,7 +129,7 @@ func TestALeaderThatHandsOverDefers(t *testing.T) {
 	vote.Context = []byte(core.CampaignTransfer)
 	d.Heard(vote, 5, at(0))
 	if got := campaigns(d, 9, three); got != nil {
-		t.Errorf("it campaigns %v ticks after it has voted for who is to lead", got)
+		t.Errorf("it campaigns %v ticks after its vote for the transferee", got)
 	}
 	if got := campaigns(d, 8, three); len(got) == 0 {
 		t.Error("it never campaigns again")
