@@ -1,6 +1,6 @@
 // Package kvnode is one member of a replicated key-value store: raft with a leader lease (package
 // leaderlease), its log on disk (raftwal), an MVCC state machine (internal/store) and connections to its
-// peers (internal/transport). Package server serves the etcd v3 API on top of it (internal/etcdapi).
+// peers (internal/transport). Package server serves the etcd v3 API on top of it.
 //
 //	n, err := kvnode.Start(kvnode.Config{Name: "n1", DataDir: dir, Cluster: members, Listener: l})
 //	res, err := n.Propose(ctx, &pb.InternalRaftRequest{Put: put}) // returns when it is replicated and applied

@@ -210,7 +210,7 @@ func smallPackages(t *testing.T) (all []string) {
 }
 
 // upwards counts the import statements, those of tests included, by which a package in kvnode's tree
-// depends on a package that lies above it in the tree, such as kvnode/internal/etcdapi on kvnode.
+// depends on a package that lies above it in the tree, such as kvnode/server/internal/etcdapi on kvnode.
 func upwards(t *testing.T) (n int) {
 	for _, f := range tree(t) {
 		if !f.isGo() || !within(f.name, "kvnode") {

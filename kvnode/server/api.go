@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/leaderlease/go/kvnode/internal/etcdapi"
-	"github.com/leaderlease/go/kvnode/internal/etcdapi/callmetrics"
-	"github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/callmetrics"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 

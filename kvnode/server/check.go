@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/leaderlease/go/kvnode/internal/listener"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 	"github.com/leaderlease/go/kvnode/restore"
+	"github.com/leaderlease/go/kvnode/server/internal/listener"
 )
 
 // Check reports everything on this machine for which Start would reject c: the data directory and

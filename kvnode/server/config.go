@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/internal/etcdapi"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi"
 )
 
 // Config configures a Server. The zero value, with defaults, is a cluster of one on etcd's ports.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/internal/etcdapi"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi"
 )
 
 func TestDefaultIsValid(t *testing.T) {

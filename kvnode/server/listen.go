@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net"
 
-	"github.com/leaderlease/go/kvnode/internal/listener"
+	"github.com/leaderlease/go/kvnode/server/internal/listener"
 )
 
 // listeners are all listeners of a server. Start binds them first, so that a port in use is

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	epb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
-	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
+	epb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3electionpb"
+	lpb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3lockpb"
 )
 
 // postJSON posts to the gateway of s and returns the status and the answer.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/leaderlease/go/kvnode/internal/listener"
+	"github.com/leaderlease/go/kvnode/server/internal/listener"
 )
 
 const (

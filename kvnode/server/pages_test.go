@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
-	"github.com/leaderlease/go/kvnode/internal/listener"
+	"github.com/leaderlease/go/kvnode/server/internal/listener"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 

@@ -15,8 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/leaderlease/go/kvnode/internal/listener"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
+	"github.com/leaderlease/go/kvnode/server/internal/listener"
 )
 
 // serving serves both protocols of a client port. connect returns an in-memory connection to it.

@@ -18,9 +18,9 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/autocompact"
-	"github.com/leaderlease/go/kvnode/internal/etcdapi"
-	"github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency"
-	"github.com/leaderlease/go/kvnode/internal/listener"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency"
+	"github.com/leaderlease/go/kvnode/server/internal/listener"
 	"github.com/leaderlease/go/kvnode/server/status"
 	"github.com/leaderlease/go/leaderlease/leasepage"
 )

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/leaderlease/go/kvnode/internal/listener"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
+	"github.com/leaderlease/go/kvnode/server/internal/listener"
 )
 
 // tlsDefaults fills in both sides' TLS options from the rest of c.

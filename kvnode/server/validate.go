@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/internal/listener"
+	"github.com/leaderlease/go/kvnode/server/internal/listener"
 	"github.com/leaderlease/go/leaderlease"
 )
 

@@ -35,8 +35,8 @@ const (
 
 // files are generated, each into its own directory.
 var files = []string{
-	"kvnode/internal/etcdapi/concurrency/v3lockpb/v3lock.proto",
-	"kvnode/internal/etcdapi/concurrency/v3electionpb/v3election.proto",
+	"kvnode/server/internal/etcdapi/concurrency/v3lockpb/v3lock.proto",
+	"kvnode/server/internal/etcdapi/concurrency/v3electionpb/v3election.proto",
 }
 
 // plugins are tools of this module.

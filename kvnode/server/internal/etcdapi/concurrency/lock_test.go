@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/leaderlease/go/kvnode/internal/etcdapi"
-	epb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
-	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi"
+	epb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3electionpb"
+	lpb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3lockpb"
 )
 
 // Unlock serves waiting callers at any member in order, and the create revisions of their keys

@@ -8,7 +8,7 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             (unknown)
-// source: kvnode/internal/etcdapi/concurrency/v3electionpb/v3election.proto
+// source: kvnode/server/internal/etcdapi/concurrency/v3electionpb/v3election.proto
 
 package v3electionpb
 
@@ -303,5 +303,5 @@ var Election_ServiceDesc = grpc.ServiceDesc{
 			ServerStreams: true,
 		},
 	},
-	Metadata: "kvnode/internal/etcdapi/concurrency/v3electionpb/v3election.proto",
+	Metadata: "kvnode/server/internal/etcdapi/concurrency/v3electionpb/v3election.proto",
 }

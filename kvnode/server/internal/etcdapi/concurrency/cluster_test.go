@@ -22,9 +22,9 @@ import (
 
 	"github.com/leaderlease/go/internal/memlink"
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/internal/etcdapi"
-	epb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
-	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi"
+	epb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3electionpb"
+	lpb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3lockpb"
 	"github.com/leaderlease/go/leaderlease/clock"
 )
 

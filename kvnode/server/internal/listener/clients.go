@@ -23,10 +23,10 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/leaderlease/go/kvnode/internal/connlimit"
-	epb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
-	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
+	epb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3electionpb"
+	lpb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3lockpb"
 )
 
 // HandshakeTime is how long a connection may take for TLS and, with gRPC, for the

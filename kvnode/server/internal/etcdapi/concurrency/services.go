@@ -18,9 +18,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/leaderlease/go/kvnode/internal/etcdapi"
-	epb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
-	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi"
+	epb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3electionpb"
+	lpb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3lockpb"
 )
 
 const (

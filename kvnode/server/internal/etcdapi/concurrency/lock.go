@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	pb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
+	pb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3lockpb"
 )
 
 // lockServer implements the Lock service.

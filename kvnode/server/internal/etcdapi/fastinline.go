@@ -9,9 +9,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/leaderlease/go/kvnode/internal/etcdapi/callmetrics"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/internal/requests"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/callmetrics"
 )
 
 // inlineHandler answers gets on the receiving goroutine. Only that goroutine uses it.

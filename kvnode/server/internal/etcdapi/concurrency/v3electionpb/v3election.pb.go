@@ -8,7 +8,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: kvnode/internal/etcdapi/concurrency/v3electionpb/v3election.proto
+// source: kvnode/server/internal/etcdapi/concurrency/v3electionpb/v3election.proto
 
 package v3electionpb
 

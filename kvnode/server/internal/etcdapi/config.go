@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/internal/etcdapi/callmetrics"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/callmetrics"
 )
 
 // Version is the etcd version that the API implements. Clients parse it.

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/internal/etcdapi/callmetrics"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/callmetrics"
 )
 
 // leaseNode permits everything at once, under a lease, as a leader does.

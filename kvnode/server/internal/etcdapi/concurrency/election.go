@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	pb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
+	pb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3electionpb"
 )
 
 var (

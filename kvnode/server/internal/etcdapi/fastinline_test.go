@@ -18,9 +18,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/internal/etcdapi/callmetrics"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/callmetrics"
 )
 
 var rangeAZ = &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")}

@@ -16,8 +16,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/leaderlease/go/kvnode/internal/connlimit"
-	epb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
-	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
+	epb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3electionpb"
+	lpb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3lockpb"
 )
 
 // pagesTime is a deadline that the HTTP server sets.

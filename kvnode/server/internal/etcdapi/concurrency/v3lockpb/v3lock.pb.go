@@ -8,7 +8,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: kvnode/internal/etcdapi/concurrency/v3lockpb/v3lock.proto
+// source: kvnode/server/internal/etcdapi/concurrency/v3lockpb/v3lock.proto
 
 package v3lockpb
 

@@ -8,7 +8,7 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             (unknown)
-// source: kvnode/internal/etcdapi/concurrency/v3lockpb/v3lock.proto
+// source: kvnode/server/internal/etcdapi/concurrency/v3lockpb/v3lock.proto
 
 package v3lockpb
 
@@ -183,5 +183,5 @@ var Lock_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "kvnode/internal/etcdapi/concurrency/v3lockpb/v3lock.proto",
+	Metadata: "kvnode/server/internal/etcdapi/concurrency/v3lockpb/v3lock.proto",
 }
