@@ -64,14 +64,14 @@ func (c *cluster) configured(away *Node, members []Member) *Node {
 }
 
 // wantRefused waits until a member has logged that it refuses another one, and the other one that it was refused.
-func (c *cluster) wantRefused(log *lines, reason, remedy string) {
+func (c *cluster) wantRefused(log *lines, reason, advice string) {
 	c.t.Helper()
 	time.Sleep(time.Minute)
 	for _, what := range []string{"peer refused", "refused by a peer"} {
 		if !slices.ContainsFunc(strings.Split(log.String(), "\n"), func(line string) bool {
-			return strings.Contains(line, what) && strings.Contains(line, reason) && strings.Contains(line, remedy)
+			return strings.Contains(line, what) && strings.Contains(line, reason) && strings.Contains(line, advice)
 		}) {
-			c.t.Errorf("no line with %q, %q and %q: %s", what, reason, remedy, log.String())
+			c.t.Errorf("no line with %q, %q and %q: %s", what, reason, advice, log.String())
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (c *cluster) replaceLeader(host string, away *Node, secure func(*Config)) *
 }
 
 // The leader was replaced while a member was away. At the same host the new leader is accepted. At another one it is
-// refused, with the remedy, until the configuration of the member names it.
+// refused, with the advice, until the configuration of the member names it.
 func TestALeaderThatHasReplacedAnother(t *testing.T) {
 	for _, test := range []struct {
 		name, host string
@@ -339,7 +339,7 @@ func TestAStaleConfigurationDoesNotDelayAReconnection(t *testing.T) {
 }
 
 // A quorum needs a member that was away and one that was added meanwhile. Without a leader the first cannot learn about
-// the second. Its configuration is the remedy.
+// the second. Its configuration is the advice.
 func TestAMajorityNeedsAMemberThatWasAway(t *testing.T) {
 	var log lines
 	inCluster(t, 3, func(cfg *Config) { cfg.LaxReconfig, cfg.Logger = true, log.logger() }, func(t *testing.T, c *cluster) {

@@ -175,7 +175,7 @@ func TestALeaderOfThreeWithAFullDiskStepsAside(t *testing.T) {
 
 // After each transfer, the leader waits: during a transfer, raft neither checks the quorum nor takes
 // proposals.
-func TestWhoStepsAsideRestsBetweenRounds(t *testing.T) {
+func TestStepDownWaitsBetweenRounds(t *testing.T) {
 	var d disks
 	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
 		old := c.leader()

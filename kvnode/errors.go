@@ -47,21 +47,21 @@ var (
 // advise adds advice to an error about a lost data directory.
 func (c *Config) advise(err error, id uint64) error {
 	if errors.Is(err, ErrLost) {
-		return fmt.Errorf("%w; %s", err, c.beginAnew(id))
+		return fmt.Errorf("%w; %s", err, c.adviceReplace(id))
 	}
 	return err
 }
 
-// beginAnew returns the advice for a member that cannot use its data directory any more.
-func (c *Config) beginAnew(id uint64) string {
+// adviceReplace returns the advice for a member that cannot use its data directory any more.
+func (c *Config) adviceReplace(id uint64) string {
 	return fmt.Sprintf("remove it from the cluster (member remove %x) unless that is done, add it anew (member add %s --peer-urls=%s), "+
 		"remove %s, and start it with Config.Existing", id, c.Name, strings.Join(c.self().PeerURLs, ","), c.DataDir)
 }
 
-// remedy returns the advice for a member that the members of another cluster refuse.
-func (c *Config) remedy(joined bool) string {
+// adviceForeign returns the advice for a member that the members of another cluster refuse.
+func (c *Config) adviceForeign(joined bool) string {
 	if joined {
-		return startAnew
+		return adviceJoinAgain
 	}
 	return "the ID of a cluster is made of Config.Cluster and Config.Token as they were when the data directory was made, " +
 		"and they must be the same on all members: if those of the others are right, remove " + c.DataDir +
@@ -69,6 +69,6 @@ func (c *Config) remedy(joined bool) string {
 		"is joined with Config.Existing, after member add"
 }
 
-// startAnew is the advice for a member that was added to a cluster and has not taken part yet.
-const startAnew = "remove the data directory, which holds nothing yet, add the member to the cluster (member add) " +
+// adviceJoinAgain is the advice for a member that was added to a cluster and has not taken part yet.
+const adviceJoinAgain = "remove the data directory, which holds nothing yet, add the member to the cluster (member add) " +
 	"unless that is done, and start it with Config.Existing"

@@ -99,9 +99,9 @@ func encode(v any) []byte {
 // A client learns the instances of all members from a snapshot. It learns the hellos of all members by adding a member
 // at an address where it listens. In plain text it can pose as a peer, and still cannot void a promise to the leader.
 func TestAClientCannotDeclareTheLeaderDead(t *testing.T) {
-	var all []*watcher
+	var all []*fakeSupervisor
 	var log lines
-	amend := guarded(&all)
+	amend := supervised(&all)
 	inCluster(t, 3, func(cfg *Config) { amend(cfg); cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.put(leader, "k", "before")

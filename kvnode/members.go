@@ -71,7 +71,7 @@ func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 // before a peer is admitted.
 func openMembership(n *Node) {
 	n.removals = membership.NewRemovalAcks(membership.RemovalConfig{
-		Self: n.ID(), Registry: n.store, Life: n.life, Advice: n.cfg.beginAnew(n.ID()),
+		Self: n.ID(), Registry: n.store, Life: n.life, Advice: n.cfg.adviceReplace(n.ID()),
 		TickInterval: n.cfg.TickInterval, ElectionTimeout: n.cfg.ElectionTimeout,
 	})
 	n.changer = membership.NewChanger(membership.ChangerConfig{
@@ -95,7 +95,7 @@ func openMembership(n *Node) {
 		Format: n.store.Format, IsCurrent: n.replay.isOver, Log: n.log,
 	})
 	n.dataLoss = membership.NewDataLoss(membership.DataLossConfig{
-		List: n.members, Life: n.life, Advice: n.cfg.beginAnew(n.ID()),
+		List: n.members, Life: n.life, Advice: n.cfg.adviceReplace(n.ID()),
 		SaveLost: func(proof string) bool { return saveIdentity(n, func(id *memberdir.Identity) { id.Lost = proof }) },
 		AtStart:  n.atStart, Present: func() (term, last uint64) { return n.Term(), n.last.Load() }, Log: n.log,
 	})
@@ -104,7 +104,7 @@ func openMembership(n *Node) {
 // newOwnAdmission returns the admission of this member, which belongs to the loop.
 func newOwnAdmission(n *Node) *membership.OwnAdmission {
 	return membership.NewOwnAdmission(membership.OwnAdmissionConfig{
-		Self: n.ID(), Identity: &n.id, List: n.members, Life: n.life, Advice: n.cfg.remedy(n.id.Joined), Log: n.log,
+		Self: n.ID(), Identity: &n.id, List: n.members, Life: n.life, Advice: n.cfg.adviceForeign(n.id.Joined), Log: n.log,
 		SaveAdmitted: func() bool { return saveIdentity(n, func(id *memberdir.Identity) { id.Admitted = true }) },
 		Opened:       func() { n.loop.admitted() },
 	})
@@ -159,7 +159,7 @@ func (p changeProposer) IsUpToDate(id uint64) (bool, error) {
 
 // joiner asks the other members of an existing cluster for this member's identity.
 func (c *Config) joiner() *membership.Joiner {
-	return &membership.Joiner{Owner: c.owner(), Dial: c.Dial, JoinTimeout: c.RequestTimeout, CheckTimeout: c.ElectionTimeout, Rejoin: c.beginAnew}
+	return &membership.Joiner{Owner: c.owner(), Dial: c.Dial, JoinTimeout: c.RequestTimeout, CheckTimeout: c.ElectionTimeout, Rejoin: c.adviceReplace}
 }
 
 // checkJoins fails with ErrForeignCluster if a member that waits to be admitted has the identity of another cluster
@@ -170,7 +170,7 @@ func (c *Config) checkJoins(id *memberdir.Identity) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is of cluster %x, which this member never joined, but the one to join is %x; %s",
-		ErrForeignCluster, c.dir().Path(memberdir.IdentityFile), id.ClusterID, there, startAnew)
+		ErrForeignCluster, c.dir().Path(memberdir.IdentityFile), id.ClusterID, there, adviceJoinAgain)
 }
 
 // Shown returns text that others have sent, such as the name of a member, for terminals and logs: one short line, and

@@ -61,7 +61,7 @@ func TestALaggingMemberLetsANewLeaderIn(t *testing.T) {
 // Found by review: a majority of the founders was enough to found a cluster, and
 // one of them that had lost its directory could do so again, with a third that
 // knew nothing. An acknowledged write was gone.
-func TestFoundersWaitForThoseWhoWouldKnow(t *testing.T) {
+func TestFoundersWaitForAMemberThatKnows(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		for _, name := range []string{"m1", "m2", "m3"} {
 			n := c.nodes[name]
@@ -276,7 +276,7 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 // Found by review: a joiner took part at once. One that had lost its directory
 // could join again through a member that had never met it, and the two outvoted
 // the one that knew: an acknowledged write was gone.
-func TestJoinersWaitForThoseWhoWouldKnow(t *testing.T) {
+func TestJoinersWaitForAMemberThatKnows(t *testing.T) {
 	inCluster(t, 2, func(c *Config) { c.LaxReconfig = true }, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		lags := c.followers(leader)[0]

@@ -121,7 +121,7 @@ func startComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
 	}
 	n.publication = &publication{
 		self:    store.Member{ID: n.ID(), Name: n.cfg.Name, ClientURLs: n.cfg.ClientURLs, Instance: n.id.Instance},
-		timeout: n.cfg.ElectionTimeout, advice: n.cfg.beginAnew(n.ID()), store: n.store, proposals: n.proposals, life: n.life,
+		timeout: n.cfg.ElectionTimeout, advice: n.cfg.adviceReplace(n.ID()), store: n.store, proposals: n.proposals, life: n.life,
 		done: make(chan struct{}),
 	}
 	n.formats = &formatUpgrade{

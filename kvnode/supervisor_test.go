@@ -13,30 +13,30 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// watcher is a supervisor that keeps the newest will.
-type watcher struct {
+// fakeSupervisor is a supervisor that keeps the newest will.
+type fakeSupervisor struct {
 	secret transport.Secret
 	mu     sync.Mutex
 	will   transport.PeersToNotify
 }
 
-func (w *watcher) ProcessID() transport.ProcessID { return w.secret.ProcessID() }
+func (w *fakeSupervisor) ProcessID() transport.ProcessID { return w.secret.ProcessID() }
 
-func (w *watcher) SetPeers(will transport.PeersToNotify) {
+func (w *fakeSupervisor) SetPeers(will transport.PeersToNotify) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.will = will
 }
 
 // newest returns it.
-func (w *watcher) newest() transport.PeersToNotify {
+func (w *fakeSupervisor) newest() transport.PeersToNotify {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.will
 }
 
-// bury sends a death notice to all peers that the will names.
-func (c *cluster) bury(will transport.PeersToNotify, secret transport.Secret) {
+// sendDeathNotice sends a death notice to all peers that the will names.
+func (c *cluster) sendDeathNotice(will transport.PeersToNotify, secret transport.Secret) {
 	c.t.Helper()
 	for _, peer := range will.Peers {
 		if err := transport.SendDeathNotice(c.t.Context(), c.net.Dialer(will.Hello.Name), peer.Addrs[0], peer.ID, will.Hello, secret); err != nil {
@@ -45,17 +45,17 @@ func (c *cluster) bury(will transport.PeersToNotify, secret transport.Secret) {
 	}
 }
 
-// guarded gives each member a supervisor.
-func guarded(all *[]*watcher) func(*Config) {
+// supervised gives each member a supervisor.
+func supervised(all *[]*fakeSupervisor) func(*Config) {
 	return func(cfg *Config) {
-		*all = append(*all, &watcher{secret: transport.NewSecret()})
+		*all = append(*all, &fakeSupervisor{secret: transport.NewSecret()})
 		cfg.Supervisor = (*all)[len(*all)-1]
 	}
 }
 
-// watcherOf returns n's.
-func (c *cluster) watcherOf(n *Node) *watcher {
-	w, ok := c.cfgs[n.Name()].Supervisor.(*watcher)
+// supervisorOf returns n's.
+func (c *cluster) supervisorOf(n *Node) *fakeSupervisor {
+	w, ok := c.cfgs[n.Name()].Supervisor.(*fakeSupervisor)
 	if !ok {
 		c.t.Fatalf("%s has no supervisor", n.Name())
 	}
@@ -64,7 +64,7 @@ func (c *cluster) watcherOf(n *Node) *watcher {
 
 // An obituary voids what was promised to the process that has died: the next one leads
 // at once. One of another process is a hint.
-func TestAnObituaryVoidsThePromise(t *testing.T) {
+func TestADeathNoticeVoidsThePromise(t *testing.T) {
 	for name, tt := range map[string]struct {
 		secret func(own transport.Secret) transport.Secret
 		fast   bool
@@ -75,20 +75,20 @@ func TestAnObituaryVoidsThePromise(t *testing.T) {
 		"of a former process":                        {func(transport.Secret) transport.Secret { return transport.NewSecret() }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var all []*watcher
-			amend := guarded(&all)
+			var all []*fakeSupervisor
+			amend := supervised(&all)
 			inCluster(t, 3, func(cfg *Config) { amend(cfg); cfg.IgnoreClosed = tt.ignore }, func(t *testing.T, c *cluster) {
 				old := c.leader()
 				c.put(old, "k", "before")
 				time.Sleep(time.Second)
-				w := c.watcherOf(old)
+				w := c.supervisorOf(old)
 				will := w.newest()
 				if len(will.Peers) != 2 || will.Hello.From != old.ID() || will.Hello.ProcessID != w.ProcessID() {
 					t.Fatalf("the will of %s is %+v, want the two others", old.Name(), will)
 				}
 				c.crash(old)
 				died := time.Now()
-				c.bury(will, tt.secret(w.secret))
+				c.sendDeathNotice(will, tt.secret(w.secret))
 				next := c.leader()
 				took := time.Since(died)
 				if fast := took < shortPromise/3; fast != tt.fast {
@@ -111,27 +111,27 @@ func TestAnObituaryVoidsThePromise(t *testing.T) {
 
 // A death notice reveals the secret to each peer. A replay after the member has restarted and leads again voids
 // nothing: the new process has another secret.
-func TestAReplayedObituaryVoidsNothing(t *testing.T) {
-	var all []*watcher
+func TestAReplayedDeathNoticeVoidsNothing(t *testing.T) {
+	var all []*fakeSupervisor
 	var log lines
-	amend := guarded(&all)
+	amend := supervised(&all)
 	inCluster(t, 3, func(cfg *Config) { amend(cfg); cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		old := c.leader()
 		c.put(old, "k", "before")
 		time.Sleep(time.Second)
-		w := c.watcherOf(old)
+		w := c.supervisorOf(old)
 		will := w.newest()
 		c.crash(old)
-		c.bury(will, w.secret)
+		c.sendDeathNotice(will, w.secret)
 		c.leader()
 		void := log.count("promise_void=true")
-		again := c.restart(old.Name(), false, func(cfg *Config) { cfg.Supervisor = &watcher{secret: transport.NewSecret()} })
+		again := c.restart(old.Name(), false, func(cfg *Config) { cfg.Supervisor = &fakeSupervisor{secret: transport.NewSecret()} })
 		if err := c.leader().MoveLeader(t.Context(), again.ID()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		term := again.Term()
-		c.bury(will, w.secret)
+		c.sendDeathNotice(will, w.secret)
 		time.Sleep(time.Second)
 		if n := log.count("promise_void=true") - void; void == 0 || n != 0 {
 			t.Errorf("the notice has voided %d promises, and its replay %d, want some and none", void, n)
@@ -144,17 +144,17 @@ func TestAReplayedObituaryVoidsNothing(t *testing.T) {
 
 // What is said of a leader that lives and has no such process costs at most what a closed connection
 // does, and does not fill the log.
-func TestAnObituaryOfWhoLivesIsAHint(t *testing.T) {
-	var all []*watcher
+func TestADeathNoticeOfALivingMemberIsASuspicion(t *testing.T) {
+	var all []*fakeSupervisor
 	var log lines
-	amend := guarded(&all)
+	amend := supervised(&all)
 	inCluster(t, 3, func(cfg *Config) { amend(cfg); cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.put(leader, "k", "before")
 		time.Sleep(time.Second)
 		term := leader.Term()
 		for range 10 {
-			c.bury(c.watcherOf(leader).newest(), transport.NewSecret())
+			c.sendDeathNotice(c.supervisorOf(leader).newest(), transport.NewSecret())
 			time.Sleep(100 * time.Millisecond)
 		}
 		if leader.Term() != term || leader.Leader() != leader.ID() {
@@ -168,14 +168,14 @@ func TestAnObituaryOfWhoLivesIsAHint(t *testing.T) {
 
 // The death of a follower disturbs no member, and the list of peers to notify follows the membership.
 func TestPeersToNotifyFollowTheMembers(t *testing.T) {
-	var all []*watcher
-	inCluster(t, 3, guarded(&all), func(t *testing.T, c *cluster) {
+	var all []*fakeSupervisor
+	inCluster(t, 3, supervised(&all), func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.put(leader, "k", "before")
 		f := c.followers(leader)
 		term := leader.Term()
 		c.crash(f[0])
-		c.bury(c.watcherOf(f[0]).newest(), c.watcherOf(f[0]).secret)
+		c.sendDeathNotice(c.supervisorOf(f[0]).newest(), c.supervisorOf(f[0]).secret)
 		time.Sleep(time.Second)
 		if leader.Term() != term {
 			t.Errorf("term %d after a follower has died, want %d", leader.Term(), term)
@@ -184,7 +184,7 @@ func TestPeersToNotifyFollowTheMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if left := c.watcherOf(leader).newest().Peers; len(left) != 1 || left[0].ID != f[1].ID() {
+		if left := c.supervisorOf(leader).newest().Peers; len(left) != 1 || left[0].ID != f[1].ID() {
 			t.Errorf("the will names %+v, want %s alone", left, f[1].Name())
 		}
 	})
@@ -193,17 +193,17 @@ func TestPeersToNotifyFollowTheMembers(t *testing.T) {
 // A member that received the death notice needs the vote of a member that did not, and does not wait for the end
 // of its promise.
 func TestADeathNoticeToOneMember(t *testing.T) {
-	var all []*watcher
-	inCluster(t, 3, guarded(&all), func(t *testing.T, c *cluster) {
+	var all []*fakeSupervisor
+	inCluster(t, 3, supervised(&all), func(t *testing.T, c *cluster) {
 		old := c.leader()
 		c.put(old, "k", "before")
 		time.Sleep(time.Second)
-		w, told := c.watcherOf(old), c.followers(old)[1]
+		w, told := c.supervisorOf(old), c.followers(old)[1]
 		will := w.newest()
 		will.Peers = slices.DeleteFunc(slices.Clone(will.Peers), func(a transport.PeerAddrs) bool { return a.ID != told.ID() })
 		c.crash(old)
 		died := time.Now()
-		c.bury(will, w.secret)
+		c.sendDeathNotice(will, w.secret)
 		next := c.leader()
 		if took := time.Since(died); next != told || took > shortPromise/2 {
 			t.Errorf("%s leads after %v, want %s, before the promises have ended", next.Name(), took, told.Name())
@@ -214,7 +214,7 @@ func TestADeathNoticeToOneMember(t *testing.T) {
 
 // What a leader had sent waits for the loop for longer than a heartbeat, and is no sign of life after
 // the word of a former process of its.
-func TestWhatCameBeforeTheObituaryIsNoSignOfLife(t *testing.T) {
+func TestMessagesBeforeTheDeathNoticeAreNoSignOfLife(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		f := c.followers(leader)[0]

@@ -438,14 +438,14 @@ var walOpen = []Mutant{
 		File: "raftwal/fs/os.go",
 		Old:  "	if !missing && (",
 		New:  "	if (",
-		Pkg:  "./raftwal/fs", Test: "TestMakeDirToleratesAParentOfSomebodyElse",
+		Pkg:  "./raftwal/fs", Test: "TestMakeDirToleratesAnotherUsersParent",
 	},
 	{
 		Rule: "storage", Name: "directory in one that cannot be synced is refused",
 		File: "raftwal/fs/os_unix.go",
 		Old:  "	return errors.Is(err, syscall.EINVAL) ||",
 		New:  "	return false && errors.Is(err, syscall.EINVAL) ||",
-		Pkg:  "./raftwal/fs", Test: "TestMakeDirToleratesAParentOfSomebodyElse",
+		Pkg:  "./raftwal/fs", Test: "TestMakeDirToleratesAnotherUsersParent",
 	},
 }
 

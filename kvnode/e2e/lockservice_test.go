@@ -128,7 +128,7 @@ func TestLockService(t *testing.T) {
 }
 
 // A caller that gives up, or runs into its deadline, leaves the queue.
-func TestLockServiceForgetsWhoGivesUp(t *testing.T) {
+func TestLockServiceForgetsCancelledWaiters(t *testing.T) {
 	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		a, b := memberClients(t, c)
 		held, err := locker(a).Lock(deadline(t), &v3lockpb.LockRequest{Name: []byte("l")})
@@ -301,7 +301,7 @@ func TestElectionService(t *testing.T) {
 }
 
 // A candidate that gives up leaves the line, and leadership goes with its TTL lease.
-func TestElectionServiceForgetsWhoGivesUp(t *testing.T) {
+func TestElectionServiceForgetsCancelledWaiters(t *testing.T) {
 	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		a, b := memberClients(t, c)
 		lease := granted(t, a, 5) // seconds, after the second is in line

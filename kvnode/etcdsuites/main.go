@@ -38,7 +38,7 @@ const allSuites = "common,e2e,integration,integration/clientv3,integration/clien
 func main() {
 	suites := flag.String("suites", "", "comma-separated suites of "+testsModule+"; default: all that meet a server")
 	fast := flag.Bool("fastkv", false, "have the tests' clients send by package fastkv, and run by default those that have clients in Go")
-	only := flag.String("only", ".", "run the tests whose names match this `regexp`")
+	only := flag.String("only", ".", "run the tests with names that match this `regexp`")
 	logs := flag.String("logs", "", "write what each test says to a file in this `directory`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

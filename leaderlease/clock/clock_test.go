@@ -76,15 +76,15 @@ func TestEveryClockDescribesItself(t *testing.T) {
 	}
 }
 
-// stranger is a clock from outside, which says nothing about itself.
-type stranger struct{}
+// foreignClock is a clock of another package, which says nothing about itself.
+type foreignClock struct{}
 
-func (stranger) Now() core.Instant { return 1 }
+func (foreignClock) Now() core.Instant { return 1 }
 
 func TestDescribeMeasuresAForeignClock(t *testing.T) {
-	info := Describe(stranger{})
-	if !strings.HasSuffix(info.Name, "stranger") || info.CountsSuspend || info.Warning == "" {
-		t.Errorf("Describe(stranger) = %+v, want its type, no promise and a warning", info)
+	info := Describe(foreignClock{})
+	if !strings.HasSuffix(info.Name, "foreignClock") || info.CountsSuspend || info.Warning == "" {
+		t.Errorf("Describe(foreignClock) = %+v, want its type, no promise and a warning", info)
 	}
 }
 

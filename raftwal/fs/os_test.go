@@ -31,7 +31,7 @@ func TestMakeDirSyncsTheParentOfWhatExists(t *testing.T) {
 	}
 }
 
-func TestMakeDirToleratesAParentOfSomebodyElse(t *testing.T) {
+func TestMakeDirToleratesAnotherUsersParent(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		exists bool

@@ -20,7 +20,7 @@ func (c *Checkpointer) Reconcile() error {
 	case durable.Index > logged:
 		// The crash came after Store.Checkpoint and before Log.SaveSnapshot (save, truncate).
 		if err := c.saveSnapshot(durable); err != nil {
-			return fmt.Errorf("the state in store.db is of index %d, and the log, whose snapshot is of index %d, does not take it: %w", durable.Index, logged, err)
+			return fmt.Errorf("save the snapshot of store.db (index %d) in the log, which has one of index %d: %w", durable.Index, logged, err)
 		}
 	case durable.Index < logged:
 		if err := c.advanceStore(durable, logged); err != nil {

@@ -204,7 +204,7 @@ func (c *Config) versions() (v versions, err error) {
 		}
 	}
 	if len(c.CipherSuites) > 0 && v.low == tls.VersionTLS13 {
-		return v, fmt.Errorf("CipherSuites has no effect with MinVersion TLS1.3, whose suites cannot be chosen")
+		return v, fmt.Errorf("CipherSuites has no effect with MinVersion TLS1.3: its suites cannot be chosen")
 	}
 	for _, name := range c.CipherSuites {
 		id, err := suite(name)

@@ -236,7 +236,7 @@ func TestKeyRefusals(t *testing.T) {
 }
 
 // If no member answers, a command fails in time and names the endpoint.
-func TestNobodyAnswers(t *testing.T) {
+func TestNoMemberAnswers(t *testing.T) {
 	addr := free(t)
 	for _, args := range []string{"get a", "put a 1", "del a", "watch a", "lock l", "snapshot save x"} {
 		code, _, stderr := kvnode(append(strings.Fields(args), "--timeout", "300ms", "--endpoints", addr)...)

@@ -36,7 +36,7 @@ func TestFieldsAreSpokenAsFlags(t *testing.T) {
 }
 
 // Quoted text, paths, names and values that look like fields are not changed.
-func TestWhatIsSomebodysOwnIsLeftAlone(t *testing.T) {
+func TestMessagesOfOtherLibrariesStay(t *testing.T) {
 	for _, text := range []string{
 		"open /srv/MaxTxnOps/member: no such file or directory", "open ReadMode/member: no such file or directory", `open C:\DisableLease: no such file`,
 		"stat DisableLease.db: no such file", "http://ReadMode:2380 does not answer", "a=http://h:1,MaxTxnOps=http://h:2", "ReadMode(9)",

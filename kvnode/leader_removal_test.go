@@ -129,7 +129,7 @@ func TestALeaderOfTwoThatRemovesItselfIsSucceeded(t *testing.T) {
 
 // As soon as the removal is answered, the removed member is gone for good, and the
 // other one's process ends.
-func TestWhoIsLeftOfTwoNeedsNobody(t *testing.T) {
+func TestTheRestOfTwoElectsItself(t *testing.T) {
 	inCluster(t, 2, lax, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		other := c.followers(leader)[0]
@@ -197,7 +197,7 @@ func TestOneOfThreeThatKnowsIsNotEnough(t *testing.T) {
 
 // A follower is asked to remove the leader, and is the only one to hear that this is
 // committed.
-func TestWhoeverIsAskedToRemoveTheLeaderWaits(t *testing.T) {
+func TestRemovalOfTheLeaderWaits(t *testing.T) {
 	inCluster(t, 4, lax, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		others := c.followers(leader)
@@ -228,7 +228,7 @@ func TestWhoeverIsAskedToRemoveTheLeaderWaits(t *testing.T) {
 
 // What a member says is committed counts only where the log has the same entry, and
 // only if it tells of a change of membership.
-func TestWordOfAnotherEntryIsNotTaken(t *testing.T) {
+func TestCommitOfAnotherEntryIsNotTaken(t *testing.T) {
 	write := func(t *testing.T, leader *Node) func() error {
 		return func() error { return put(t.Context(), leader, "k", "v") }
 	}
