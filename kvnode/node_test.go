@@ -191,7 +191,7 @@ func TestWithoutAQuorum(t *testing.T) {
 		}
 		taken := make(chan error, 1)
 		go func() { taken <- put(t.Context(), leader, "k", "v") }()
-		// CheckQuorum ends the reign; what raft had taken is in doubt.
+		// CheckQuorum ends the leadership; what raft had taken is in doubt.
 		if err := <-taken; !errors.Is(err, ErrLeaderChanged) {
 			t.Errorf("a write under way when the quorum went = %v, want ErrLeaderChanged", err)
 		}

@@ -20,14 +20,14 @@ import (
 // well without one of them, mostly.
 
 // A member that has not noticed yet that it was deposed gets its index from the
-// new leader. That does not confirm its own reign.
+// new leader. That does not confirm its own leadership.
 func TestANewLeaderConfirmsNoOldOne(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		n := c.followers(c.leader())[0]
 		now := n.leadership.current.Load()
 		n.leadership.current.Store(&leader{id: n.ID(), term: n.Term(), changed: now.changed})
 		if err := asTTLMember(n).Confirm(t.Context(), n.Term()); !errors.Is(err, ErrNotLeader) {
-			t.Errorf("Confirm() of a reign that is over = %v, want ErrNotLeader", err)
+			t.Errorf("Confirm() of a leadership that is over = %v, want ErrNotLeader", err)
 		}
 		n.leadership.current.Store(now)
 	})

@@ -206,7 +206,7 @@ const (
 
 var blunderNames = [numBlunders]string{
 	"none", "V9: MsgVote leaves before its term is durable", "V3: the guard is not heeded", "V4: a bound node's requests leave",
-	"V6: no restart hold", "V6: half a restart hold", "L6: the lease is kept in a transfer", "L7: the reign is not ended",
+	"V6: no restart hold", "V6: half a restart hold", "L6: the lease is kept in a transfer", "L7: the leadership is not ended",
 	"V1: the guard is not told the term", "L2: measured from the arrival of the answer", "V2: an echo is a grant",
 	"L5: the lease is not told its voters", "L5: the lease is not told of a pending change",
 	"L6b: a follower resigns for its node's term", "L6b: a leader that resigns keeps its lease",
