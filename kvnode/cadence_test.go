@@ -19,12 +19,12 @@ func (r *cadenceRun) until(end time.Time, beats []time.Time) {
 		r.ticked(now)
 	}
 	for {
-		wake := r.wake()
+		wake := r.nextTick()
 		switch {
 		case len(beats) > 0 && beats[0].Before(wake) && beats[0].Before(end):
 			now := beats[0]
 			beats = beats[1:]
-			if r.beat(now); r.now {
+			if r.beat(now); r.tickNow {
 				tick(now, &r.along)
 			}
 		case wake.Before(end):
@@ -75,10 +75,10 @@ func TestTicksWithoutHeartbeats(t *testing.T) {
 	r.beat(last)
 	r.ticked(last)
 	for i, want := range []time.Duration{interval + interval/5, 2*interval + interval/5, 3*interval + interval/5} {
-		if got := r.wake().Sub(last); got != want {
+		if got := r.nextTick().Sub(last); got != want {
 			t.Errorf("tick %d after the last heartbeat is at %v, want %v", i, got, want)
 		}
-		r.ticked(r.wake())
+		r.ticked(r.nextTick())
 	}
 }
 
@@ -91,15 +91,15 @@ func TestBurstsAreOneTick(t *testing.T) {
 	for range 10 {
 		c.beat(now)
 	}
-	if !c.now {
+	if !c.tickNow {
 		t.Fatal("no tick is due after ten intervals")
 	}
 	c.ticked(now)
-	if c.beat(now.Add(interval / 2)); c.now {
+	if c.beat(now.Add(interval / 2)); c.tickNow {
 		t.Error("another tick is due half an interval later")
 	}
-	if c.wake().Before(now.Add(interval)) {
-		t.Errorf("the next tick is due %v after one that was late", c.wake().Sub(now))
+	if c.nextTick().Before(now.Add(interval)) {
+		t.Errorf("the next tick is due %v after one that was late", c.nextTick().Sub(now))
 	}
 }
 
@@ -121,11 +121,11 @@ func TestHowEarlyATickMayGo(t *testing.T) {
 		{"late", 3 * interval, true},
 	} {
 		c := newCadence(interval, time.Unix(1, 0))
-		if c.beat(due.Add(tt.at)); c.now != tt.want || !c.heard {
+		if c.beat(due.Add(tt.at)); c.tickNow != tt.want || !c.heard {
 			t.Errorf("%s: beat() makes it %+v, want a tick: %v", tt.name, c, tt.want)
 		}
-		if want := due.Add(interval / 5); c.wake() != want {
-			t.Errorf("%s: without another one the tick is %v after it is due, want %v", tt.name, c.wake().Sub(due), want.Sub(due))
+		if want := due.Add(interval / 5); c.nextTick() != want {
+			t.Errorf("%s: without another one the tick is %v after it is due, want %v", tt.name, c.nextTick().Sub(due), want.Sub(due))
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestLatenessDoesNotAddUp(t *testing.T) {
 		begin := time.Unix(1, 0)
 		c, ticks := newCadence(interval, begin), 0
 		for {
-			now := c.wake().Add(late)
+			now := c.nextTick().Add(late)
 			if now.After(begin.Add((n + 1) * interval)) {
 				break
 			}
@@ -163,7 +163,7 @@ func TestTicksAreBoundByTheClock(t *testing.T) {
 		late, every := time.Duration(rng.IntN(2))*2*interval, int64(time.Millisecond)+rng.Int64N(int64(2*interval))
 		for now.Sub(begin) < time.Minute {
 			// Either the timer wakes the loop, or a heartbeat does.
-			wake, beat := c.wake(), now.Add(time.Duration(1+rng.Int64N(every)))
+			wake, beat := c.nextTick(), now.Add(time.Duration(1+rng.Int64N(every)))
 			if now = beat; wake.Before(beat) {
 				now = wake
 			}
@@ -173,7 +173,7 @@ func TestTicksAreBoundByTheClock(t *testing.T) {
 			if !now.Before(beat) {
 				c.beat(now)
 			}
-			if !c.now && now.Before(c.wake()) {
+			if !c.tickNow && now.Before(c.nextTick()) {
 				continue
 			}
 			c.ticked(now)

@@ -117,7 +117,7 @@ func (l *raftLoop) run() {
 		case <-l.life.Stopping():
 			return
 		case <-l.ticker.C:
-			l.tickSoon()
+			l.tickIfDue()
 		case rctx := <-l.lease.ReadRequests():
 			l.raw.ReadIndex(rctx)
 		case m := <-l.urgent:
@@ -130,7 +130,7 @@ func (l *raftLoop) run() {
 		}
 		// The select has taken one message, by chance if there were several. drain takes the others in order.
 		l.drain()
-		if l.cadence.now {
+		if l.cadence.tickNow {
 			l.tick()
 		}
 		// A leader that was just deposed proposes nothing more, and entries that are committed now free
@@ -173,9 +173,9 @@ func (l *raftLoop) drain() {
 	}
 }
 
-// tickSoon ticks if it is time. It is not if a heartbeat has come since the timer was set.
-func (l *raftLoop) tickSoon() {
-	if wait := time.Until(l.cadence.wake()); wait > 0 {
+// tickIfDue ticks if it is time. It is not if a heartbeat has come since the timer was set.
+func (l *raftLoop) tickIfDue() {
+	if wait := time.Until(l.cadence.nextTick()); wait > 0 {
 		l.ticker.Reset(wait)
 		return
 	}
@@ -194,9 +194,9 @@ func (l *raftLoop) tick() {
 	}
 	now := time.Now()
 	l.progress.note(now)
-	l.late.Note(max(0, now.Sub(l.cadence.wake())))
+	l.late.Note(max(0, now.Sub(l.cadence.nextTick())))
 	l.cadence.ticked(now)
-	l.ticker.Reset(l.cadence.wake().Sub(now))
+	l.ticker.Reset(l.cadence.nextTick().Sub(now))
 	l.admission.Tick(now) // before standing, which asks whether this member is admitted
 	l.elect(l.detector.Tick(now, l.standing()))
 	l.pollSoon(now)
@@ -315,7 +315,7 @@ type cadence struct {
 	interval time.Duration
 	due      time.Time // of the next tick
 	heard    bool      // a heartbeat came at the last tick or since
-	now      bool      // the tick goes with the heartbeat that has just come
+	tickNow  bool      // the tick goes with the heartbeat that has just come
 }
 
 // slackPart is the part of an interval, a fifth, by which a tick may be early with a heartbeat, or wait for
@@ -327,8 +327,8 @@ func newCadence(interval time.Duration, now time.Time) cadence {
 	return cadence{interval: interval, due: now.Add(interval)}
 }
 
-// wake returns when the tick goes without a heartbeat.
-func (c *cadence) wake() time.Time {
+// nextTick returns when the tick goes without a heartbeat.
+func (c *cadence) nextTick() time.Time {
 	if c.heard {
 		return c.due.Add(c.interval / slackPart)
 	}
@@ -338,15 +338,15 @@ func (c *cadence) wake() time.Time {
 // beat records a heartbeat.
 func (c *cadence) beat(now time.Time) {
 	c.heard = true
-	c.now = !now.Before(c.due.Add(-c.interval / slackPart))
+	c.tickNow = !now.Before(c.due.Add(-c.interval / slackPart))
 }
 
 // ticked records a tick. Missed ticks are dropped.
 func (c *cadence) ticked(now time.Time) {
-	waited := c.heard && !c.now
+	waited := c.heard && !c.tickNow
 	c.due = c.due.Add(c.interval)
 	if waited || c.due.Before(now) {
 		c.due = now.Add(c.interval)
 	}
-	c.heard, c.now = c.now, false
+	c.heard, c.tickNow = c.tickNow, false
 }

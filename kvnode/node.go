@@ -54,7 +54,7 @@ type Node struct {
 	begun   chan struct{}        // closed when peers may connect
 
 	idMu sync.Mutex
-	id   memberdir.Identity // idMu guards Started, Admitted and Lost; the rest is immutable
+	id   memberdir.Identity // idMu guards Admitted and Lost; the log writer owns Started; the rest is immutable
 
 	// Set by the loop, and read by any goroutine.
 	leadership  *leadership

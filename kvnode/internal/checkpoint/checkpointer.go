@@ -121,11 +121,11 @@ func (c *Checkpointer) Applied(bytes int) {
 	}
 }
 
-// offset returns how far ahead of the multiples of every, in entries or bytes, this member makes its
+// offset returns how far ahead of the multiples of interval, in entries or bytes, this member makes its
 // checkpoints. A checkpoint slows the log down, so the members take turns, and a majority is always
 // free to commit. The order is that of the IDs in the registry, which all members compute alike; while
 // registries differ, two members may make a checkpoint at the same time.
-func (c *Checkpointer) offset(every uint64) uint64 {
+func (c *Checkpointer) offset(interval uint64) uint64 {
 	members := c.cfg.Store.Members().ByID
 	rank := uint64(0)
 	for id := range members {
@@ -133,7 +133,7 @@ func (c *Checkpointer) offset(every uint64) uint64 {
 			rank++
 		}
 	}
-	return every / uint64(max(len(members), 1)) * rank
+	return interval / uint64(max(len(members), 1)) * rank
 }
 
 // Run makes the checkpoints that are due until the member stops.

@@ -151,12 +151,12 @@ func (c *Changer) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uin
 		// waits for half an election timeout at most.
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.ElectionTimeout/2)
 		defer cancel()
-		_ = c.commitBehind(ctx)
+		_ = c.commitAfter(ctx)
 	case id == c.cfg.Self:
 		// Members that have applied the removal take no proposals from this one.
 		err = c.cfg.Removals.Await(ctx)
 	case !ok || self.Learner || !inEveryMajority(1, confchange.CountVoters(members)):
-		err = c.commitBehind(ctx)
+		err = c.commitAfter(ctx)
 	default:
 		// This member is in every majority, and its log has the change as committed.
 	}
@@ -169,12 +169,12 @@ func (c *Changer) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uin
 // inEveryMajority reports whether every majority of the voters contains at least one of "some" given voters.
 func inEveryMajority(some, voters int) bool { return some > (voters-1)/2 }
 
-// commitBehind waits until an entry after the newest applied change is committed. A member that writes that entry
+// commitAfter waits until an entry after the newest applied change is committed. A member that writes that entry
 // writes with it that the change is committed.
 //
 // A try is limited to an election timeout. A proposal that was lost on its way to a leader that stays in office is
 // not proposed again, so without the limit it would wait until ctx ends.
-func (c *Changer) commitBehind(ctx context.Context) error {
+func (c *Changer) commitAfter(ctx context.Context) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, c.cfg.ElectionTimeout)
 		err := c.cfg.Proposer.ProposeEmpty(try)

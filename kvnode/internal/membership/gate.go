@@ -36,7 +36,8 @@ type Gate struct {
 // NewGate returns a Gate.
 func NewGate(cfg GateConfig) *Gate { return &Gate{cfg: cfg} }
 
-// Admit returns nil if a peer with this hello may connect. It does not wait for the raft loop.
+// Admit returns nil if a peer with this hello may connect. It then remembers its addresses (Routes). It
+// does not wait for the raft loop.
 func (g *Gate) Admit(h *transport.Hello) error {
 	urls := strings.Split(h.PeerURLs, ",")
 	proof := admission.Claimed(urls)
@@ -62,7 +63,7 @@ func (g *Gate) Admit(h *transport.Hello) error {
 	}
 	m, _ := members.Registered(h.From)
 	g.AdviseMoved(&m, h.PeerURLs)
-	g.cfg.Stale.Forget(g.cfg.Routes.Accepted(h.From, urls)...)
+	g.cfg.Stale.Forget(g.cfg.Routes.Accept(h.From, urls)...)
 	return nil
 }
 

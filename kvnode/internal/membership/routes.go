@@ -69,9 +69,9 @@ func (r *Routes) RegistryChanged() {
 	r.adviseAlone(len(members.ByID))
 }
 
-// Accepted records the URLs in the hello of an accepted peer, if this member does not know them. It returns IDs that
+// Accept records the URLs in the hello of an accepted peer, if this member does not know them. It returns IDs that
 // are not registered and have no link after that, so that callers can forget them.
-func (r *Routes) Accepted(id uint64, urls []string) (forgotten []uint64) {
+func (r *Routes) Accept(id uint64, urls []string) (forgotten []uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	members := r.cfg.List.Known()

@@ -73,12 +73,15 @@ func NewQueue(self uint64, r Raft, pending *Pending, quota *Quota) *Queue {
 // leader. Without a leader raft drops it: the follower proposes it again in a later term, or fails it.
 func (q *Queue) Forward(m *raftpb.Message) {
 	from, size := m.GetFrom(), payload(m)
-	switch {
-	case !q.raft.State().Leads:
-		_ = q.raft.Step(m)
 	// Raft may take m at once only if the Queue is empty, or m would overtake others. A configuration change
 	// always waits in the Queue, as propose has a condition for it.
-	case len(q.turns) > 0 || hasConfChange(m) || errors.Is(q.raft.Step(m), raft.ErrProposalDropped):
+	leads := q.raft.State().Leads
+	wait := leads && (len(q.turns) > 0 || hasConfChange(m))
+	if !wait {
+		err := q.raft.Step(m)
+		wait = leads && errors.Is(err, raft.ErrProposalDropped)
+	}
+	if wait {
 		q.forwarded[from] = append(q.forwarded[from], m)
 		q.addTurn(from)
 		return
