@@ -34,24 +34,24 @@ type applyJob struct {
 // members reach the same state. All else (outcomes, log lines, checkpoints) concerns this member only.
 type applier struct {
 	// Immutable.
-	self         uint64
-	newestFormat int64 // that this version knows
-	store        *store.Store
-	lease        *leaderlease.Lease
-	members      *membership.List
-	calls        *calls
-	proposals    *proposals.Pending
-	replay       *replay
-	received     *checkpoint.Received
-	checkpoints  *checkpoint.Checkpointer
-	disk         *checkpoint.Disk
-	routes       *membership.Routes
-	times        *applyTimes
-	invalid      *invalidEntries
-	local        *lifecycle.Mailbox[*raftpb.Message] // to raft
-	life         *lifecycle.Lifecycle
-	log          *slog.Logger
-	progress     *progress // noted at each entry, and at each try to write to a full disk
+	self                 uint64
+	newestClusterVersion int64 // that this version knows
+	store                *store.Store
+	lease                *leaderlease.Lease
+	members              *membership.List
+	calls                *calls
+	proposals            *proposals.Pending
+	replay               *replay
+	received             *checkpoint.Received
+	checkpoints          *checkpoint.Checkpointer
+	disk                 *checkpoint.Disk
+	routes               *membership.Routes
+	times                *applyTimes
+	invalid              *invalidEntries
+	local                *lifecycle.Mailbox[*raftpb.Message] // to raft
+	life                 *lifecycle.Lifecycle
+	log                  *slog.Logger
+	progress             *progress // noted at each entry, and at each try to write to a full disk
 
 	// jobs come from the loop and, for snapshots, from the appender, in the order of the log. Raft hands
 	// out no more than MaxCommittedSizePerReady before it gets responses, so the mailbox needs no bound.
@@ -167,7 +167,7 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 	}
 	// The plan depends on the registry after the previous entry, so all members refuse, or carry out, the same
 	// change.
-	plan := confchange.PlanEntry(a.store.Members(), e, a.newestFormat)
+	plan := confchange.PlanEntry(a.store.Members(), e, a.newestClusterVersion)
 	if plan.Stop != nil {
 		a.life.Fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.Stop))
 		return false

@@ -74,7 +74,7 @@ func (r *replica) apply(e *raftpb.Entry) (store.Result, bool) {
 	if !confchange.Is(e) {
 		return r.store.Apply(r.index, 1, e.GetData()), true
 	}
-	plan := confchange.PlanEntry(r.store.Members(), e, store.FormatNewest)
+	plan := confchange.PlanEntry(r.store.Members(), e, store.ClusterVersionNewest)
 	if plan.Stop != nil {
 		return store.Result{}, false
 	}
@@ -220,8 +220,8 @@ func FuzzHostileEntriesAreAppliedAlike(f *testing.F) {
 		}
 		one, err := a.store.HashKV(0)
 		two, err2 := b.store.HashKV(0)
-		if err != nil || err2 != nil || one.Hash != two.Hash || a.store.Format() != b.store.Format() || !reflect.DeepEqual(a.store.Members(), b.store.Members()) {
-			t.Fatalf("hashes %+v, %v and %+v, %v, formats %d and %d, members %v and %v", one, err, two, err2, a.store.Format(), b.store.Format(), a.store.Members(), b.store.Members())
+		if err != nil || err2 != nil || one.Hash != two.Hash || a.store.ClusterVersion() != b.store.ClusterVersion() || !reflect.DeepEqual(a.store.Members(), b.store.Members()) {
+			t.Fatalf("hashes %+v, %v and %+v, %v, cluster versions %d and %d, members %v and %v", one, err, two, err2, a.store.ClusterVersion(), b.store.ClusterVersion(), a.store.Members(), b.store.Members())
 		}
 	})
 }

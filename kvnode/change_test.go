@@ -39,17 +39,17 @@ func malformed() map[string]*raftpb.Entry {
 		panic(err)
 	}
 	return map[string]*raftpb.Entry{
-		"no data":                         {Type: raftpb.EntryConfChange.Enum()},
-		"no context":                      changeEntry(raftpb.ConfChangeAddNode, 77, ""),
-		"a context that is not JSON":      changeEntry(raftpb.ConfChangeAddNode, 77, "not JSON"),
-		"a context of another type":       changeEntry(raftpb.ConfChangeRemoveNode, 77, `{"member": 7}`),
-		"a format in a member's change":   changeEntry(raftpb.ConfChangeAddNode, 77, `{"format": 1}`),
-		"a promotion that is an update":   changeEntry(raftpb.ConfChangeUpdateNode, 77, `{"promote": true}`),
-		"a promotion that is a learner":   changeEntry(raftpb.ConfChangeAddLearnerNode, 77, `{"promote": true}`),
-		"the second kind, no context":     changesEntry("", one),
-		"the second kind, not JSON":       changesEntry("not JSON", one),
-		"the second kind, a member":       changesEntry(string(registered), one),
-		"the second kind, no such format": changesEntry(`{"format": -1}`, one),
+		"no data":                                  {Type: raftpb.EntryConfChange.Enum()},
+		"no context":                               changeEntry(raftpb.ConfChangeAddNode, 77, ""),
+		"a context that is not JSON":               changeEntry(raftpb.ConfChangeAddNode, 77, "not JSON"),
+		"a context of another type":                changeEntry(raftpb.ConfChangeRemoveNode, 77, `{"member": 7}`),
+		"a cluster version in a member's change":   changeEntry(raftpb.ConfChangeAddNode, 77, `{"format": 1}`),
+		"a promotion that is an update":            changeEntry(raftpb.ConfChangeUpdateNode, 77, `{"promote": true}`),
+		"a promotion that is a learner":            changeEntry(raftpb.ConfChangeAddLearnerNode, 77, `{"promote": true}`),
+		"the second kind, no context":              changesEntry("", one),
+		"the second kind, not JSON":                changesEntry("not JSON", one),
+		"the second kind, a member":                changesEntry(string(registered), one),
+		"the second kind, no such cluster version": changesEntry(`{"format": -1}`, one),
 	}
 }
 
@@ -83,7 +83,7 @@ func TestMalformedChangesAreNotTakenFromPeers(t *testing.T) {
 		c.raised(leader)
 		sender := c.followers(leader)[0]
 		entries := malformed()
-		entries["a format of a later version"] = changesEntry(`{"format": 999}`)
+		entries["a later cluster version"] = changesEntry(`{"format": 999}`)
 		entries["nobody"] = changeEntry(raftpb.ConfChangeAddNode, 0, `{}`)
 		refused := uint64(0)
 		for what, e := range entries {

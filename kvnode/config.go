@@ -112,10 +112,10 @@ type Config struct {
 	Logger *slog.Logger
 
 	// For tests.
-	walFS          fs.FS // of the log
-	wrapBackend    func(store.Backend) store.Backend
-	maxUncommitted int   // default: maxUncommittedBytes
-	newestFormat   int64 // of an older version; default: that of this version
+	walFS                fs.FS // of the log
+	wrapBackend          func(store.Backend) store.Backend
+	maxUncommitted       int   // default: maxUncommittedBytes
+	newestClusterVersion int64 // of an older version; default: that of this version
 }
 
 // Defaults of CatchUpEntries and CatchUpBytes. Small entries would be written in 1.3 s, which is less
@@ -141,7 +141,7 @@ func (c Config) WithDefaults() Config {
 	c.Token = cmp.Or(c.Token, memberdir.DefaultToken)
 	c.ReadMode = cmp.Or(c.ReadMode, ReadLease)
 	c.maxUncommitted = cmp.Or(c.maxUncommitted, maxUncommittedBytes)
-	c.newestFormat = cmp.Or(c.newestFormat, store.FormatNewest)
+	c.newestClusterVersion = cmp.Or(c.newestClusterVersion, store.ClusterVersionNewest)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

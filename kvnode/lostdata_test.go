@@ -347,7 +347,7 @@ func TestRegistrationsInTheLogCount(t *testing.T) {
 		if known := at.Store().Members().ByID[other.ID()].Instance; known != "" {
 			t.Fatalf("the registry has instance %q, so this shows nothing", known)
 		}
-		hello := transport.Hello{From: other.ID(), Instance: other.id.Instance, Format: store.FormatNewest, Log: other.atStart}
+		hello := transport.Hello{From: other.ID(), Instance: other.id.Instance, ClusterVersion: store.ClusterVersionNewest, Log: other.atStart}
 		if err := (peers{at}).Admit(hello); err != nil {
 			t.Errorf("Admit() with the registered instance = %v", err)
 		}

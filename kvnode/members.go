@@ -92,7 +92,7 @@ func openMembership(n *Node) {
 	n.gate = membership.NewGate(membership.GateConfig{
 		List: n.members, Instances: membership.NewInstances(membership.InstancesConfig{Store: n.store, Log: n.wal, Links: n.links}),
 		Stale: n.stale, Routes: n.routes, Certificates: n.cfg.requiresCertificates(),
-		Format: n.store.Format, IsCurrent: n.replay.isOver, Log: n.log,
+		ClusterVersion: n.store.ClusterVersion, IsCurrent: n.replay.isOver, Log: n.log,
 	})
 	n.dataLoss = membership.NewDataLoss(membership.DataLossConfig{
 		List: n.members, Life: n.life, Advice: n.cfg.adviceReplace(n.ID()),

@@ -234,7 +234,7 @@ func TestChangesThatMeetAllTakeEffect(t *testing.T) {
 		c.delay(25 * time.Millisecond)
 		var all sync.WaitGroup
 		for k := range 20 {
-			all.Go(func() { leader.formats.propose(store.FormatNewest) })
+			all.Go(func() { leader.versions.propose(store.ClusterVersionNewest) })
 			time.Sleep(time.Duration(k) * 4 * time.Millisecond)
 			for _, n := range c.followers(leader) {
 				all.Go(func() {

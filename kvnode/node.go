@@ -83,7 +83,7 @@ type Node struct {
 	applier     *applier
 	applyTimes  *applyTimes
 	invalid     *invalidEntries
-	formats     *formatUpgrade
+	versions    *versionUpgrade
 	checkpoints *checkpoint.Checkpointer
 	disk        *checkpoint.Disk
 	received    *checkpoint.Received

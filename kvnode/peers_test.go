@@ -57,8 +57,8 @@ func TestOnlyRegisteredMembersEndAMember(t *testing.T) {
 				moved, other := c.followers(n)[0], c.followers(n)[1]
 				time.Sleep(time.Second)
 				err := errors.Join(
-					peers{n}.Admit(transport.Hello{From: 99, Instance: "x", PeerURLs: "http://m2:1", Format: store.FormatNewest}),
-					peers{n}.Admit(transport.Hello{From: moved.ID(), Instance: moved.id.Instance, PeerURLs: "http://elsewhere:1", Format: store.FormatNewest, Log: moved.atStart}),
+					peers{n}.Admit(transport.Hello{From: 99, Instance: "x", PeerURLs: "http://m2:1", ClusterVersion: store.ClusterVersionNewest}),
+					peers{n}.Admit(transport.Hello{From: moved.ID(), Instance: moved.id.Instance, PeerURLs: "http://elsewhere:1", ClusterVersion: store.ClusterVersionNewest, Log: moved.atStart}),
 				)
 				if err != nil {
 					t.Fatal(err)

@@ -124,12 +124,12 @@ func startComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
 		timeout: n.cfg.ElectionTimeout, advice: n.cfg.adviceReplace(n.ID()), store: n.store, proposals: n.proposals, life: n.life,
 		done: make(chan struct{}),
 	}
-	n.formats = &formatUpgrade{
-		self: n.ID(), newest: n.cfg.newestFormat, store: n.store, links: n.links, members: n.members, leadership: n.leadership,
+	n.versions = &versionUpgrade{
+		self: n.ID(), newest: n.cfg.newestClusterVersion, store: n.store, links: n.links, members: n.members, leadership: n.leadership,
 		proposals: n.proposals, life: n.life, log: n.log,
 	}
 	n.applier = &applier{
-		self: n.ID(), newestFormat: n.cfg.newestFormat, store: n.store, lease: n.lease, members: n.members, calls: &n.calls,
+		self: n.ID(), newestClusterVersion: n.cfg.newestClusterVersion, store: n.store, lease: n.lease, members: n.members, calls: &n.calls,
 		proposals: n.proposals, replay: n.replay, received: n.received, checkpoints: n.checkpoints, disk: n.disk,
 		routes: n.routes, times: n.applyTimes, invalid: n.invalid, local: local, life: n.life, log: n.log,
 		progress: newProgress(), jobs: jobs,
@@ -197,7 +197,7 @@ func connectAndRun(n *Node, raw *raft.RawNode, firstEntries uint64) (err error) 
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
 			ClusterID: n.ClusterID(), From: n.ID(), Token: n.id.Token, Instance: n.id.Instance, Name: n.cfg.Name, PeerURLs: strings.Join(n.cfg.self().PeerURLs, ","),
-			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.atStart, ProcessID: n.cfg.processID(),
+			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, ClusterVersion: n.cfg.newestClusterVersion, Log: n.atStart, ProcessID: n.cfg.processID(),
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
 		Listener: n.cfg.Listener, Handler: peers{n}, MemberName: n.members.Label, Dial: n.cfg.Dial,
@@ -219,7 +219,7 @@ func connectAndRun(n *Node, raw *raft.RawNode, firstEntries uint64) (err error) 
 	})
 	n.life.Go(n.checkpoints.Run)
 	n.life.Go(n.publication.run)
-	n.life.Go(n.formats.run)
+	n.life.Go(n.versions.run)
 	n.life.Go(func() { n.ttl.Run(n.life.Stopping()) })
 	n.life.Go(n.loop.run)
 	close(n.begun)

@@ -36,10 +36,11 @@ type Status struct {
 	Names map[uint64]string
 	// Awaited is that of Node.Awaited.
 	Awaited []string
-	// Format is the cluster version, and NewestFormat the newest one that this member knows. FormatKeptBy
-	// names the members that keep Format from rising to NewestFormat, with the reasons.
-	Format, NewestFormat int64
-	FormatKeptBy         []string
+	// ClusterVersion is the version of the cluster's log and checkpoints, and NewestClusterVersion the newest one
+	// that this member knows. ClusterVersionKeptBy names the members that keep ClusterVersion from rising to
+	// NewestClusterVersion, with the reasons.
+	ClusterVersion, NewestClusterVersion int64
+	ClusterVersionKeptBy                 []string
 	// Waiting is the number of pending proposals.
 	Waiting int
 	// Counts counts events since the start.
@@ -66,14 +67,14 @@ func (n *Node) LinkMetrics() prometheus.Collector { return transport.NewCollecto
 // Status returns the present state of the member.
 func (n *Node) Status() Status {
 	lease := n.lease.Info()
-	_, keptBy := n.formats.common()
+	_, keptBy := n.versions.common()
 	s := Status{
 		ID: n.ID(), ClusterID: n.ClusterID(), Name: n.cfg.Name, Term: n.Term(), Leader: n.Leader(),
 		Learner: n.store.Members().ByID[n.ID()].Learner,
 		Lease:   lease, Stats: n.lease.Stats(), Suspicions: n.Suspicions(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.members.Names(), Awaited: n.Awaited(),
-		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: keptBy,
+		ClusterVersion: n.store.ClusterVersion(), NewestClusterVersion: n.cfg.newestClusterVersion, ClusterVersionKeptBy: keptBy,
 		Replaying: !n.replay.isOver(), Waiting: n.proposals.Stats().Waiting, Counts: counts(n), Late: n.loop.late.Load(), DiskFull: n.disk.IsFull(),
 		CheckpointErr: n.checkpoints.Stats().Err, Alarms: n.store.Alarms(), Err: n.Err(),
 	}

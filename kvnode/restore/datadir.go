@@ -287,7 +287,7 @@ func applyOffline(s *store.Store, e *raftpb.Entry) error {
 		s.Apply(e.GetIndex(), e.GetTerm(), e.GetData())
 		return nil
 	}
-	plan := confchange.PlanEntry(s.Members(), e, store.FormatNewest)
+	plan := confchange.PlanEntry(s.Members(), e, store.ClusterVersionNewest)
 	if plan.Stop == nil {
 		s.ApplyConf(e.GetIndex(), e.GetTerm(), nil, plan.Registry)
 	}

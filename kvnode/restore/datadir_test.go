@@ -229,7 +229,7 @@ func TestARestoreAppliesAsAMemberDoes(t *testing.T) {
 			"applied":  {s.Applied(), want.Applied()},
 			"revision": {s.Revision(), want.Revision()},
 			"members":  {s.Members(), want.Members()},
-			"format":   {s.Format(), want.Format()},
+			"format":   {s.ClusterVersion(), want.ClusterVersion()},
 			"compact":  {s.CompactRevision(), want.CompactRevision()},
 			"alarms":   {len(s.Alarms()), len(want.Alarms())},
 			"hash":     {hashOf(t, s), hashOf(t, want)},
@@ -258,7 +258,7 @@ func TestRestoreStopsAtANewerFormat(t *testing.T) {
 	withMember(t, func(t *testing.T, m *member) {
 		m.stop()
 		s := m.Store()
-		e, err := confchange.NewFormatEntry(&confchange.Context{Format: store.FormatNewest + 1})
+		e, err := confchange.NewClusterVersionEntry(&confchange.Context{ClusterVersion: store.ClusterVersionNewest + 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -308,7 +308,7 @@ func TestEachRefusalNamesTheRule(t *testing.T) {
 			}
 			cfg.ServerName, cfg.NextProtos = "127.0.0.1", []string{tlsconf.PeerProtocol}
 			hello := transport.Hello{
-				ClusterID: s.Node().ClusterID(), From: added.ID, To: s.Node().ID(), Instance: "x", PeerURLs: "https://" + host + ":1", Format: store.FormatNewest,
+				ClusterID: s.Node().ClusterID(), From: added.ID, To: s.Node().ID(), Instance: "x", PeerURLs: "https://" + host + ":1", ClusterVersion: store.ClusterVersionNewest,
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()

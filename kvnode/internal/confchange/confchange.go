@@ -37,7 +37,7 @@ var (
 const maxLearners = 1
 
 // Is reports whether an entry is a configuration change. An EntryConfChangeV2 is one: it raises the
-// cluster's format.
+// cluster version.
 func Is(e *raftpb.Entry) bool { return e.GetType() != raftpb.EntryNormal }
 
 // Context is the context of a raft configuration change, as JSON.
@@ -47,8 +47,8 @@ type Context struct {
 	Member   store.Member `json:"member"`
 	// Promote is set if a learner becomes a voter. Without it, ConfChangeAddNode adds a member.
 	Promote bool `json:"promote,omitempty"`
-	// Format is the format to which the change raises the cluster. Such a change has no other effect.
-	Format int64 `json:"format,omitempty"`
+	// ClusterVersion is the cluster version that the change sets. Such a change has no other effect.
+	ClusterVersion int64 `json:"format,omitempty"`
 }
 
 // NewEntry returns an entry with a change of c.Member.
@@ -61,8 +61,8 @@ func NewEntry(typ raftpb.ConfChangeType, c *Context) (*raftpb.Entry, error) {
 	return &raftpb.Entry{Type: raftpb.EntryConfChange.Enum(), Data: data}, err
 }
 
-// NewFormatEntry returns a configuration change of no member, which raises the cluster's format.
-func NewFormatEntry(c *Context) (*raftpb.Entry, error) {
+// NewClusterVersionEntry returns a configuration change of no member, which raises the cluster version.
+func NewClusterVersionEntry(c *Context) (*raftpb.Entry, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ type Plan struct {
 	Registry *store.MemberChange // nil: none
 	Proposal uint64              // the ID of the proposal that waits for the result
 	Refusal  error
-	// Stop is set if the entry raises the cluster's format to one that this version does not
+	// Stop is set if the entry raises the cluster version to one that this version does not
 	// know. The member must not apply the entry, nor any later one.
 	Stop error
 }
@@ -90,7 +90,7 @@ func (p *Plan) Removes(id uint64) bool { return p.Registry != nil && p.Registry.
 
 // PlanEntry returns what e does. All members refuse an entry that does not decode. If they stopped
 // there instead, all of them would stop again at every start.
-func PlanEntry(members *store.Members, e *raftpb.Entry, newestFormat int64) Plan {
+func PlanEntry(members *store.Members, e *raftpb.Entry, newestClusterVersion int64) Plan {
 	plan := Plan{Raft: &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(raft.None)}}
 	cc, ctx, err := decodeChange(e)
 	if err != nil {
@@ -98,11 +98,11 @@ func PlanEntry(members *store.Members, e *raftpb.Entry, newestFormat int64) Plan
 		return plan
 	}
 	plan.Proposal = ctx.Proposal
-	if ctx.Format != 0 {
-		plan.Registry = &store.MemberChange{Format: ctx.Format}
-		if ctx.Format > newestFormat {
-			plan.Stop = fmt.Errorf("it raises the cluster's format to %d, and this version knows %d to %d: start this member with the version of the others",
-				ctx.Format, store.FormatFirst, newestFormat)
+	if ctx.ClusterVersion != 0 {
+		plan.Registry = &store.MemberChange{ClusterVersion: ctx.ClusterVersion}
+		if ctx.ClusterVersion > newestClusterVersion {
+			plan.Stop = fmt.Errorf("it raises the cluster version to %d, and this version knows %d to %d: start this member with the version of the others",
+				ctx.ClusterVersion, store.ClusterVersionFirst, newestClusterVersion)
 		}
 		return plan
 	}
@@ -130,8 +130,8 @@ func CheckForwarded(m *raftpb.Message) error {
 		if err != nil {
 			return err
 		}
-		if ctx.Format != 0 {
-			return fmt.Errorf("%w: only the leader raises the cluster's format", ErrMalformed)
+		if ctx.ClusterVersion != 0 {
+			return fmt.Errorf("%w: only the leader raises the cluster version", ErrMalformed)
 		}
 		if cc.GetNodeId() == raft.None {
 			return fmt.Errorf("%w: it names no member", ErrMalformed)
@@ -166,8 +166,8 @@ func decodeChange(e *raftpb.Entry) (*raftpb.ConfChange, *Context, error) {
 		return malformed("context: %w", err)
 	}
 	switch {
-	case raises && ctx.Format < store.FormatFirst, !raises && ctx.Format != 0:
-		return malformed("type %s with format %d", e.GetType(), ctx.Format)
+	case raises && ctx.ClusterVersion < store.ClusterVersionFirst, !raises && ctx.ClusterVersion != 0:
+		return malformed("type %s with cluster version %d", e.GetType(), ctx.ClusterVersion)
 	case raft.IsLocalMsgTarget(cc.GetNodeId()):
 		return malformed("member %x is one of raft's own", cc.GetNodeId())
 	case !slices.Contains(changeTypes, cc.GetType()), ctx.Promote && cc.GetType() != raftpb.ConfChangeAddNode:

@@ -81,7 +81,7 @@ func TestARefusedChangeRegistersNoMember(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := PlanEntry(members, e, store.FormatNewest)
+		plan := PlanEntry(members, e, store.ClusterVersionNewest)
 		if plan.Stop != nil || plan.Refusal == nil || plan.Registry != nil || plan.Raft.GetNodeId() != 0 {
 			t.Errorf("PlanEntry(%s to a URL that is taken) = %+v, want a refusal and no change", typ, plan)
 		}

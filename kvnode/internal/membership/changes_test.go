@@ -48,7 +48,7 @@ func (p *fakeProposer) IsUpToDate(uint64) (bool, error) { return true, nil }
 func changerOf(s *fakeStore, p *fakeProposer, up ...uint64) *Changer {
 	life := lifecycle.New(slog.New(slog.DiscardHandler))
 	p.apply = func(e *raftpb.Entry) error {
-		plan := confchange.PlanEntry(s.Members(), e, store.FormatNewest)
+		plan := confchange.PlanEntry(s.Members(), e, store.ClusterVersionNewest)
 		if plan.Refusal != nil {
 			return plan.Refusal
 		}

@@ -20,8 +20,8 @@ type GateConfig struct {
 	Routes    *Routes
 	// Certificates is set if the certificate of each peer is checked before Admit.
 	Certificates bool
-	// Format returns the format of the cluster's log.
-	Format func() int64
+	// ClusterVersion returns the cluster version.
+	ClusterVersion func() int64
 	// IsCurrent reports whether the registry has caught up since the start. Before, it may have old URLs.
 	IsCurrent func() bool
 	Log       *slog.Logger
@@ -55,7 +55,7 @@ func (g *Gate) Admit(h *transport.Hello) error {
 	if err := admission.CheckInstance(h, instance); err != nil {
 		return err
 	}
-	if err := checkFormat(h, g.cfg.Format()); err != nil {
+	if err := checkClusterVersion(h, g.cfg.ClusterVersion()); err != nil {
 		return err
 	}
 	if err := g.cfg.Stale.Check(h); err != nil {
@@ -67,13 +67,13 @@ func (g *Gate) Admit(h *transport.Hello) error {
 	return nil
 }
 
-// checkFormat refuses a peer whose version does not know the cluster's format. The peer stops at the entry that raised
-// the format.
-func checkFormat(h *transport.Hello, format int64) error {
-	if known := max(h.Format, store.FormatFirst); known < format {
+// checkClusterVersion refuses a peer that does not know the cluster version. The peer would stop at the entry that
+// raised it.
+func checkClusterVersion(h *transport.Hello, version int64) error {
+	if known := max(h.ClusterVersion, store.ClusterVersionFirst); known < version {
 		return &transport.Refusal{Reason: transport.ReasonOther, Text: fmt.Sprintf(
-			"member %x (%s) is of a version that knows format %d, and the cluster has format %d: start it with the version of the others",
-			h.From, transport.Shown(h.Name), known, format)}
+			"member %x (%s) is of a version that knows cluster version %d, and the cluster has %d: start it with the version of the others",
+			h.From, transport.Shown(h.Name), known, version)}
 	}
 	return nil
 }

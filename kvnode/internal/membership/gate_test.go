@@ -33,7 +33,7 @@ func newGate(certificates bool, configured ...memberdir.Member) *testGate {
 	g.Gate = NewGate(GateConfig{
 		List: list, Instances: NewInstances(InstancesConfig{Store: g.store, Log: &fakeLog{first: 1}, Links: g.links}),
 		Stale: g.stale, Routes: g.routes, Certificates: certificates,
-		Format: func() int64 { return store.FormatNewest }, IsCurrent: func() bool { return g.current }, Log: log,
+		ClusterVersion: func() int64 { return store.ClusterVersionNewest }, IsCurrent: func() bool { return g.current }, Log: log,
 	})
 	g.routes.RegistryChanged()
 	return g
@@ -41,7 +41,7 @@ func newGate(certificates bool, configured ...memberdir.Member) *testGate {
 
 // hello is of a process that lacks nothing.
 func hello(id uint64, urls string) *transport.Hello {
-	return &transport.Hello{From: id, Instance: "i" + transport.ID(id), PeerURLs: urls, Format: store.FormatNewest, Log: transport.LogEnd{Process: "p"}}
+	return &transport.Hello{From: id, Instance: "i" + transport.ID(id), PeerURLs: urls, ClusterVersion: store.ClusterVersionNewest, Log: transport.LogEnd{Process: "p"}}
 }
 
 func (g *testGate) mustAdmit(t *testing.T, h *transport.Hello) {
@@ -67,7 +67,7 @@ func TestAdmit(t *testing.T) {
 		{"an unregistered ID elsewhere", hello(9, "http://m9:2380"), transport.ReasonUnknown},
 		{"another data directory", with(hello(2, "http://m2:2380"), func(h *transport.Hello) { h.Instance = "other" }), transport.ReasonWiped},
 		{"an older data directory", with(hello(3, "http://m3:2380"), func(h *transport.Hello) { h.Log.Process = "old" }), transport.ReasonWiped},
-		{"a version that does not know the format", with(hello(2, "http://m2:2380"), func(h *transport.Hello) { h.Format = store.FormatNewest - 1 }), transport.ReasonOther},
+		{"a version that does not know the cluster version", with(hello(2, "http://m2:2380"), func(h *transport.Hello) { h.ClusterVersion = store.ClusterVersionNewest - 1 }), transport.ReasonOther},
 	} {
 		g := newGate(false)
 		g.store.members.Removed[5] = true

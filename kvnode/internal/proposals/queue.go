@@ -288,7 +288,7 @@ func (q *Queue) propose(m *raftpb.Message) error {
 	s := q.raft.State()
 	if !s.Leads {
 		if m.GetEntries()[0].GetType() == raftpb.EntryConfChangeV2 {
-			return ErrNotLeader // the leader raises the format itself
+			return ErrNotLeader // the leader raises the cluster version itself
 		}
 		// Raft would forward m and report success, and the connection would drop it: the client would wait
 		// for the request timeout.

@@ -306,11 +306,11 @@ func TestChangeWaitsForTheLog(t *testing.T) {
 	}
 }
 
-// Only the leader raises the cluster's format.
+// Only the leader raises the cluster version.
 func TestFormatChangeOnAFollower(t *testing.T) {
 	q, r := newQueue(10)
 	r.state.Leads = false
-	entry, err := confchange.NewFormatEntry(&confchange.Context{Format: store.FormatNewest})
+	entry, err := confchange.NewClusterVersionEntry(&confchange.Context{ClusterVersion: store.ClusterVersionNewest})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +318,7 @@ func TestFormatChangeOnAFollower(t *testing.T) {
 	w, _ := q.pending.add(p)
 	q.pending.submitted.Push(p)
 	q.Offer()
-	wantErr(t, "a format change on a follower", w, ErrNotLeader)
+	wantErr(t, "a cluster version change on a follower", w, ErrNotLeader)
 }
 
 // A follower that has used up its quota waits until the leader releases some, and others do not.

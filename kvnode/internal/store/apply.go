@@ -35,9 +35,9 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 	}
 	st.term = term // also for an entry without effect: the next checkpoint stores it
 	var r Result
-	if err != nil || c.Generations != nil && st.format.Load() < FormatGenerations {
+	if err != nil || c.Generations != nil && st.clusterVersion.Load() < ClusterVersionGenerations {
 		// Versions before FormatGenerations treat this command as malformed. All members must do
-		// the same until every one of them knows the format.
+		// the same until every one of them knows the cluster version.
 		r.Err = ErrMalformed
 	} else {
 		r = s.applyLocked(st, index, term, c)
@@ -51,7 +51,7 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 }
 
 // ApplyConf applies a configuration change. conf is raft's new configuration, and change the change
-// of the registry and the format, nil for none. An entry that is applied already changes nothing.
+// of the registry and the cluster version, nil for none. An entry that is applied already changes nothing.
 //
 // conf is nil when a data directory is restored. There is no raft then, and the new cluster gets a
 // configuration of its own.
@@ -69,8 +69,8 @@ func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *Me
 	if change != nil {
 		// The registry is replaced, since readers may hold the old one.
 		st.members.Store(st.members.Load().change(change))
-		// The format never decreases.
-		st.format.Store(max(st.format.Load(), change.Format))
+		// The cluster version never decreases.
+		st.clusterVersion.Store(max(st.clusterVersion.Load(), change.ClusterVersion))
 	}
 	st.applied.Store(index)
 }
@@ -132,13 +132,13 @@ func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Messag
 	}
 }
 
-// checkAllowed returns an error if an active alarm, or the format, forbids c. The check is part of
+// checkAllowed returns an error if an active alarm, or the cluster version, forbids c. The check is part of
 // applying, not of proposing, so all members decide alike.
 func (st *state) checkAllowed(c *Command) error {
 	r := c.Request
 	switch {
-	case c.Fence != 0 && c.Generations == nil && st.format.Load() >= FormatGenerations && (r.GetLeaseRevoke() != nil || r.GetLeaseCheckpoint() != nil):
-		return ErrNoGeneration // the proposing leader had not applied the new format
+	case c.Fence != 0 && c.Generations == nil && st.clusterVersion.Load() >= ClusterVersionGenerations && (r.GetLeaseRevoke() != nil || r.GetLeaseCheckpoint() != nil):
+		return ErrNoGeneration // the proposing leader had not applied the new cluster version
 	case len(*st.alarms.Load()) == 0:
 		return nil
 	// This check comes first, as in etcd: CORRUPT also refuses deletions.

@@ -103,7 +103,7 @@ type Foreign struct {
 // Import writes the first checkpoint, without members, to an empty backend. If it fails, the
 // backend has no checkpoint: only the last commit sets the index.
 func Import(b Backend, f *Foreign) error {
-	m := meta{Format: FormatFirst, Revision: 1, Compacted: -1}
+	m := meta{Format: ClusterVersionFirst, Revision: 1, Compacted: -1}
 	var part unsaved
 	for _, l := range f.TTLLeases {
 		part.setLease(l)

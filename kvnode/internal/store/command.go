@@ -31,7 +31,7 @@ type Command struct {
 }
 
 // The first byte of a command is its kind. ID and Fence follow as uvarints, then the payload. A new
-// encoding gets a new kind, and is used only after the cluster's format says that all members know
+// encoding gets a new kind, and is used only after the cluster version says that all members know
 // it.
 const (
 	kindNothing     = 0x10 // no payload
@@ -253,19 +253,19 @@ func decodePutField(put *pb.PutRequest, tag byte, data []byte) (n int) {
 	return n
 }
 
-// The format is the cluster version: a number that decides which commands the cluster may use, and
-// how checkpoints are written. An entry raises it (MemberChange.Format), so all members switch at
-// the same place in the log. A version that does not know a format must not apply later entries,
-// and refuses checkpoints of that format (ErrFormat).
+// The cluster version is a number that decides which commands the cluster may use, and
+// how checkpoints are written. An entry raises it (MemberChange.ClusterVersion), so all members switch at
+// the same place in the log. A version that does not know a cluster version must not apply later entries,
+// and refuses checkpoints of that version (ErrFormat).
 const (
-	// FormatFirst is known to all versions.
-	FormatFirst = 1
-	// FormatGenerations gives TTL leases generations (TTLLease.Generation), and makes leaders name
+	// ClusterVersionFirst is known to all versions.
+	ClusterVersionFirst = 1
+	// ClusterVersionGenerations gives TTL leases generations (TTLLease.Generation), and makes leaders name
 	// them (Command.Generations).
-	FormatGenerations = 2
-	// FormatNewest is the newest format that this version knows.
-	FormatNewest = FormatGenerations
+	ClusterVersionGenerations = 2
+	// ClusterVersionNewest is the newest cluster version that this version of the program knows.
+	ClusterVersionNewest = ClusterVersionGenerations
 )
 
-// Format returns the cluster's format as of the newest applied entry.
-func (s *Store) Format() int64 { return s.state.Load().format.Load() }
+// ClusterVersion returns the cluster version as of the newest applied entry.
+func (s *Store) ClusterVersion() int64 { return s.state.Load().clusterVersion.Load() }

@@ -130,7 +130,7 @@ func TestADatabaseOfAnOlderVersionOpens(t *testing.T) {
 	}
 }
 
-// A checkpoint uses the first format until the cluster's format is raised, so older versions can
+// A checkpoint uses the first cluster version until the cluster version is raised, so older versions can
 // read it. Afterwards they refuse it.
 func TestCheckpointsSayTheirFormat(t *testing.T) {
 	path := dbPath(t)
@@ -138,26 +138,26 @@ func TestCheckpointsSayTheirFormat(t *testing.T) {
 	r.must(grant(1, 10))
 	r.must(putUnder("a", 1))
 	checkpoint(t, r.Store)
-	if state, lease := onDisk(t, r.Store, 1); r.Format() != store.FormatFirst || !strings.Contains(state, `{"Format":1,`) || len(lease) != 7 {
-		t.Errorf("Format() = %d, and on disk %s with a TTL lease of %d bytes, want 1 and 7", r.Format(), state, len(lease))
+	if state, lease := onDisk(t, r.Store, 1); r.ClusterVersion() != store.ClusterVersionFirst || !strings.Contains(state, `{"Format":1,`) || len(lease) != 7 {
+		t.Errorf("ClusterVersion() = %d, and on disk %s with a TTL lease of %d bytes, want 1 and 7", r.ClusterVersion(), state, len(lease))
 	}
 	r.raise()
 	r.must(grant(2, 20))
 	checkpoint(t, r.Store)
 	if state, lease := onDisk(t, r.Store, 2); !strings.Contains(state, `{"Format":2,`) || len(lease) != 8 {
-		t.Errorf("on disk is %s with a TTL lease of %d bytes, want format 2, and 8", state, len(lease))
+		t.Errorf("on disk is %s with a TTL lease of %d bytes, want cluster version 2, and 8", state, len(lease))
 	}
 	snap := saveSnapshot(t, r.Store, t.TempDir())
 	shut(t, r)
 	again := openBolt(t, path)
 	defer shut(t, again)
 	want := `[1 of 0: 10, 10 left, ["a"] 2 of 4: 20, 20 left, []]`
-	if got := generationState(again); got != want || again.Format() != store.FormatNewest {
-		t.Errorf("after a restart format %d: %s, want %s", again.Format(), got, want)
+	if got := generationState(again); got != want || again.ClusterVersion() != store.ClusterVersionNewest {
+		t.Errorf("after a restart cluster version %d: %s, want %s", again.ClusterVersion(), got, want)
 	}
-	again.ApplyConf(again.Applied()+1, 1, nil, &store.MemberChange{Format: store.FormatFirst})
-	if got := again.Format(); got != store.FormatNewest {
-		t.Errorf("Format() = %d after it was to be lowered, want %d", got, store.FormatNewest)
+	again.ApplyConf(again.Applied()+1, 1, nil, &store.MemberChange{ClusterVersion: store.ClusterVersionFirst})
+	if got := again.ClusterVersion(); got != store.ClusterVersionNewest {
+		t.Errorf("ClusterVersion() = %d after it was to be lowered, want %d", got, store.ClusterVersionNewest)
 	}
 	if c, err := boltdb.ReadCheckpoint(snap); err != nil || c.Index != 4 {
 		t.Errorf("ReadCheckpoint() = %+v, %v, want one of index 4", c, err)

@@ -98,18 +98,18 @@ func replay(s *store.Store, log [][]byte) {
 	}
 }
 
-// raising is an entry that raises the format.
-var raising = []byte("raise the format")
+// raising is an entry that raises the cluster version.
+var raising = []byte("raise the cluster version")
 
 func applyEntry(s *store.Store, index uint64, data []byte) store.Result {
 	if bytes.Equal(data, raising) {
-		s.ApplyConf(index, 1, nil, &store.MemberChange{Format: store.FormatNewest})
+		s.ApplyConf(index, 1, nil, &store.MemberChange{ClusterVersion: store.ClusterVersionNewest})
 		return store.Result{}
 	}
 	return s.Apply(index, 1, data)
 }
 
-// raise raises the format to the newest one.
+// raise raises the cluster version to the newest one.
 func (r *replica) raise() {
 	r.t.Helper()
 	r.log = append(r.log, raising)

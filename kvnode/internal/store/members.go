@@ -33,8 +33,8 @@ type MemberChange struct {
 	// keeps its name, client URLs and instance. Remove is the ID of a removed member.
 	Set    *Member
 	Remove uint64
-	// Format raises the format of the cluster. 0 leaves it.
-	Format int64
+	// ClusterVersion raises the cluster version. 0 leaves it.
+	ClusterVersion int64
 }
 
 // register replaces the attributes that a member reports about itself.

@@ -69,9 +69,9 @@ func TestAnAppliedChangeIsNotAppliedAgain(t *testing.T) {
 	defer shut(t, s)
 	s.ApplyConf(5, 2, &raftpb.ConfState{Voters: []uint64{1}}, nil)
 	for _, index := range []uint64{5, 4} {
-		s.ApplyConf(index, 9, &raftpb.ConfState{Voters: []uint64{7}}, &store.MemberChange{Format: store.FormatNewest})
-		if s.Format() != store.FormatFirst || s.Applied() != 5 {
-			t.Errorf("after entry %d again: format %d, applied %d, want %d and 5", index, s.Format(), s.Applied(), store.FormatFirst)
+		s.ApplyConf(index, 9, &raftpb.ConfState{Voters: []uint64{7}}, &store.MemberChange{ClusterVersion: store.ClusterVersionNewest})
+		if s.ClusterVersion() != store.ClusterVersionFirst || s.Applied() != 5 {
+			t.Errorf("after entry %d again: cluster version %d, applied %d, want %d and 5", index, s.ClusterVersion(), s.Applied(), store.ClusterVersionFirst)
 		}
 	}
 }

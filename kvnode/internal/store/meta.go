@@ -41,7 +41,7 @@ type alarm struct {
 // the apply lock, so all fields belong to one index.
 func (st *state) capture() meta {
 	m := meta{
-		Format: st.format.Load(), Index: st.applied.Load(), Term: st.term,
+		Format: st.clusterVersion.Load(), Index: st.applied.Load(), Term: st.term,
 		Revision: st.revision.Load(), Compacted: st.compacted.Load(),
 	}
 	members := st.members.Load()
@@ -62,7 +62,7 @@ func (m *meta) restore(st *state) error {
 		return err
 	}
 	st.term, st.conf = m.Term, c.ConfState
-	st.format.Store(m.Format)
+	st.clusterVersion.Store(m.Format)
 	st.revision.Store(m.Revision)
 	st.compacted.Store(m.Compacted)
 	st.applied.Store(m.Index)
@@ -110,19 +110,19 @@ func (m *meta) save(tx Tx) error {
 // value of an empty state.
 func decodeMeta(data []byte) (meta, error) {
 	if data == nil {
-		return meta{Format: FormatFirst, Revision: 1, Compacted: -1}, nil
+		return meta{Format: ClusterVersionFirst, Revision: 1, Compacted: -1}, nil
 	}
 	if len(data) < 4 || crc32.Checksum(data[4:], castagnoli) != binary.BigEndian.Uint32(data) {
 		return meta{}, fmt.Errorf("%w: meta of %d bytes has a wrong checksum", ErrDamaged, len(data))
 	}
 	data = data[4:]
-	// The format decides how the rest is read.
+	// The cluster version decides how the rest is read.
 	var v struct{ Format int64 }
 	if err := json.Unmarshal(data, &v); err != nil {
 		return meta{}, fmt.Errorf("%w: meta: %w", ErrDamaged, err)
 	}
-	if v.Format < FormatFirst || v.Format > FormatNewest {
-		return meta{}, fmt.Errorf("%w: it is %d, and this version reads %d to %d (use the version that wrote it)", ErrFormat, v.Format, FormatFirst, FormatNewest)
+	if v.Format < ClusterVersionFirst || v.Format > ClusterVersionNewest {
+		return meta{}, fmt.Errorf("%w: it is %d, and this version reads %d to %d (use the version that wrote it)", ErrFormat, v.Format, ClusterVersionFirst, ClusterVersionNewest)
 	}
 	var m meta
 	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&m); err != nil {

@@ -31,9 +31,9 @@ type state struct {
 	// applied is published after revision: a reader that sees an index sees its effect.
 	applied atomic.Uint64
 
-	// format decides how entries are applied. It never decreases. Since entries change it, all
-	// members apply each entry under the same format.
-	format atomic.Int64
+	// clusterVersion decides how entries are applied. It never decreases. Since entries change it, all
+	// members apply each entry under the same cluster version.
+	clusterVersion atomic.Int64
 	// members and alarms are replaced, never changed, so readers may keep them.
 	members atomic.Pointer[Members]
 	alarms  atomic.Pointer[[]*pb.AlarmMember] // sorted
@@ -75,7 +75,7 @@ type unsaved struct {
 
 func newState() *state {
 	st := &state{index: newIndex(), history: newHistory(), leases: newLeases()}
-	st.format.Store(FormatFirst)
+	st.clusterVersion.Store(ClusterVersionFirst)
 	st.revision.Store(1)
 	st.compacted.Store(-1)
 	st.members.Store(&Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}})

@@ -162,7 +162,7 @@ func (s *Store) grantLease(st *state, index uint64, r *pb.LeaseGrantRequest) (*p
 		return nil, rpctypes.ErrGRPCLeaseExist
 	}
 	l := TTLLease{ID: r.GetID(), TTL: max(r.GetTTL(), 1)}
-	if st.format.Load() >= FormatGenerations {
+	if st.clusterVersion.Load() >= ClusterVersionGenerations {
 		l.Generation = index
 	}
 	st.leases.set(l)

@@ -21,7 +21,7 @@ import (
 type ttlModel struct {
 	leases map[int64]*store.TTLLease
 	of     map[string]int64 // existing keys; 0: no lease
-	raised bool             // the format is FormatNewest
+	raised bool             // the cluster version is ClusterVersionNewest
 }
 
 func (m *ttlModel) String() string {

@@ -223,12 +223,12 @@ func TestGrantsNeedTheirFormat(t *testing.T) {
 	r := newReplica(t)
 	r.must(grant(1, 10))
 	if err := r.command(leader(revoke(1), 0)); !errors.Is(err, store.ErrMalformed) {
-		t.Errorf("Apply(revoke with a grant) = %v in the first format, want %v", err, store.ErrMalformed)
+		t.Errorf("Apply(revoke with a grant) = %v at the first cluster version, want %v", err, store.ErrMalformed)
 	}
 	if got, want := generationState(r.Store), `[1 of 0: 10, 10 left, []]`; got != want {
 		t.Errorf("TTL leases = %s, want %s", got, want)
 	}
 	if err := r.command(leader(revoke(1))); err != nil {
-		t.Errorf("Apply(revoke) = %v in the first format, want nil", err)
+		t.Errorf("Apply(revoke) = %v at the first cluster version, want nil", err)
 	}
 }

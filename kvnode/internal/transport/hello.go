@@ -32,9 +32,9 @@ type Hello struct {
 	// Hold is the rest of the sender's restart hold (leaderlease, V6), during which
 	// it cannot lead. Versions that do not know the field send 0.
 	Hold time.Duration `json:"hold,omitempty"`
-	// Format is the newest format that the sender's version knows
-	// (store.FormatNewest). 0 is a version that knows only the first format.
-	Format int64 `json:"format,omitempty"`
+	// ClusterVersion is the newest cluster version that the sender's version knows
+	// (store.FormatNewest). 0 is a version that knows only the first one.
+	ClusterVersion int64 `json:"format,omitempty"`
 	// Log is the end of the log that the sender's process found at its start.
 	Log LogEnd `json:"log,omitzero"`
 	// ProcessID identifies the sender's process if the process has a supervisor.

@@ -115,9 +115,9 @@ type Store interface {
 	// goroutine.
 	TTLLease(id int64) (store.TTLLease, bool)
 	TTLLeases() []store.TTLLease
-	// Format returns the cluster's format. It never decreases. Changed has been called for all
-	// leases that were granted before the format rose.
-	Format() int64
+	// ClusterVersion returns the cluster version. It never decreases. Changed has been called for all
+	// leases that were granted before the cluster version rose.
+	ClusterVersion() int64
 }
 
 // Config configures an Engine. Member, Store and Clock are required.

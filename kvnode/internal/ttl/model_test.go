@@ -27,12 +27,12 @@ func inOrder(begin plan, steps string, n int, f func(plan)) {
 }
 
 // holds runs plans, and reports the first ones that fail.
-func holds(t *testing.T, format int64, all func(check func(plan))) {
+func holds(t *testing.T, version int64, all func(check func(plan))) {
 	t.Helper()
 	ran, failed := 0, 0
 	all(func(p plan) {
 		ran++
-		if err := p.run(t, format); err != nil {
+		if err := p.run(t, version); err != nil {
 			if failed++; failed <= 3 {
 				t.Errorf("plan %s: %v", p, err)
 			}
@@ -47,7 +47,7 @@ func holds(t *testing.T, format int64, all func(check func(plan))) {
 // one: a client's revocation, an expiry that succeeds, is lost, in doubt or slow, a keep-alive, a
 // TimeToLive, or a change of the leader.
 func TestAnIDIsGrantedAgainInAllOrders(t *testing.T) {
-	holds(t, store.FormatGenerations, func(check func(plan)) {
+	holds(t, store.ClusterVersionGenerations, func(check func(plan)) {
 		for _, begin := range []plan{"ga", "dga", "uga", "wga", "ga1k", "ga3l", "ga1n", "4k"} {
 			orders(begin, "rGakt", 4, check)
 		}
@@ -60,7 +60,7 @@ func TestAnIDIsGrantedAgainInAllOrders(t *testing.T) {
 // A lease checkpoint never shortens the time that a keep-alive promised, whichever leader wrote it,
 // and whatever members have applied.
 func TestCheckpointsAreTakenBackInAllOrders(t *testing.T) {
-	holds(t, store.FormatGenerations, func(check func(plan)) {
+	holds(t, store.ClusterVersionGenerations, func(check func(plan)) {
 		for _, begin := range []plan{"Ga", "Gau", "Gaw", "Gacu", "Gacw"} {
 			orders(begin, "Tknb", 2, func(p plan) {
 				orders(p+"o", "Tkn", 3, check)
@@ -73,7 +73,7 @@ func TestCheckpointsAreTakenBackInAllOrders(t *testing.T) {
 // With members of older versions, a revocation names an ID only. A failed one is not repeated for a
 // lease that was granted since.
 func TestAnIDIsGrantedAgainInAMixedCluster(t *testing.T) {
-	holds(t, store.FormatFirst, func(check func(plan)) {
+	holds(t, store.ClusterVersionFirst, func(check func(plan)) {
 		for _, again := range []plan{"raGa", "raga"} {
 			for _, begin := range []plan{"ga", "gad", "ga1k", "ga3l", "ga1n"} {
 				orders(begin, "tk", 2, func(p plan) {
@@ -85,11 +85,11 @@ func TestAnIDIsGrantedAgainInAMixedCluster(t *testing.T) {
 }
 
 // Without leader leases, a quorum round precedes each revocation. Meanwhile the ID may be granted
-// again, and the format raised. What the store has after the round is not revoked, and an earlier
+// again, and the cluster version raised. What the store has after the round is not revoked, and an earlier
 // leader's checkpoint of it does not count.
 func TestAnIDIsGrantedAgainWithoutLeaderLeases(t *testing.T) {
-	for _, format := range []int64{store.FormatFirst, store.FormatGenerations} {
-		holds(t, format, func(check func(plan)) {
+	for _, version := range []int64{store.ClusterVersionFirst, store.ClusterVersionGenerations} {
+		holds(t, version, func(check func(plan)) {
 			for _, begin := range []plan{"Dga5", "Dga6", "Dga7", "DGa5", "DGa6", "Dgaf5"} {
 				orders(begin, "tTknf", 4, check)
 			}
@@ -102,7 +102,7 @@ func TestTheEngineKeepsItsPromises(t *testing.T) {
 	stories := rapid.SampledFrom([]string{"gGrabkl1234nNstToduwcC", "GTknbouwd", "gGrkatuwo"})
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.SampledFrom([]rune(stories.Draw(rt, "story"))), 1, 25).Draw(rt, "steps")
-		if err := plan(steps).run(t, store.FormatGenerations); err != nil {
+		if err := plan(steps).run(t, store.ClusterVersionGenerations); err != nil {
 			rt.Fatalf("plan %s: %v", string(steps), err)
 		}
 	})

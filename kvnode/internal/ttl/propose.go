@@ -44,7 +44,7 @@ func (r *leadership) revokeOnce(e *entry) (over bool) {
 		generations = []uint64{e.Generation}
 	}
 	// After namesGenerations: holds may have waited, and all leases without a generation are known
-	// once the format has generations. So a current e is the only lease with its ID and no
+	// once the cluster version has generations. So a current e is the only lease with its ID and no
 	// generation.
 	if !r.isCurrent(e) {
 		return true
@@ -58,7 +58,7 @@ func (r *leadership) revokeOnce(e *entry) (over bool) {
 		r.stats.expirations.Add(1)
 		return true
 	case errors.Is(res.Err, store.ErrNoGeneration) && generations == nil:
-		return r.revokeOnce(e) // the format was raised before it: retry with generations
+		return r.revokeOnce(e) // the cluster version was raised before it: retry with generations
 	case errors.Is(res.Err, rpctypes.ErrGRPCLeaseNotFound), errors.Is(res.Err, store.ErrFenced):
 		// No keep-alive waits for e: changed has dropped it because the lease is gone or
 		// granted again, or another member leads and the leadership ends.
@@ -72,7 +72,9 @@ func (r *leadership) revokeOnce(e *entry) (over bool) {
 
 // namesGenerations reports whether proposals name generations. Members of older versions do not know
 // such commands.
-func (r *leadership) namesGenerations() bool { return r.cfg.Store.Format() >= store.FormatGenerations }
+func (r *leadership) namesGenerations() bool {
+	return r.cfg.Store.ClusterVersion() >= store.ClusterVersionGenerations
+}
 
 // abandonRevocation makes e renewable again, since nothing was proposed.
 func (r *leadership) abandonRevocation(e *entry) {
@@ -175,7 +177,7 @@ func (r *leadership) proposeCheckpoint(batch []remaining) error {
 	}
 	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, &pb.InternalRaftRequest{LeaseCheckpoint: req}, generations)
 	if errors.Is(res.Err, store.ErrNoGeneration) && !named {
-		return r.proposeCheckpoint(batch) // the format was raised before it: retry with generations
+		return r.proposeCheckpoint(batch) // the cluster version was raised before it: retry with generations
 	}
 	err = errors.Join(err, res.Err)
 	if err == nil {

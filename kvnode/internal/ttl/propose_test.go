@@ -143,12 +143,12 @@ func TestAnAbandonedRevocationLeavesTheLease(t *testing.T) {
 }
 
 // Without a leader lease, a quorum round precedes a revocation. If a client revokes the lease and
-// grants it again meanwhile, it keeps the new one, even if the format is raised and neither lease
+// grants it again meanwhile, it keeps the new one, even if the cluster version is raised and neither lease
 // has a generation.
 func TestALeaseThatIsGrantedDuringAConfirmation(t *testing.T) {
 	for _, raise := range []bool{false, true} {
 		t.Run(fmt.Sprint("raise=", raise), func(t *testing.T) {
-			inRigOf(t, store.FormatFirst, nil, func(t *testing.T, r *rig) {
+			inRigOf(t, store.ClusterVersionFirst, nil, func(t *testing.T, r *rig) {
 				r.once(&r.confirmed, func() {
 					r.revoke(1)
 					r.grant(1, 3600)
@@ -169,10 +169,10 @@ func TestALeaseThatIsGrantedDuringAConfirmation(t *testing.T) {
 	}
 }
 
-// A proposal without generations is void after the raise of the format, and is repeated at once.
+// A proposal without generations is void after the raise of the version, and is repeated at once.
 // Clients do not notice.
 func TestAVoidProposalIsRepeated(t *testing.T) {
-	inRigOf(t, store.FormatFirst, nil, func(t *testing.T, r *rig) {
+	inRigOf(t, store.ClusterVersionFirst, nil, func(t *testing.T, r *rig) {
 		r.grant(1, 100)
 		r.apply(1, &store.Command{Request: remembering(1, 50)}) // by an earlier leader
 		r.lead(1)
@@ -180,7 +180,7 @@ func TestAVoidProposalIsRepeated(t *testing.T) {
 		r.renew(1)
 		r.wantRemaining(1, 0)
 	})
-	inRigOf(t, store.FormatFirst, nil, func(t *testing.T, r *rig) {
+	inRigOf(t, store.ClusterVersionFirst, nil, func(t *testing.T, r *rig) {
 		r.grant(1, 2)
 		r.lead(1)
 		r.once(&r.proposing, r.raise)
@@ -189,10 +189,10 @@ func TestAVoidProposalIsRepeated(t *testing.T) {
 	})
 }
 
-// In the first format a lease checkpoint would name an ID only, and could shorten the life of a
+// At the first cluster version a lease checkpoint would name an ID only, and could shorten the life of a
 // later lease, so there are none.
 func TestNoCheckpointsInTheFirstFormat(t *testing.T) {
-	inRigOf(t, store.FormatFirst, everyMinute, func(t *testing.T, r *rig) {
+	inRigOf(t, store.ClusterVersionFirst, everyMinute, func(t *testing.T, r *rig) {
 		r.grant(1, 600)
 		r.lead(1)
 		r.once(&r.proposing, func() {

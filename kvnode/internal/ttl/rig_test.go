@@ -53,15 +53,15 @@ type rig struct {
 // inRig runs f in a bubble, with an Engine that does not lead yet.
 func inRig(t *testing.T, amend func(*Config), f func(t *testing.T, r *rig)) {
 	t.Helper()
-	inRigOf(t, store.FormatGenerations, amend, f)
+	inRigOf(t, store.ClusterVersionGenerations, amend, f)
 }
 
-// inRigOf is inRig with a cluster of that format.
-func inRigOf(t *testing.T, format int64, amend func(*Config), f func(t *testing.T, r *rig)) {
+// inRigOf is inRig with a cluster of that version.
+func inRigOf(t *testing.T, version int64, amend func(*Config), f func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, stop: make(chan struct{}), over: make(chan struct{}), clock: clock.Runtime()}
-		r.store = openStore(t, format, func(l store.TTLLease) { r.engine.Changed(l) })
+		r.store = openStore(t, version, func(l store.TTLLease) { r.engine.Changed(l) })
 		defer r.store.Close()
 		cfg := Config{Member: r, Store: r.store, Clock: r}
 		if amend != nil {
@@ -130,22 +130,22 @@ func (r *rig) failProposals(err error) {
 	r.proposeErr = err
 }
 
-// openStore returns an empty store of that format.
-func openStore(t *testing.T, format int64, events func(store.TTLLease)) *store.Store {
+// openStore returns an empty store of that cluster version.
+func openStore(t *testing.T, version int64, events func(store.TTLLease)) *store.Store {
 	t.Helper()
 	s, err := store.Open(store.Config{Backend: storetest.NewDisk().Open(), TTLEvents: events})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ApplyConf(1, 1, nil, &store.MemberChange{Format: format})
+	s.ApplyConf(1, 1, nil, &store.MemberChange{ClusterVersion: version})
 	return s
 }
 
-// raise raises the format.
+// raise raises the cluster version.
 func (r *rig) raise() {
 	r.applying.Lock()
 	defer r.applying.Unlock()
-	r.store.ApplyConf(r.store.Applied()+1, 1, nil, &store.MemberChange{Format: store.FormatGenerations})
+	r.store.ApplyConf(r.store.Applied()+1, 1, nil, &store.MemberChange{ClusterVersion: store.ClusterVersionGenerations})
 }
 
 // once sets a function that happen calls once.

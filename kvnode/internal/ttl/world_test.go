@@ -27,11 +27,11 @@ import (
 //	4      right after the leader is confirmed next, the other one takes over, the ID
 //	       is revoked and granted shortly, both apply that, and 1 s passes
 //	5 6    right after a leader that is about to revoke is confirmed next, a client
-//	       revokes, and grants again for long; or that, and the format is raised
-//	7      the latter right before the leader's engine reads the format next
+//	       revokes, and grants again for long; or that, and the cluster version is raised
+//	7      the latter right before the leader's engine reads the cluster version next
 //	0      none of these any more
 //	D      from now on there are no leader leases
-//	f      an entry that raises the format is replicated
+//	f      an entry that raises the cluster version is replicated
 //	n N    the other member takes over; and the old leader does not know it
 //	s t T  1 s, 4 s or 12 s pass
 //	c C    from now on nothing is committed; and all is again
@@ -90,17 +90,17 @@ func (c bubbleClock) Now() core.Instant { return core.Instant(time.Since(time.Ti
 // logged is an entry of the log.
 type logged struct {
 	term    uint64
-	command *store.Command // nil: raises the format
+	command *store.Command // nil: raises the cluster version
 	applied chan struct{}  // closed when result is set
 	result  store.Result
 }
 
 // run executes p in a bubble and returns the first failure.
-func (p plan) run(t *testing.T, format int64) (err error) {
+func (p plan) run(t *testing.T, version int64) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{ctx: t.Context(), clock: bubbleClock(time.Now()), stop: make(chan struct{})}
 		w.mu.mode = 'o'
-		w.mu.leader, w.mu.other = w.newMember(t, format), w.newMember(t, format)
+		w.mu.leader, w.mu.other = w.newMember(t, version), w.newMember(t, version)
 		defer w.mu.leader.store.Close()
 		defer w.mu.other.store.Close()
 		w.takeOver(true)
@@ -116,9 +116,9 @@ func (p plan) run(t *testing.T, format int64) (err error) {
 	return err
 }
 
-func (w *world) newMember(t *testing.T, format int64) *member {
+func (w *world) newMember(t *testing.T, version int64) *member {
 	m := &member{world: w, over: make(chan struct{})}
-	m.store = openStore(t, format, func(l store.TTLLease) { m.engine.Changed(l) })
+	m.store = openStore(t, version, func(l store.TTLLease) { m.engine.Changed(l) })
 	m.before = m.store.Applied()
 	m.engine = New(Config{
 		Member: m, Store: m, Clock: w.clock,
@@ -298,7 +298,7 @@ func (m *member) apply() {
 func (m *member) applyOne(e *logged) {
 	index := m.store.Applied() + 1
 	if e.command == nil {
-		m.store.ApplyConf(index, e.term, nil, &store.MemberChange{Format: store.FormatGenerations})
+		m.store.ApplyConf(index, e.term, nil, &store.MemberChange{ClusterVersion: store.ClusterVersionGenerations})
 		return
 	}
 	got := applyTo(m.store, index, e.term, e.command)
@@ -354,10 +354,10 @@ func (m *member) TTLLeases() []store.TTLLease {
 	return all
 }
 
-// Format implements Leases.
-func (m *member) Format() int64 {
+// ClusterVersion implements Leases.
+func (m *member) ClusterVersion() int64 {
 	m.read("7")
-	return m.store.Format()
+	return m.store.ClusterVersion()
 }
 
 // Leadership implements Member.

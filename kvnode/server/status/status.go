@@ -63,11 +63,11 @@ type Report struct {
 	// Awaited are members of which some must admit this one before it takes part.
 	Awaited []string `json:"awaited,omitempty"`
 
-	// Format is the cluster's format, NewestFormat the newest that this version supports, and
-	// FormatKeptBy the members that prevent the upgrade.
-	Format       int64    `json:"format"`
-	NewestFormat int64    `json:"newest_format"`
-	FormatKeptBy []string `json:"format_kept_by,omitempty"`
+	// ClusterVersion is the version of the cluster's log, NewestClusterVersion the newest that this version supports, and
+	// ClusterVersionKeptBy the members that prevent the upgrade.
+	ClusterVersion       int64    `json:"format"`
+	NewestClusterVersion int64    `json:"newest_format"`
+	ClusterVersionKeptBy []string `json:"format_kept_by,omitempty"`
 
 	// Replaying means that the member still applies its log since its start. Stale reads, watches
 	// and hashes wait meanwhile.
@@ -211,10 +211,10 @@ func Of(s *kvnode.Status) Report {
 			Syncs: s.WAL.Syncs, SyncAvgMS: average(s.WAL.SyncTime, s.WAL.Syncs), SyncMaxMS: ms(s.WAL.MaxSyncTime),
 			Entries: s.WAL.Entries, Bytes: s.WAL.Bytes,
 		},
-		Clock:   Clock{Name: l.Clock.Name, CountsSuspend: l.Clock.CountsSuspend, Warning: l.Clock.Warning},
-		Peers:   peers(s),
-		Awaited: s.Awaited,
-		Format:  s.Format, NewestFormat: s.NewestFormat, FormatKeptBy: s.FormatKeptBy,
+		Clock:          Clock{Name: l.Clock.Name, CountsSuspend: l.Clock.CountsSuspend, Warning: l.Clock.Warning},
+		Peers:          peers(s),
+		Awaited:        s.Awaited,
+		ClusterVersion: s.ClusterVersion, NewestClusterVersion: s.NewestClusterVersion, ClusterVersionKeptBy: s.ClusterVersionKeptBy,
 		Replaying: s.Replaying, DiskFull: s.DiskFull, CheckpointError: text(s.CheckpointErr), Alarms: alarms(s),
 		Error: text(s.Err),
 	}

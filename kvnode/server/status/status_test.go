@@ -46,7 +46,7 @@ func full() kvnode.Status {
 	s.Suspicions.Suspicions[detector.ConnClosed], s.Suspicions.Suspicions[detector.PreVote] = 3, 1
 	s.Checkpoint.Index, s.Checkpoint.Term, s.Checkpoint.Revision = 90, 6, 50
 	s.Names, s.Awaited = map[uint64]string{0xb1: "not b", 0xc2: "c"}, []string{"c (http://c:2380)"}
-	s.Format, s.NewestFormat, s.FormatKeptBy = 1, 2, []string{"c (http://c:2380): not connected"}
+	s.ClusterVersion, s.NewestClusterVersion, s.ClusterVersionKeptBy = 1, 2, []string{"c (http://c:2380): not connected"}
 	s.WAL.Syncs, s.WAL.SyncTime, s.WAL.MaxSyncTime = 4, 8*time.Millisecond, 5*time.Millisecond
 	s.WAL.Entries, s.WAL.Bytes = 200, 4096
 	s.Peers = []transport.PeerStatus{

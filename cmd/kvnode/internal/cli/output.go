@@ -170,7 +170,7 @@ func note(r *status.Report) string {
 	add(r.Leader == "", "no leader")
 	add(len(r.Awaited) > 0, "waits to be let in by "+strings.Join(r.Awaited, ", "))
 	add(r.Replaying, "still applies its log since its start, so that stale reads wait")
-	add(len(r.FormatKeptBy) > 0, fmt.Sprintf("format %d is kept by %s", r.Format, strings.Join(r.FormatKeptBy, ", ")))
+	add(len(r.ClusterVersionKeptBy) > 0, fmt.Sprintf("cluster version %d is kept by %s", r.ClusterVersion, strings.Join(r.ClusterVersionKeptBy, ", ")))
 	for _, m := range r.Alarms {
 		add(true, "alarm "+m.Type+" of "+cmp.Or(m.Name, m.Member))
 	}

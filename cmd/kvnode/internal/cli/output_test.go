@@ -21,7 +21,7 @@ func strange() []answer {
 	return []answer{
 		{Endpoint: "h:1", Status: &status.Report{
 			Name: long, Role: hostile, Lease: status.Lease{State: hostile, Error: hostile}, Reads: map[string]uint64{hostile: 1},
-			Awaited: []string{long}, FormatKeptBy: []string{long}, Error: hostile,
+			Awaited: []string{long}, ClusterVersionKeptBy: []string{long}, Error: hostile,
 			Peers: []status.Peer{{ID: "1", Name: long}, {ID: hostile, Connected: true, ClockSuspect: true}},
 		}},
 		{Endpoint: "h:2", Error: long},

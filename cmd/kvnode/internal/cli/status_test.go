@@ -27,7 +27,7 @@ func TestStatusTable(t *testing.T) {
 		{Endpoint: "10.0.0.2:2379", Status: &status.Report{
 			Name: "b", Role: "follower", Term: 7, Leader: "a1", Lease: lease("not_leader", 0),
 			Promise: status.Promise{RemainingMS: 803.2}, Applied: 98, Commit: 100,
-			Format: 1, FormatKeptBy: []string{"d (http://10.0.0.4:2380): not connected"},
+			ClusterVersion: 1, ClusterVersionKeptBy: []string{"d (http://10.0.0.4:2380): not connected"},
 		}},
 		{Endpoint: "10.0.0.3:2379", Status: &status.Report{
 			Name: "c", Role: "pre_candidate", Term: 6, Lease: lease("restart_hold", 0), Replaying: true,

@@ -13,42 +13,42 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// raised waits until the cluster has the newest format.
+// raised waits until the cluster has the newest cluster version.
 func (c *cluster) raised(n *Node) {
 	c.t.Helper()
 	for range 100 {
-		if n.Store().Format() == store.FormatNewest {
+		if n.Store().ClusterVersion() == store.ClusterVersionNewest {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	c.t.Fatalf("%s has format %d after 10 s, want %d", n.Name(), n.Store().Format(), store.FormatNewest)
+	c.t.Fatalf("%s has cluster version %d after 10 s, want %d", n.Name(), n.Store().ClusterVersion(), store.ClusterVersionNewest)
 }
 
-// version makes a member one of a version that knows no newer format.
-func version(format int64) func(*Config) {
-	return func(c *Config) { c.newestFormat = format }
+// version makes a member one of a version that knows no newer cluster version.
+func version(clusterVersion int64) func(*Config) {
+	return func(c *Config) { c.newestClusterVersion = clusterVersion }
 }
 
-// Members of two versions behave alike under each leader. The format rises when the last old member is gone, and
-// older TTL leases are revoked and kept as before.
-func TestTheFormatWaitsForTheLastOldMember(t *testing.T) {
-	inCluster(t, 3, version(store.FormatFirst), func(t *testing.T, c *cluster) {
+// Members of two versions behave alike under each leader. The cluster version rises when the last old member is gone.
+// Older TTL leases are revoked and kept as before.
+func TestTheClusterVersionWaitsForTheLastOldMember(t *testing.T) {
+	inCluster(t, 3, version(store.ClusterVersionFirst), func(t *testing.T, c *cluster) {
 		c.grant(c.leader(), 1, 5)
 		c.grant(c.leader(), 2, 5)
 		for _, name := range []string{"m1", "m2"} {
-			c.restart(name, false, version(store.FormatNewest))
+			c.restart(name, false, version(store.ClusterVersionNewest))
 			leader := c.leader()
 			for _, n := range c.nodes {
 				time.Sleep(3 * time.Second)
 				c.renew(leader, 1)
 				c.renew(leader, 2)
-				if f := n.Store().Format(); f != store.FormatFirst {
-					t.Fatalf("%s has format %d while m3 is old", n.Name(), f)
+				if f := n.Store().ClusterVersion(); f != store.ClusterVersionFirst {
+					t.Fatalf("%s has cluster version %d while m3 is old", n.Name(), f)
 				}
 			}
 		}
-		c.restart("m3", false, version(store.FormatNewest))
+		c.restart("m3", false, version(store.ClusterVersionNewest))
 		leader := c.leader()
 		for _, n := range c.nodes {
 			c.raised(n)
@@ -74,12 +74,12 @@ func TestTheFormatWaitsForTheLastOldMember(t *testing.T) {
 }
 
 // A member that comes back with an old version after all has said otherwise stops
-// where the format is raised, and goes on from there with the right version.
-func TestAnOldMemberStopsWhereTheFormatIsRaised(t *testing.T) {
+// where the cluster version is raised, and goes on from there with the right version.
+func TestAnOldMemberStopsWhereTheClusterVersionIsRaised(t *testing.T) {
 	var logs lines
-	inCluster(t, 3, version(store.FormatFirst), func(t *testing.T, c *cluster) {
+	inCluster(t, 3, version(store.ClusterVersionFirst), func(t *testing.T, c *cluster) {
 		for _, name := range []string{"m1", "m2"} {
-			c.restart(name, false, version(store.FormatNewest))
+			c.restart(name, false, version(store.ClusterVersionNewest))
 		}
 		c.restart("m3", false, func(c *Config) { c.Logger = logs.logger() })
 		victim, leader := c.nodes["m3"], c.leader()
@@ -89,28 +89,28 @@ func TestAnOldMemberStopsWhereTheFormatIsRaised(t *testing.T) {
 			}
 			leader = c.nodes["m1"]
 		}
-		leader.formats.propose(store.FormatGenerations)
+		leader.versions.propose(store.ClusterVersionGenerations)
 		c.raised(leader)
 		wantEnd(t, victim)
-		if err := victim.Err(); err == nil || !strings.Contains(err.Error(), "raises the cluster's format to 2, and this version knows 1 to 1: start this member with") {
+		if err := victim.Err(); err == nil || !strings.Contains(err.Error(), "raises the cluster version to 2, and this version knows 1 to 1: start this member with") {
 			t.Errorf("Err() = %v, want what to do about an old version", err)
 		}
-		old := transport.Hello{From: victim.ID(), Name: "m3", Instance: victim.id.Instance, PeerURLs: "http://m3:2380", Format: store.FormatFirst}
-		if err := (peers{leader}).Admit(old); reasonOf(err) != transport.ReasonOther || !strings.Contains(err.Error(), "knows format 1, and the cluster has format 2") {
+		old := transport.Hello{From: victim.ID(), Name: "m3", Instance: victim.id.Instance, PeerURLs: "http://m3:2380", ClusterVersion: store.ClusterVersionFirst}
+		if err := (peers{leader}).Admit(old); reasonOf(err) != transport.ReasonOther || !strings.Contains(err.Error(), "knows cluster version 1, and the cluster has 2") {
 			t.Errorf("Admit() of an old version = %v, want it refused", err)
 		}
 		delete(c.nodes, "m3")
-		// A store of the second format is made, and the old version looks again.
+		// A store of the second cluster version is made, and the old version looks again.
 		c.grant(leader, 1, 1000)
 		again := c.start("m3")
 		wantEnd(t, again)
 		// It is refused, or finds the entry in its own log first, and says which.
-		if logs.count("is of a version that knows format 1, and the cluster has format 2: start it with the version of the others") == 0 &&
-			!strings.Contains(fmt.Sprint(again.Err()), "raises the cluster's format to 2") {
+		if logs.count("is of a version that knows cluster version 1, and the cluster has 2: start it with the version of the others") == 0 &&
+			!strings.Contains(fmt.Sprint(again.Err()), "raises the cluster version to 2") {
 			t.Errorf("m3 ends with %v and does not log why it is refused", again.Err())
 		}
 		delete(c.nodes, "m3")
-		c.raised(c.restart("m3", false, version(store.FormatNewest)))
+		c.raised(c.restart("m3", false, version(store.ClusterVersionNewest)))
 		time.Sleep(2 * time.Second)
 		want, _ := leader.Store().TTLLease(1)
 		if got, ok := c.nodes["m3"].Store().TTLLease(1); !ok || got != want || want.Generation == 0 {
@@ -146,19 +146,19 @@ func TestARevocationNamesItsGrant(t *testing.T) {
 	})
 }
 
-// Each member of the newer version reports, once an hour and in its status, the members that keep the format,
+// Each member of the newer version reports, once an hour and in its status, the members that keep the cluster version,
 // under each leader, and also members that it never connected to.
-func TestWhatKeepsTheFormatIsSaid(t *testing.T) {
+func TestMembersThatKeepTheClusterVersionAreNamed(t *testing.T) {
 	// Seventy minutes of heartbeats are many: here they are rare.
 	old := func(cfg *Config) {
-		cfg.newestFormat, cfg.TickInterval, cfg.ElectionTimeout, cfg.LeaseDuration = store.FormatFirst, time.Second, 5*time.Second, 0
+		cfg.newestClusterVersion, cfg.TickInterval, cfg.ElectionTimeout, cfg.LeaseDuration = store.ClusterVersionFirst, time.Second, 5*time.Second, 0
 	}
 	for _, c := range []struct {
 		name, want string
 		begin      func(t *testing.T, c *cluster)
 	}{
 		{"a member is down", "m3 (http://m3:2380): not connected", func(_ *testing.T, c *cluster) { c.crash(c.nodes["m3"]) }},
-		{"an old member leads", "m3 (http://m3:2380): knows format 1", func(t *testing.T, c *cluster) {
+		{"an old member leads", "m3 (http://m3:2380): knows cluster version 1", func(t *testing.T, c *cluster) {
 			time.Sleep(30 * time.Second)
 			if l := c.leader(); l != c.nodes["m3"] {
 				if err := l.transfers.transfer(t.Context(), c.nodes["m3"].ID()); err != nil {
@@ -172,7 +172,7 @@ func TestWhatKeepsTheFormatIsSaid(t *testing.T) {
 			inCluster(t, 3, old, func(t *testing.T, cl *cluster) {
 				for i, name := range []string{"m1", "m2"} {
 					cl.restart(name, false, func(cfg *Config) {
-						cfg.newestFormat, cfg.Logger = store.FormatNewest, logs[i].logger()
+						cfg.newestClusterVersion, cfg.Logger = store.ClusterVersionNewest, logs[i].logger()
 					})
 				}
 				c.begin(t, cl)
@@ -181,15 +181,15 @@ func TestWhatKeepsTheFormatIsSaid(t *testing.T) {
 					if got := logs[i].count(c.want); got != 2 {
 						t.Errorf("%s says %q %d times in 70 minutes, want 2", name, c.want, got)
 					}
-					if s := cl.nodes[name].Status(); s.Format != store.FormatFirst || !slices.Equal(s.FormatKeptBy, []string{c.want}) {
-						t.Errorf("Status() of %s = format %d, kept by %q, want 1, kept by %q", name, s.Format, s.FormatKeptBy, c.want)
+					if s := cl.nodes[name].Status(); s.ClusterVersion != store.ClusterVersionFirst || !slices.Equal(s.ClusterVersionKeptBy, []string{c.want}) {
+						t.Errorf("Status() of %s = cluster version %d, kept by %q, want 1, kept by %q", name, s.ClusterVersion, s.ClusterVersionKeptBy, c.want)
 					}
 				}
-				cl.restart("m3", false, version(store.FormatNewest))
+				cl.restart("m3", false, version(store.ClusterVersionNewest))
 				for _, n := range cl.nodes {
 					cl.raised(n)
-					if s := n.Status(); s.Format != store.FormatNewest || len(s.FormatKeptBy) > 0 {
-						t.Errorf("Status() = format %d, kept by %q, want the newest", s.Format, s.FormatKeptBy)
+					if s := n.Status(); s.ClusterVersion != store.ClusterVersionNewest || len(s.ClusterVersionKeptBy) > 0 {
+						t.Errorf("Status() = cluster version %d, kept by %q, want the newest", s.ClusterVersion, s.ClusterVersionKeptBy)
 					}
 				}
 			})
