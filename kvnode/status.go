@@ -36,9 +36,8 @@ type Status struct {
 	Names map[uint64]string
 	// Awaited is that of Node.Awaited.
 	Awaited []string
-	// ClusterVersion is the version of the cluster's log and checkpoints, and NewestClusterVersion the newest one
-	// that this member knows. ClusterVersionKeptBy names the members that keep ClusterVersion from rising to
-	// NewestClusterVersion, with the reasons.
+	// ClusterVersion is of the cluster's log and checkpoints, NewestClusterVersion is the newest that this member
+	// knows. ClusterVersionKeptBy names the members that keep the former from rising to the latter, with the reasons.
 	ClusterVersion, NewestClusterVersion int64
 	ClusterVersionKeptBy                 []string
 	// Waiting is the number of pending proposals.
