@@ -98,10 +98,6 @@ explore: ## every schedule of a small group, STATES=10000000 of each search, and
 	$(GO) test ./leaderlease/leasetest -run '^TestExplore$$' -count 1 -timeout 0 -v -args -explore.deeper=$(DEEPER)
 	$(GO) test ./leaderlease/leasetest -run '^TestExploreSchedules$$' -count 1 -timeout 0 -v -args -explore.deviations=2
 
-.PHONY: explore-mutants
-explore-mutants: ## which planted bugs of the rules a search finds, written to internal/mutants/testdata/explored.txt and leasetest/testdata/found, an hour
-	$(GO) run ./internal/mutants -explore internal/mutants/testdata/explored.txt
-
 .PHONY: floods
 floods: ## hostile clients of HTTP/2 at the leader's port, kvnode beside etcd, about 7 minutes
 	cd kvnode/e2e && $(GO) test -run '^TestFloods$$' -count 1 -v -timeout 30m . -args -slow -servers=kvnode,etcd

@@ -114,7 +114,7 @@ func (o options) batches(ctx context.Context, all []Mutant) (b batches, err erro
 	}
 	sharing := make(map[string][]Mutant)
 	for _, m := range all {
-		if m.Test != "" && m.Equivalent == "" {
+		if m.Test != "" {
 			sharing[m.Pkg] = append(sharing[m.Pkg], m)
 		}
 	}

@@ -36,7 +36,6 @@ const (
 	survived fate = "SURVIVED" // nothing noticed
 	unbuilt  fate = "does not compile"
 	same     fate = "same binary"
-	argued   fate = "equivalent" // it is in the kept list
 )
 
 // counts reports whether a mutant of this fate is one of the sample.
@@ -50,20 +49,20 @@ type original struct {
 	err      error
 }
 
-// runGenerated returns how many mutants survived, or could not be judged.
-func runGenerated(ctx context.Context, g generated) (bad int, err error) {
+// runGenerated runs a sample of the mutants and lists those that survive.
+func runGenerated(ctx context.Context, g generated) error {
 	all, err := sites(g.files)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if g.list {
 		for _, s := range all {
 			fmt.Println(s)
 		}
-		return 0, nil
+		return nil
 	}
 	if len(all) == 0 {
-		return 0, fmt.Errorf("-files %s: nothing to mutate", g.files)
+		return fmt.Errorf("-files %s: nothing to mutate", g.files)
 	}
 	start := time.Now()
 	score := make(map[fate]int)
@@ -76,7 +75,7 @@ func runGenerated(ctx context.Context, g generated) (bad int, err error) {
 		begun := time.Now()
 		f, err := judge(ctx, s, packages)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		score[f]++
 		if f.counts() {
@@ -86,12 +85,15 @@ func runGenerated(ctx context.Context, g generated) (bad int, err error) {
 			left = append(left, s)
 		}
 	}
-	fmt.Printf("\n%d places, seed %d: %d caught, %d of them hung, %d survived; besides %d equivalent, %d did not compile, %d made no difference; %s\n",
-		len(all), g.seed, score[caught]+score[hung], score[hung], score[survived], score[argued], score[unbuilt], score[same], time.Since(start).Round(time.Second))
+	fmt.Printf("\n%d places, seed %d: %d caught, %d of them hung, %d survived; besides %d did not compile, %d made no difference; %s\n",
+		len(all), g.seed, score[caught]+score[hung], score[hung], score[survived], score[unbuilt], score[same], time.Since(start).Round(time.Second))
+	if len(left) > 0 {
+		fmt.Println("Each of these needs a test, unless it changes nothing:")
+	}
 	for _, s := range left {
 		fmt.Println(s)
 	}
-	return len(left), nil
+	return nil
 }
 
 func (s site) String() string {
@@ -100,9 +102,6 @@ func (s site) String() string {
 
 // judge compiles the tests of the package that s is in and runs them.
 func judge(ctx context.Context, s site, packages map[string]original) (fate, error) {
-	if _, ok := equivalent(s); ok {
-		return argued, nil
-	}
 	pkg := "./" + filepath.ToSlash(filepath.Dir(s.file))
 	if _, ok := packages[pkg]; !ok {
 		packages[pkg] = measure(ctx, pkg)
@@ -224,8 +223,6 @@ type site struct {
 	text     string
 	// before and after are the lines it touches, each run of blanks one space.
 	before, after string
-	// above is the line above them.
-	above string
 }
 
 // sites returns every mutant of the Go files below the current directory with a
@@ -268,7 +265,7 @@ func mutate(path string, source []byte) ([]site, error) {
 		for _, o := range operators {
 			for _, c := range o.apply(n, w) {
 				s := site{file: path, line: base.Line(c.from), operator: o.name, from: base.Offset(c.from), to: base.Offset(c.to), text: c.text}
-				s.above, s.before, s.after = w.lines(s)
+				s.before, s.after = w.lines(s)
 				found = append(found, s)
 			}
 		}
@@ -321,18 +318,15 @@ func (w writer) text(from, to token.Pos) string {
 
 func (w writer) of(n ast.Node) string { return w.text(n.Pos(), n.End()) }
 
-// lines returns the line above those that s touches, and these as they are and as they
-// become.
-func (w writer) lines(s site) (above, before, after string) {
-	from := strings.LastIndexByte(string(w.source[:s.from]), '\n') + 1
-	to := len(w.source)
-	if i := strings.IndexByte(string(w.source[s.to:]), '\n'); i >= 0 {
+// lines returns the lines that s touches as they are and as they become.
+func (w writer) lines(s site) (before, after string) {
+	src := string(w.source)
+	from := strings.LastIndexByte(src[:s.from], '\n') + 1
+	to := len(src)
+	if i := strings.IndexByte(src[s.to:], '\n'); i >= 0 {
 		to = s.to + i
 	}
-	src := string(w.source)
-	above = strings.TrimSuffix(src[:from], "\n")
-	above = above[strings.LastIndexByte(above, '\n')+1:]
-	return blanks(above), blanks(src[from:to]), blanks(src[from:s.from] + s.text + src[s.to:to])
+	return blanks(src[from:to]), blanks(src[from:s.from] + s.text + src[s.to:to])
 }
 
 func blanks(s string) string { return strings.Join(strings.Fields(s), " ") }

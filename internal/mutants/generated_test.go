@@ -67,26 +67,3 @@ func TestSampleIsDecidedByTheSeed(t *testing.T) {
 		t.Error("sample() is the same for two seeds")
 	}
 }
-
-// Each kept mutant is still one that the generator makes, and has its argument.
-func TestKeptMutantsAreMade(t *testing.T) {
-	t.Chdir("../..")
-	made := make(map[kept]bool)
-	all, err := sites(regexp.MustCompile(mutated))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range all {
-		made[kept{s.file, s.operator, s.before, s.after, "", ""}] = true
-		made[kept{s.file, s.operator, s.before, s.after, s.above, ""}] = true
-	}
-	for _, k := range equivalents {
-		if k.why == "" {
-			t.Errorf("%s: %s: kept without an argument", k.file, k.after)
-		}
-		k.why = ""
-		if !made[k] {
-			t.Errorf("%s: %s: %s -> %s: the generator makes no such mutant", k.file, k.operator, k.before, k.after)
-		}
-	}
-}

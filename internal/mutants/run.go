@@ -150,9 +150,6 @@ func directed(ctx context.Context, m Mutant, b batch, overlay, dir string) (outc
 
 func tried(ctx context.Context, m Mutant, binary string, env ...string) (outcome, error) {
 	args := []string{"-test.run", m.Test, "-test.timeout", "2m"}
-	if m.Model {
-		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=0s")
-	}
 	out, err := runIn(ctx, env, m.Pkg, binary, args...)
 	if strings.Contains(out, "no tests to run") {
 		return outcome{}, fmt.Errorf("%s has no test %s", m.Pkg, m.Test)

@@ -52,8 +52,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestScripts(t *testing.T) { RunScripts(t, "testdata/script") }
 
-// TestFoundScripts plays the scripts that searches have found with planted bugs. Without
-// the bugs they must pass. "make explore-mutants" makes them.
+// TestFoundScripts plays the scripts that searches have found with planted bugs, each of which
+// is named above its script. Without the bugs they must pass.
 func TestFoundScripts(t *testing.T) { RunScripts(t, "testdata/found") }
 
 // TestScript plays one script: go test -run TestScript -args -script=FILE [-rewrite].
