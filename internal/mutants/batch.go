@@ -17,29 +17,29 @@ import (
 	"strings"
 )
 
-// chosen is the variable of the environment that says which mutant of a batch is planted.
+// chosen is the environment variable with the number of the mutant that a batch runs.
 const chosen = "PLANTED_MUTANT"
 
-// batch is a test binary with many mutants: a function that they change begins with a
-// branch for each, which has the changed body and is taken if that mutant is chosen.
-// Most of what a mutant takes is to compile it.
+// batch is a test binary with many mutants. Each function that mutants change begins with
+// one branch per mutant, which contains the changed body and runs if that mutant is chosen.
+// Compilation takes most of a mutant's time, so one binary serves all mutants of a package.
 type batch struct {
 	binary string
-	// numbers choose mutants, by their keys. One without a number is compiled by itself.
+	// numbers are the mutants' numbers by their keys. A mutant without a number is compiled alone.
 	numbers map[string]int
 }
 
-// key tells a mutant from all others.
+// key identifies a mutant.
 func (m Mutant) key() string { return fmt.Sprint(m.Rule, ": ", m.Name, m.Sim) }
 
-// batched compiles mutants together into one test binary, as many as share a package of tests.
+// batched compiles the mutants of one test package into one test binary.
 func batched(ctx context.Context, all []Mutant, dir string) (batch, error) {
 	b := batch{numbers: make(map[string]int)}
 	for i, m := range all {
 		b.numbers[m.key()] = i + 1
 	}
 	for len(b.numbers) > 1 {
-		h, err := hedged(all, b.numbers)
+		h, err := branchedSource(all, b.numbers)
 		if err != nil {
 			return batch{}, err
 		}
@@ -60,7 +60,7 @@ func batched(ctx context.Context, all []Mutant, dir string) (batch, error) {
 	return batch{}, nil
 }
 
-// sound runs the tests of all without a mutant: one that fails as it is catches nothing.
+// sound runs the tests of all mutants without a mutant. A test that fails then proves nothing.
 func (b batch) sound(ctx context.Context, all []Mutant) error {
 	patterns := make(map[string]bool)
 	for _, m := range all {
@@ -73,8 +73,8 @@ func (b batch) sound(ctx context.Context, all []Mutant) error {
 	return nil
 }
 
-// drop removes from b the mutants that do not compile, and reports whether there are any.
-func (b batch) drop(h hedge, errs string) (dropped bool) {
+// drop removes from b the mutants with compile errors, and reports whether it removed any.
+func (b batch) drop(h branched, errs string) (dropped bool) {
 	for _, at := range regexp.MustCompile(`(?m)^(?:\S*/)?(branches_\d+\.go):(\d+):`).FindAllStringSubmatch(errs, -1) {
 		line, _ := strconv.Atoi(at[2])
 		for _, s := range h.spans[at[1]] {
@@ -88,7 +88,7 @@ func (b batch) drop(h hedge, errs string) (dropped bool) {
 }
 
 // write writes the files of h to dir, and their overlay.
-func (h hedge) write(dir string) (overlay string, err error) {
+func (h branched) write(dir string) (overlay string, err error) {
 	replaced := make(map[string]string)
 	for path, text := range h.texts {
 		replaced[path] = filepath.Join(dir, h.names[path])
@@ -107,7 +107,7 @@ type batches struct {
 
 func (b batches) remove() { _ = os.RemoveAll(b.dir) } // it is a temporary one
 
-// batches compiles what shares a package's tests, before the first mutant is run.
+// batches compiles the batch of each test package before the first mutant runs.
 func (o options) batches(ctx context.Context, all []Mutant) (b batches, err error) {
 	if o.list || !o.directed {
 		return b, nil
@@ -132,14 +132,14 @@ func (o options) batches(ctx context.Context, all []Mutant) (b batches, err erro
 	return b, err
 }
 
-// hedge is the source of a batch.
-type hedge struct {
+// branched is the source of a batch.
+type branched struct {
 	texts map[string]string // by the absolute paths of what they replace
 	names map[string]string // of the files that have the texts, by the same
 	spans map[string][]span // the branches, by these names
 }
 
-// span is where the branch of a mutant is.
+// span is the place of a mutant's branch in a file.
 type span struct {
 	key         string
 	first, last int // lines
@@ -150,20 +150,20 @@ type parsed struct {
 	text string
 	set  *token.FileSet
 	tree *ast.File
-	// branches are by the function that they begin, as they come.
+	// branches are the branches of each function, in the order of the mutants.
 	branches map[*ast.FuncDecl][]branch
 }
 
-// branch is the body of a function as a mutant has it.
+// branch is the body of a function with a mutant in it.
 type branch struct {
 	number int
 	key    string
 	body   string
 }
 
-// hedged makes branches of the mutants that have numbers. It takes the number of one that
-// changes more than the bodies of functions, such as a page's script.
-func hedged(all []Mutant, numbers map[string]int) (hedge, error) {
+// branchedSource makes a branch for each numbered mutant. It removes the number of a mutant
+// that changes anything outside the bodies of functions.
+func branchedSource(all []Mutant, numbers map[string]int) (branched, error) {
 	files := make(map[string]*parsed)
 	for _, m := range all {
 		n, ok := numbers[m.key()]
@@ -179,7 +179,7 @@ func hedged(all []Mutant, numbers map[string]int) (hedge, error) {
 			}
 			f, err := parsedOnce(files, e.File)
 			if err != nil {
-				return hedge{}, err
+				return branched{}, err
 			}
 			decl := f.enclosing(e.Old)
 			if decl == nil {
@@ -198,7 +198,7 @@ func hedged(all []Mutant, numbers map[string]int) (hedge, error) {
 			of[decl].branches[decl] = append(of[decl].branches[decl], branch{n, m.key(), body})
 		}
 	}
-	h := hedge{make(map[string]string), make(map[string]string), make(map[string][]span)}
+	h := branched{make(map[string]string), make(map[string]string), make(map[string][]span)}
 	for i, path := range slices.Sorted(maps.Keys(files)) {
 		h.add(i, path, files[path])
 	}
@@ -241,9 +241,9 @@ func (f *parsed) enclosing(old string) *ast.FuncDecl {
 	return nil
 }
 
-// add makes the text of one file, and of the one in its package that reads which
-// mutant is chosen.
-func (h hedge) add(i int, path string, f *parsed) {
+// add makes the text of one file with branches, and of the file in its package that reads
+// the number of the chosen mutant.
+func (h branched) add(i int, path string, f *parsed) {
 	var text strings.Builder
 	done := 0
 	name := fmt.Sprintf("branches_%d.go", i)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestHedged(t *testing.T) {
+func TestBranchedSource(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.go")
 	const (
 		source = "package a\n\nconst one = 1\n\nfunc sum(a, b int) (n int) {\n\tn = a + b\n\treturn n\n}\n\nfunc leave() {\n\tclose(done)\n}\n"
@@ -29,7 +29,7 @@ func TestHedged(t *testing.T) {
 		{Name: "a script", File: "page.js", Old: "1", New: "2"},
 	}
 	numbers := map[string]int{all[0].key(): 1, all[1].key(): 2, all[2].key(): 3, all[3].key(): 4}
-	h, err := hedged(all, numbers)
+	h, err := branchedSource(all, numbers)
 	if err != nil {
 		t.Fatal(err)
 	}

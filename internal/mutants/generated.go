@@ -27,13 +27,13 @@ type generated struct {
 	list  bool
 }
 
-// fate is what became of one generated mutant.
+// fate is the result of one generated mutant.
 type fate string
 
 const (
 	caught   fate = "caught"
-	hung     fate = "hung"     // caught by its deadline alone
-	survived fate = "SURVIVED" // nothing noticed
+	hung     fate = "hung"     // only the deadline of the tests caught it
+	survived fate = "SURVIVED" // all tests passed
 	unbuilt  fate = "does not compile"
 	same     fate = "same binary"
 )
@@ -41,7 +41,7 @@ const (
 // counts reports whether a mutant of this fate is one of the sample.
 func (f fate) counts() bool { return f == caught || f == hung || f == survived }
 
-// original is what the tests of a package are without a mutant.
+// original is the test binary of a package without a mutant.
 type original struct {
 	sum      [sha256.Size]byte
 	deadline time.Duration
@@ -139,8 +139,8 @@ func judge(ctx context.Context, s site, packages map[string]original) (fate, err
 	return caught, nil
 }
 
-// measure runs the tests of pkg as they are. A mutant's may take five times as
-// long and twenty seconds, then they hang.
+// measure runs the tests of pkg without a mutant. With a mutant they may take five times as
+// long plus twenty seconds. After that they count as hung.
 func measure(ctx context.Context, pkg string) (o original) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -167,8 +167,8 @@ func measure(ctx context.Context, pkg string) (o original) {
 	return o
 }
 
-// short runs the short tests of a binary up to the first that fails. What rapid
-// finds is neither minimised nor kept.
+// short runs the short tests of a binary up to the first failure. Counterexamples of rapid
+// are neither minimised nor kept.
 func short(ctx context.Context, pkg, binary string, o original) (string, error) {
 	args := []string{"-test.short", "-test.failfast", "-test.timeout", o.deadline.String()}
 	if o.rapid {
@@ -248,7 +248,7 @@ func sites(files *regexp.Regexp) (all []site, err error) {
 	return all, err
 }
 
-// mutate applies each operator wherever it fits one file.
+// mutate applies each operator at each place of one file where it fits.
 func mutate(path string, source []byte) ([]site, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
@@ -259,7 +259,7 @@ func mutate(path string, source []byte) ([]site, error) {
 	w := writer{source: source, offset: base.Offset}
 	var found []site
 	ast.Inspect(file, func(n ast.Node) bool {
-		if n == nil || onlyTalks(n) {
+		if n == nil || onlyReports(n) {
 			return false
 		}
 		for _, o := range operators {
@@ -275,18 +275,18 @@ func mutate(path string, source []byte) ([]site, error) {
 	return found, nil
 }
 
-// onlyTalks reports whether n is about what is said and not about what is done.
-func onlyTalks(n ast.Node) bool {
+// onlyReports reports whether n only makes a message: a log line, an error or a comment.
+func onlyReports(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ImportSpec, *ast.Comment:
 		return true
 	case *ast.CallExpr:
-		return talker.MatchString(spelled(n.Fun))
+		return reporter.MatchString(spelled(n.Fun))
 	}
 	return false
 }
 
-var talker = regexp.MustCompile(`(?i)(^|\.)(panic|errorf|sprintf|log|logger|slog)(\.\w+)?$`)
+var reporter = regexp.MustCompile(`(?i)(^|\.)(panic|errorf|sprintf|log|logger|slog)(\.\w+)?$`)
 
 // spelled is the dotted name of a function or field, "" if it has none.
 func spelled(e ast.Expr) string {
@@ -299,7 +299,7 @@ func spelled(e ast.Expr) string {
 	return ""
 }
 
-// sample puts the mutants into an order that the seed alone decides.
+// sample returns the mutants in an order that depends only on the seed.
 func sample(all []site, seed uint64) []site {
 	all = slices.Clone(all)
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })

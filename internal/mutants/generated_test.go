@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each operator makes what its name says, of code and not of talk.
+// Each operator makes the change in its name, and leaves log lines and errors alone.
 func TestOperators(t *testing.T) {
 	for _, tt := range []struct {
 		operator, code string

@@ -13,8 +13,7 @@ type change struct {
 	text     string
 }
 
-// operators are the mistakes that are made mechanically. What they yield need
-// not compile: it does not count then.
+// operators make mistakes mechanically. A result that does not compile does not count.
 var operators = []struct {
 	name  string
 	apply func(n ast.Node, w writer) []change
@@ -98,7 +97,7 @@ func andOr(n ast.Node, _ writer) []change {
 	return operatorOf(n, map[token.Token]token.Token{token.LAND: token.LOR, token.LOR: token.LAND})
 }
 
-// dropCondition leaves one of two conditions away.
+// dropCondition removes one of two conditions.
 func dropCondition(n ast.Node, w writer) []change {
 	b, ok := n.(*ast.BinaryExpr)
 	if !ok || b.Op != token.LAND && b.Op != token.LOR {
@@ -107,7 +106,7 @@ func dropCondition(n ast.Node, w writer) []change {
 	return append(replaced(n, w.of(b.X)), replaced(n, w.of(b.Y))...)
 }
 
-// dropExit leaves away what ends a function or a round early.
+// dropExit disables an early return, break or continue.
 func dropExit(n ast.Node, w writer) []change {
 	switch n := n.(type) {
 	case *ast.IfStmt:
@@ -139,7 +138,7 @@ func isCall(s ast.Stmt) bool {
 		return true
 	case *ast.ExprStmt:
 		c, ok := s.X.(*ast.CallExpr)
-		return ok && !onlyTalks(c)
+		return ok && !onlyReports(c)
 	}
 	return false
 }
@@ -215,7 +214,7 @@ func stale(n ast.Node, w writer) []change {
 	})
 }
 
-// siblings are fields and methods that are easily taken for one another: the
+// siblings are fields and methods that are easily confused: the
 // other side's clock, the other instant, the other half, the other term.
 var siblings = map[string]string{
 	"Sent": "Reading", "Reading": "Sent", "sent": "received", "received": "sent",

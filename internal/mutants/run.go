@@ -16,7 +16,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// verdict is what became of one mutant.
+// verdict is the result of one mutant.
 type verdict struct {
 	err error // it could not be planted, or does not compile
 	// directed, sim and trace say how each kind of test ended; empty if not run.
@@ -62,7 +62,7 @@ func (v verdict) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// runMutant plants m and runs the tests that must notice.
+// runMutant plants m and runs the tests that must fail.
 func runMutant(ctx context.Context, m Mutant, b batch, o options) (v verdict) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -85,8 +85,8 @@ func runMutant(ctx context.Context, m Mutant, b batch, o options) (v verdict) {
 	return v
 }
 
-// plant writes the mutated files to dir and returns the overlay that puts them
-// in the place of the real ones.
+// plant writes the mutated files to dir and returns the overlay that replaces the real
+// files with them.
 func plant(m Mutant, dir string) (overlay string, err error) {
 	replaced := make(map[string]string)
 	for i, e := range append([]Edit{{m.File, m.Old, m.New}}, m.More...) {
@@ -157,17 +157,17 @@ func tried(ctx context.Context, m Mutant, binary string, env ...string) (outcome
 	o := outcome{ran: true, caught: err != nil, detail: "by " + m.Test}
 	if found := violation.FindStringSubmatch(out); found != nil {
 		o.detail += fmt.Sprintf(", seed %s, oracle %s", found[1], found[2])
-	} else if all := complaint.FindAllString(out, -1); all != nil {
+	} else if all := failure.FindAllString(out, -1); all != nil {
 		o.detail += fmt.Sprintf(": %.200s", strings.Join(slices.Compact([]string{all[0], all[len(all)-1]}), " ... "))
 	}
 	return o, ctx.Err()
 }
 
-// complaint is a line that a failed test says. The first or the last mostly says why,
-// and so whether it is the bug that was noticed.
-var complaint = regexp.MustCompile(`(?m)\b(\w+\.go:\d+: .*|panic: .*)$`)
+// failure is a line that a failed test prints. The first or the last one usually tells
+// whether the test failed because of the bug.
+var failure = regexp.MustCompile(`(?m)\b(\w+\.go:\d+: .*|panic: .*)$`)
 
-// violation is the line that the simulator prints for what it has found.
+// violation is the line that the simulator prints for a violation.
 var violation = regexp.MustCompile(`VIOLATION seed=(\d+) oracle=(\S+)`)
 
 func simulated(ctx context.Context, overlay, dir string, seeds int) (outcome, error) {
