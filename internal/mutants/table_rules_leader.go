@@ -336,5 +336,7 @@ var commitRules = []Mutant{
 		Rule: "membership", Name: "a commit index hint for another entry is taken", Pkg: libPkg, Test: "^TestLearnCommit$",
 		File: hintFile,
 		Old:  "err != nil || term != m.GetRejectHint() {", New: "err != nil || term == 0 {",
+		// Raft compares the term of an append as well.
+		More: []Edit{{hintFile, "Type: raftpb.MsgApp.Enum(), From: new(m.GetFrom())", "Type: raftpb.MsgHeartbeat.Enum(), From: new(m.GetFrom())"}},
 	},
 }
