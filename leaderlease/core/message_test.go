@@ -2,8 +2,11 @@ package core
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 func TestInstantAdd(t *testing.T) {
@@ -78,5 +81,29 @@ func TestInstantValid(t *testing.T) {
 				t.Errorf("Instant(%d).Valid() = %t, want %t", tt.i, got, tt.want)
 			}
 		})
+	}
+}
+
+// A request for votes waits for the write that makes its term durable, and is stray without one. The array of
+// Responses has room behind its end, which raft may use.
+func TestDelayVotes(t *testing.T) {
+	const term = 5
+	stray := []any{1, 1, 1, raftpb.MsgAppResp, raftpb.MsgVote}
+	waits := []any{1, 0, 2, raftpb.MsgVote, raftpb.MsgUnreachable}
+	for written, want := range map[uint64][]any{0: stray, term - 1: stray, term: waits, term + 1: waits} {
+		room := []*raftpb.Message{{Type: raftpb.MsgAppResp.Enum()}, nil}
+		write := &raftpb.Message{Type: raftpb.MsgStorageAppend.Enum(), Term: new(written), Responses: room[:1]}
+		vote := &raftpb.Message{Type: raftpb.MsgVote.Enum(), Term: new(uint64(term))}
+		msgs := []*raftpb.Message{vote, write}
+		kept, stray := DelayVotes(msgs)
+		late := write.GetResponses()
+		got := []any{len(kept), len(stray), len(late), late[len(late)-1].GetType(), vote.GetType()}
+		if !slices.Equal(got, want) || msgs[0] != vote || room[1] != nil {
+			t.Errorf("term %d is written: kept, stray, responses and types %v, want %v, with msgs and room as they were", written, got, want)
+		}
+	}
+	vote := &raftpb.Message{Type: raftpb.MsgVote.Enum(), Term: new(uint64(term))}
+	if kept, stray := DelayVotes([]*raftpb.Message{vote}); len(kept) != 0 || len(stray) != 1 {
+		t.Errorf("without a write: kept %v, stray %v, want the request stray", kept, stray)
 	}
 }
