@@ -143,6 +143,20 @@ func TestALateStorageHoldsForTheSavedPromise(t *testing.T) {
 	}
 }
 
+// The restart hold of a late node begins at the newest good reading if the clock fails at the first Ready.
+func TestALateStorageHoldsIfTheClockFails(t *testing.T) {
+	p := late(t, fillEntries)
+	now := p.clock.reading.Swap(0)
+	p.show(raft.Ready{HardState: p.hard(0)})
+	p.clock.reading.Store(now)
+	if hold := p.Info().Promise.Hold; hold != 900*ms {
+		t.Errorf("Info().Promise.Hold = %v, want %v", hold, 900*ms)
+	}
+	if p.Incoming(p.message(raftpb.MsgVote, 3, 1)) {
+		t.Error("Incoming(vote) = true in the restart hold, want false")
+	}
+}
+
 // A voter that is alone and elects itself shows its candidacy in its first Ready, which is held back.
 func TestALateSoleVoterIsHeldBack(t *testing.T) {
 	p := late(t, fillEntries)
@@ -221,6 +235,13 @@ func TestAnswersWithoutARoundAreRefused(t *testing.T) {
 		t.Errorf("Ready() let %v out, want no answer", msgs)
 	}
 	p.misused("without a quorum round")
+
+	// A round that it has made in an earlier term proves nothing.
+	p = leading(t)
+	p.mu.checks.explained = true
+	p.lead(3)
+	p.show(raft.Ready{ReadStates: []raft.ReadState{{Index: p.last, RequestCtx: []byte("a reader")}}})
+	p.misused("without a quorum round")
 }
 
 // A leader that is, or was, the only voter needs no round; nor does one that has made one.
@@ -248,6 +269,17 @@ func TestAnswersThatNeedNoRoundAreNoMisuse(t *testing.T) {
 	p = leading(t)
 	p.commitChanges(1)
 	read(p) // raft may be alone already
+
+	p = newPuppet(t) // the answer of the leader before comes with the election
+	p.term, p.last = 2, 2
+	p.show(raft.Ready{
+		SoftState: &raft.SoftState{Lead: 1, RaftState: raft.StateLeader}, HardState: p.hard(1),
+		Entries:    []*raftpb.Entry{p.entry(2)},
+		ReadStates: []raft.ReadState{{Index: 1, RequestCtx: []byte("a reader")}},
+	})
+	if err := p.mu.misuse; err != nil {
+		t.Errorf("misuse: %v, want none", err)
+	}
 }
 
 // realNode is a RawNode behind a Lease.

@@ -350,6 +350,16 @@ func TestChangesThatALeaderMayAppend(t *testing.T) {
 	p.Applied(p.commitChanges(1))
 	append1(p)
 	p.early("3 without ApplyConfState")
+
+	// One change after the other, in an embedding that never calls Applied.
+	p = newPuppet(t)
+	p.win(2)
+	p.commitTo(2)
+	for range 3 {
+		append1(p)
+		p.Ready(raft.Ready{HardState: p.hard(p.last), CommittedEntries: []*raftpb.Entry{p.change(p.last)}})
+		p.ApplyConfState(voters(1, 2, 3))
+	}
 }
 
 // A leader with two changes under way sends the second one when the first is applied, and
@@ -417,5 +427,12 @@ func TestACandidateAppliesChangesFirst(t *testing.T) {
 	}
 	if p.ApplyConfState(voters(1, 2)); !asks() {
 		t.Error("no pre-vote is asked for when the change is applied")
+	}
+
+	p = newPuppet(t) // Applied is never called
+	p.follow(2, 2)
+	p.commitChanges(1)
+	if !asks() {
+		t.Error("no pre-vote is asked for where nothing tells when the change is applied")
 	}
 }

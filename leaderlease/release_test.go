@@ -127,6 +127,19 @@ func TestProcessDiedMakesTheMessage(t *testing.T) {
 	}
 }
 
+// A promise is voided once, however often the death is reported.
+func TestProcessDiedTwice(t *testing.T) {
+	p := bereaved(t, ProcessID{7})
+	for range 2 {
+		if _, ok := p.ProcessDied(2, ProcessID{7}); !ok {
+			t.Error("ProcessDied() = false, want the message each time")
+		}
+	}
+	if s := p.Stats(); s.Deaths != 2 || s.VoidedPromises != 1 {
+		t.Errorf("Stats() = %d deaths, %d voided, want 2 reports of one promise", s.Deaths, s.VoidedPromises)
+	}
+}
+
 // Where nothing is void, there is no message, and the member is bound as before.
 func TestProcessDiedThatVoidsNothing(t *testing.T) {
 	for _, tt := range []struct {

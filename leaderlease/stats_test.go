@@ -110,6 +110,29 @@ func TestStatsCountWhatHappened(t *testing.T) {
 	}
 }
 
+// Each kind of withheld message has a counter of its own.
+func TestStatsTellWithheldMessagesApart(t *testing.T) {
+	p := newPuppet(t)
+	p.follow(2, 2)
+	p.promiseTo(2)
+	for n, typ := range []raftpb.MessageType{raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgTimeoutNow, raftpb.MsgVoteResp} {
+		for range n + 1 {
+			p.Incoming(p.message(typ, 3, 1))
+		}
+	}
+	for n, typ := range []raftpb.MessageType{raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgVoteResp} {
+		for range n + 5 {
+			p.Ready(raft.Ready{Messages: []*raftpb.Message{p.message(typ, 1, 3)}})
+		}
+	}
+	want := Stats{}.Withheld
+	want.VoteIn, want.PreVoteIn, want.TimeoutNowIn, want.VoteRespIn = 1, 2, 3, 4
+	want.VoteOut, want.PreVoteOut, want.VoteRespOut = 5, 6, 7
+	if got := p.Stats().Withheld; got != want {
+		t.Errorf("Stats().Withheld = %+v, want %+v", got, want)
+	}
+}
+
 // A vote that a sole voter gives itself inside the storage message, its tick
 // and its Ready are counted too.
 func TestStatsOfASoleVoter(t *testing.T) {
