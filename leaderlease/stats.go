@@ -25,7 +25,7 @@ type Stats struct {
 	Refused [core.NumStatus]uint64
 	// Rounds counts requested ReadIndex rounds, Answered the forwarded reads answered from the lease.
 	Rounds, Answered uint64
-	// Withheld counts the messages and calls that promises forbade.
+	// Withheld counts the messages and calls that promises, and in rare cases other rules, forbade.
 	Withheld struct {
 		// Withheld from raft (V3). VoteRespIn counts granted votes and pre-votes for this node.
 		VoteIn, PreVoteIn, TimeoutNowIn, VoteRespIn uint64

@@ -272,7 +272,7 @@ func (s *saved) covers(d time.Duration) bool {
 }
 
 // clockStepped is for a restored machine. Its memory may be older than its storage and lack
-// promises of up to most. Storage holds at least longest, which never decreases.
+// promises of up to most. Storage has not fallen below longest, which never decreases.
 func (s *saved) clockStepped(most time.Duration) {
 	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
 }

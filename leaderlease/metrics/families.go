@@ -108,7 +108,7 @@ var counterFamilies = []family{
 		func(s *leaderlease.Stats) uint64 { return s.Rounds }),
 	counter("answered_reads_total", "Reads forwarded by other nodes that were answered from the lease.",
 		func(s *leaderlease.Stats) uint64 { return s.Answered }),
-	counters("withheld_total", "Messages and ticks that a promise kept back, by kind.",
+	counters("withheld_total", "Messages and ticks that were kept back, mostly by a promise, by kind.",
 		"kind", kinds, func(s *leaderlease.Stats) []uint64 {
 			w := &s.Withheld
 			return []uint64{w.VoteIn, w.PreVoteIn, w.TimeoutNowIn, w.VoteRespIn, w.VoteOut, w.PreVoteOut, w.VoteRespOut, w.Tick, w.Self}
