@@ -160,7 +160,7 @@ var layers = []Mutant{
 	layer("V3", "the inbound guard is for followers", "inbound.go",
 		"may := l.mu.guard.Admit(rel, now) &&",
 		"may := (l.mu.guard.Admit(rel, now) || l.mu.role != raft.StateFollower) &&"),
-	layer("V3", "votes count for a node whose promise has not been granted", "inbound.go",
+	layer("V3", "votes count for a node before its promise is granted", "inbound.go",
 		"	bound := l.mu.guard.Bound(now)\n", "	bound := l.mu.guard.Owes(now)\n"),
 	layer("V4", "CanCampaign goes by what has been granted", "wrap.go",
 		"	case l.mu.guard.Bound(now):", "	case l.mu.guard.Owes(now):"),

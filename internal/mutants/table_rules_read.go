@@ -68,7 +68,7 @@ var readRules = []Mutant{
 		Old:  "\tl.mu.guard.ClockStepped(now)\n", New: "",
 	},
 	{
-		Rule: "§8", Name: "a voter whose clock went back is free", Pkg: rulesPkg, Test: "^TestClockOfAVoterGoesBack$",
+		Rule: "§8", Name: "a clock that goes back frees the voter", Pkg: rulesPkg, Test: "^TestClockOfAVoterGoesBack$",
 		File: guardFile,
 		Old:  "\tg.hold = now.Add(most)\n", New: "\tg.hold = now\n",
 	},

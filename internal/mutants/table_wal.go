@@ -98,7 +98,7 @@ var walRules = []Mutant{
 	inLog("conflicting tail cut in a batch of its own, before the entries", "save.go", "^TestCrashAtEveryOperation$",
 		"\tif !l.w.batch.empty() {\n",
 		"\tif n := len(l.w.offsets); n > 1 && updates[0].Entries[0].GetIndex() <= l.mu.view.last() {\n\t\tu := updates[0]\n\t\tu.Entries = u.Entries[:1]\n\t\tif _, err := l.encode([]Update{u}); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif err := l.write(&l.w.batch); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif _, err := l.encode(updates); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tif !l.w.batch.empty() {\n"),
-	inLog("readers see a batch whose write has failed", "save.go", "^TestFullDisk$",
+	inLog("readers see a batch after its write has failed", "save.go", "^TestFullDisk$",
 		"\t\tif err := l.write(&l.w.batch); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tl.w.hard = d.hard\n\t}\n\tl.publish(updates, d)\n\treturn nil\n",
 		"\t\terr = l.write(&l.w.batch)\n\t\tl.w.hard = d.hard\n\t}\n\tl.publish(updates, d)\n\treturn err\n"),
 	inLog("promise not in the head of a segment", "rotate.go", "^TestTheRestSurvivesItsSegment$",
@@ -169,7 +169,7 @@ var walOpen = []Mutant{
 	inLog("file of more than 32 bits passes for a segment", "segment.go", "^TestSegmentOfMoreThan32BitsIsRefused$",
 		"\tcase h.size > math.MaxUint32:\n", "\tcase h.size > math.MaxUint32 && false:\n"),
 	{
-		Rule: "storage", Name: "new directory whose name cannot be synced",
+		Rule: "storage", Name: "the sync of a new directory's name may fail",
 		File: "raftwal/fs/os.go",
 		Old:  "	if !missing && (",
 		New:  "	if (",
@@ -189,7 +189,7 @@ var walSpares = []Mutant{
 		"\tif size != s.size {", "\tif true {"),
 	inLog("pieces of a spare are not synced", "spares.go", "^TestSpareGrowsWithTheSegmentBeforeIt$",
 		"if err := n.spare.file.Sync(); err != nil {", "if err := error(nil); err != nil {"),
-	inLog("a spare whose last piece is being made is made twice", "spares.go", "^TestSegmentIsNeededWhileItsLastPieceIsMade$",
+	inLog("a spare is made twice while its last piece is being made", "spares.go", "^TestSegmentIsNeededWhileItsLastPieceIsMade$",
 		"s.takeReady(size); ready != nil || err != nil {",
 		"s.takeReady(0); ready != nil || err != nil {"),
 }
