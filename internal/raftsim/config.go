@@ -96,10 +96,10 @@ type swarm struct {
 	faultEvery            time.Duration
 
 	// The chances of targeted faults: that the disk of a candidate stalls, that the sender of a
-	// message of type tempting crashes before its data is durable, and that voters crash after
+	// message of type volatileType crashes before its data is durable, and that voters crash after
 	// a member was switched off.
-	slowCandidate, tempted, afterRemoval float64
-	tempting                             raftpb.MessageType
+	slowCandidate, volatileCrash, afterRemoval float64
+	volatileType                               raftpb.MessageType
 	// slowTell is the chance that raft is told very late what is applied.
 	slowTell float64
 
@@ -139,8 +139,8 @@ func drawSwarm(r *rand.Rand) swarm {
 		changeEvery:  between(r, 200*time.Millisecond, 3*time.Second),
 		faultEvery:   between(r, 100*time.Millisecond, 800*time.Millisecond),
 
-		slowCandidate: pick(r, 0, 0.3, 0.7), tempted: pick(r, 0, 0.3, 0.7), afterRemoval: pick(r, 0, 0.5, 0.9),
-		tempting: pick(r, raftpb.MsgVote, raftpb.MsgVote, raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgHeartbeatResp,
+		slowCandidate: pick(r, 0, 0.3, 0.7), volatileCrash: pick(r, 0, 0.3, 0.7), afterRemoval: pick(r, 0, 0.5, 0.9),
+		volatileType: pick(r, raftpb.MsgVote, raftpb.MsgVote, raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgHeartbeatResp,
 			raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgReadIndexResp, raftpb.MsgSnap, raftpb.MsgTimeoutNow),
 		slowTell: pick(r, 0, 0.05, 0.2),
 	}

@@ -30,7 +30,7 @@ func TestCommittedLogsDiverge(t *testing.T) {
 
 // divergence returns what each member knows to be committed in the end.
 func divergence(t *testing.T, holdVotes bool) map[uint64]string {
-	c := newTrio(t, 1, 2, 3)
+	c := newVoters(t, 1, 2, 3)
 	c.holdVotes = holdVotes
 
 	// The disk of 3 hangs. Its appends reach member 1 only.
@@ -73,8 +73,8 @@ func TestOwnVoteFirstIsNotEnough(t *testing.T) {
 	}
 }
 
-func lateVotes(t *testing.T, holdVotes bool) *trio {
-	c := newTrio(t, 1, 2, 3)
+func lateVotes(t *testing.T, holdVotes bool) *group {
+	c := newVoters(t, 1, 2, 3)
 	c.holdVotes, c.noPreVote = holdVotes, true
 	for _, id := range c.ids {
 		c.start(id) // without PreVote, for shortness
@@ -105,7 +105,7 @@ func lateVotes(t *testing.T, holdVotes bool) *trio {
 // elected any more.
 func TestARemovedLeaderWithALongerLogBlocksElections(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
-		c := newTrio(t, 1, 2)
+		c := newVoters(t, 1, 2)
 		c.elect(1)
 		_ = c.members[1].raw.ProposeConfChange(&raftpb.ConfChange{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(1))})
 		rd := c.members[1].raw.Ready()
@@ -129,7 +129,7 @@ func TestARemovedLeaderWithALongerLogBlocksElections(t *testing.T) {
 // A sole voter with a volatile commit index answers reads below the entries that it acknowledged
 // before it crashed: raft does not wait for a commit of the new term if no other voter exists.
 func TestASoleVoterAnswersBelowWhatItAcknowledged(t *testing.T) {
-	c := newTrio(t, 1)
+	c := newVoters(t, 1)
 	c.elect(1)
 	c.propose(1, "x")
 	acknowledged := c.members[1].raw.BasicStatus().GetCommit()
@@ -153,9 +153,9 @@ func TestASoleVoterAnswersBelowWhatItAcknowledged(t *testing.T) {
 	}
 }
 
-// trio is a cluster for directed tests: bare RawNodes with AsyncStorageWrites,
+// group is a cluster for directed tests: bare RawNodes with AsyncStorageWrites,
 // nothing between them but a filter, and no time but Tick.
-type trio struct {
+type group struct {
 	t       *testing.T
 	members map[uint64]*member
 	// ids in the order in which members are served.
@@ -179,11 +179,12 @@ type member struct {
 	reads  []raft.ReadState
 }
 
-func newTrio(t *testing.T, ids ...uint64) *trio { return newGroup(t, ids) }
+// newVoters returns a group of voters.
+func newVoters(t *testing.T, ids ...uint64) *group { return newGroup(t, ids) }
 
-// newGroup is a trio with spares, which have the log of the voters.
-func newGroup(t *testing.T, ids []uint64, spares ...uint64) *trio {
-	c := &trio{t: t, members: make(map[uint64]*member), ids: slices.Concat(ids, spares), lose: none, keep: none}
+// newGroup returns a group with spares, which have the log of the voters.
+func newGroup(t *testing.T, ids []uint64, spares ...uint64) *group {
+	c := &group{t: t, members: make(map[uint64]*member), ids: slices.Concat(ids, spares), lose: none, keep: none}
 	for _, id := range c.ids {
 		log := raft.NewMemoryStorage()
 		must(log.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
@@ -198,7 +199,7 @@ func newGroup(t *testing.T, ids []uint64, spares ...uint64) *trio {
 
 func none(*raftpb.Message) bool { return false }
 
-func (c *trio) start(id uint64) {
+func (c *group) start(id uint64) {
 	m := c.members[id]
 	var store raft.Storage = m.log
 	if c.recovers {
@@ -214,14 +215,14 @@ func (c *trio) start(id uint64) {
 }
 
 // restart restarts a member without its writes under way.
-func (c *trio) restart(id uint64) {
+func (c *group) restart(id uint64) {
 	m := c.members[id]
 	m.writes, m.stuck, m.torn = nil, false, false
 	c.start(id)
 }
 
 // settle lets messages flow until all members are idle.
-func (c *trio) settle() {
+func (c *group) settle() {
 	for again := true; again; {
 		again = false
 		for _, id := range c.ids {
@@ -232,7 +233,7 @@ func (c *trio) settle() {
 	}
 }
 
-func (c *trio) ready(id uint64, rd raft.Ready) {
+func (c *group) ready(id uint64, rd raft.Ready) {
 	m := c.members[id]
 	m.reads = append(m.reads, rd.ReadStates...)
 	var votes []*raftpb.Message
@@ -256,7 +257,7 @@ func (c *trio) ready(id uint64, rd raft.Ready) {
 }
 
 // write makes durable what waits, unless the disk is stuck.
-func (c *trio) write(id uint64) {
+func (c *group) write(id uint64) {
 	m := c.members[id]
 	for !m.stuck && len(m.writes) > 0 {
 		w := m.writes[0]
@@ -274,7 +275,7 @@ func (c *trio) write(id uint64) {
 	}
 }
 
-func (c *trio) apply(m *member, msg *raftpb.Message) {
+func (c *group) apply(m *member, msg *raftpb.Message) {
 	for _, e := range msg.GetEntries() {
 		if cc := confChange(e); cc != nil && !m.early {
 			m.raw.ApplyConfChange(cc)
@@ -283,7 +284,7 @@ func (c *trio) apply(m *member, msg *raftpb.Message) {
 	c.respond(m, msg.GetResponses())
 }
 
-func (c *trio) respond(m *member, msgs []*raftpb.Message) {
+func (c *group) respond(m *member, msgs []*raftpb.Message) {
 	for _, msg := range msgs {
 		if c.members[msg.GetTo()] == m {
 			_ = m.raw.Step(msg)
@@ -293,7 +294,7 @@ func (c *trio) respond(m *member, msgs []*raftpb.Message) {
 	}
 }
 
-func (c *trio) send(m *raftpb.Message) {
+func (c *group) send(m *raftpb.Message) {
 	to := c.members[m.GetTo()]
 	switch {
 	case c.lose(m):
@@ -305,7 +306,7 @@ func (c *trio) send(m *raftpb.Message) {
 }
 
 // deliverLate delivers the kept messages to the processes that run now.
-func (c *trio) deliverLate() {
+func (c *group) deliverLate() {
 	late := c.late
 	c.late, c.keep = nil, none
 	for _, m := range late {
@@ -314,17 +315,17 @@ func (c *trio) deliverLate() {
 	c.settle()
 }
 
-func (c *trio) campaign(id uint64) {
+func (c *group) campaign(id uint64) {
 	_ = c.members[id].raw.Campaign()
 	c.settle()
 }
 
-func (c *trio) propose(id uint64, data string) {
+func (c *group) propose(id uint64, data string) {
 	_ = c.members[id].raw.Propose([]byte(data))
 	c.settle()
 }
 
-func (c *trio) tick(id uint64, times int) {
+func (c *group) tick(id uint64, times int) {
 	for range times {
 		c.members[id].raw.Tick()
 		c.settle()
@@ -332,7 +333,7 @@ func (c *trio) tick(id uint64, times int) {
 }
 
 // leads reports the term that a member leads, 0 if it leads none.
-func (c *trio) leads(id uint64) uint64 {
+func (c *group) leads(id uint64) uint64 {
 	if st := c.members[id].raw.BasicStatus(); st.RaftState == raft.StateLeader {
 		return st.GetTerm()
 	}
@@ -340,7 +341,7 @@ func (c *trio) leads(id uint64) uint64 {
 }
 
 // elect makes a member lead, or fails the test.
-func (c *trio) elect(id uint64) {
+func (c *group) elect(id uint64) {
 	c.t.Helper()
 	c.campaign(id)
 	if c.leads(id) == 0 {
@@ -349,7 +350,7 @@ func (c *trio) elect(id uint64) {
 }
 
 // committed is what a member knows to be committed, as text: "term:data" each.
-func (c *trio) committed(id uint64) string {
+func (c *group) committed(id uint64) string {
 	m := c.members[id]
 	var text strings.Builder
 	for i := uint64(2); i <= m.raw.BasicStatus().GetCommit(); i++ {
@@ -365,7 +366,7 @@ func (c *trio) committed(id uint64) string {
 // by the last one. A leader that applies changes first counts as they do.
 func TestAChangeThatIsAcknowledgedEarlyForksTheGroup(t *testing.T) {
 	for _, early := range []bool{false, true} {
-		c := newTrio(t, 1, 2, 3, 4, 5)
+		c := newVoters(t, 1, 2, 3, 4, 5)
 		c.elect(1)
 		c.members[1].early = early
 		for _, gone := range []uint64{5, 4} {
@@ -417,7 +418,7 @@ func TestTornChangesElectASecondLeader(t *testing.T) {
 	}
 }
 
-func tornChanges(t *testing.T, recovers bool) *trio {
+func tornChanges(t *testing.T, recovers bool) *group {
 	c := newGroup(t, []uint64{1, 2, 3}, 4, 5)
 	c.recovers, c.noPreVote = recovers, true
 	for _, id := range c.ids {

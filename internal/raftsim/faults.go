@@ -148,13 +148,13 @@ func (s *sim) leaving(n *node) {
 	s.crashSoon(n, 300*time.Millisecond, 100*time.Millisecond)
 }
 
-// tempt may crash the sender of a message that depends on data that is not durable yet. The
+// crashIfVolatile may crash the sender of a message that depends on data that is not durable yet. The
 // sender comes back at once, and its old messages arrive again.
-func (s *sim) tempt(n *node, m *raftpb.Message) {
-	if s.healed || m.GetType() != s.w.tempting || !chance(s.rng, s.temptation(n, m)) || !n.forgettable(m).any() {
+func (s *sim) crashIfVolatile(n *node, m *raftpb.Message) {
+	if s.healed || m.GetType() != s.w.volatileType || !chance(s.rng, s.chanceOfCrash(n, m)) || !n.forgettable(m).any() {
 		return
 	}
-	s.res.Count.TemptedByMessage++
+	s.res.Count.VolatileCrashes++
 	s.stall(n, 100*time.Millisecond)
 	s.net.muteSome(n, 100*time.Millisecond)
 	run := n.run
@@ -169,16 +169,16 @@ func (s *sim) tempt(n *node, m *raftpb.Message) {
 	})
 }
 
-// temptation is lower for messages that leave all the time.
-func (s *sim) temptation(n *node, m *raftpb.Message) float64 {
+// chanceOfCrash is lower for messages that leave all the time.
+func (s *sim) chanceOfCrash(n *node, m *raftpb.Message) float64 {
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
 		if n.changes() {
-			return s.w.tempted / 2
+			return s.w.volatileCrash / 2
 		}
-		return s.w.tempted / 20
+		return s.w.volatileCrash / 20
 	default:
-		return s.w.tempted
+		return s.w.volatileCrash
 	}
 }
 
@@ -224,11 +224,11 @@ func (s *sim) planTearing() {
 	})
 }
 
-// parting is a partition after two or more changes of configuration by l. The follower x receives
+// partitionPlan is a partition after two or more changes of configuration by l. The follower x receives
 // the changes in one append, and dies before its disk knows that the first one is committed. Then
 // x has a majority of the voters before the changes on its side, and l has a majority of the
 // voters after them.
-type parting struct {
+type partitionPlan struct {
 	s       *sim
 	l, x    *node
 	side    []uint64
@@ -247,7 +247,7 @@ func (s *sim) tearChanges() {
 	if len(leaders) == 0 {
 		return
 	}
-	p := &parting{s: s, l: pick(s.torn, leaders...), until: s.now + 500*time.Millisecond}
+	p := &partitionPlan{s: s, l: pick(s.torn, leaders...), until: s.now + 500*time.Millisecond}
 	if !p.draw() {
 		return
 	}
@@ -262,7 +262,7 @@ func (s *sim) tearChanges() {
 }
 
 // draw chooses x, its side and the changes: voters of the side vote no more, or others come.
-func (p *parting) draw() bool {
+func (p *partitionPlan) draw() bool {
 	conf, r := p.l.p.machine.conf, p.s.torn
 	old := slices.Clone(conf.GetVoters())
 	r.Shuffle(len(old), func(i, j int) { old[i], old[j] = old[j], old[i] })
@@ -300,7 +300,7 @@ func (p *parting) draw() bool {
 
 // propose proposes cc, unless another change has taken away a member meanwhile: an ID
 // never comes back.
-func (p *parting) propose(cc *raftpb.ConfChangeV2) {
+func (p *partitionPlan) propose(cc *raftpb.ConfChangeV2) {
 	p.l.later(0, func() {
 		conf := p.l.p.machine.conf
 		gone := func(c *raftpb.ConfChangeSingle) bool {
@@ -315,7 +315,7 @@ func (p *parting) propose(cc *raftpb.ConfChangeV2) {
 }
 
 // step proposes the next change when the one before is applied.
-func (p *parting) step() {
+func (p *partitionPlan) step() {
 	p.s.after(2*time.Millisecond, func() {
 		l := p.l
 		switch {
@@ -336,7 +336,7 @@ func (p *parting) step() {
 
 // tear lets x catch up and kills it: within the write of several changes, or a moment
 // later.
-func (p *parting) tear() {
+func (p *partitionPlan) tear() {
 	s := p.s
 	s.net.part([]uint64{p.x.id}, 0)
 	if p.x.p == nil {
@@ -356,7 +356,7 @@ func (p *parting) tear() {
 }
 
 // part parts the group and has x campaign.
-func (p *parting) part() {
+func (p *partitionPlan) part() {
 	s := p.s
 	s.res.Count.TornChanges++
 	s.net.part(p.side, s.now+between(s.torn, 200*time.Millisecond, 600*time.Millisecond))

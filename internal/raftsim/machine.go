@@ -273,7 +273,7 @@ func (n *node) compact(snap *raftpb.Snapshot) {
 	to -= min(to, n.s.w.keep)
 	n.disk.checkpoint(snap, to)
 	n.s.note(n, "has a checkpoint at %d, compacts to %d, raft was told %d", snap.GetMetadata().GetIndex(), to, n.p.told)
-	if n.s.w.tempted > 0 && n.p.told < to && chance(n.s.rng, n.s.w.tempted/2) {
+	if n.s.w.volatileCrash > 0 && n.p.told < to && chance(n.s.rng, n.s.w.volatileCrash/2) {
 		n.campaign()
 	}
 }

@@ -21,12 +21,12 @@ type network struct {
 	slow      [numTypes]time.Duration
 	slowUntil time.Duration
 	// old are the last messages sent, which may be delivered again.
-	old  [512]letter
+	old  [512]packet
 	sent int
 }
 
-// letter is a message under way, and its sender.
-type letter struct {
+// packet is a message under way, and its sender.
+type packet struct {
 	from *node
 	run  int
 	m    *raftpb.Message
@@ -36,7 +36,7 @@ func (w *network) send(from *node, m *raftpb.Message) {
 	s := w.s
 	s.judge.leaves(from, m)
 	s.noteMessage(from, "sends", m)
-	l := letter{from, from.run, m}
+	l := packet{from, from.run, m}
 	w.old[w.sent%len(w.old)] = l
 	w.sent++
 	lost := w.loses(m)
@@ -52,7 +52,7 @@ func (w *network) send(from *node, m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgSnap {
 		w.report(from, m.GetTo(), lost)
 	}
-	s.tempt(from, m)
+	s.crashIfVolatile(from, m)
 }
 
 func (w *network) loses(m *raftpb.Message) bool {
@@ -90,7 +90,7 @@ func (w *network) report(from *node, to uint64, lost bool) {
 	})
 }
 
-func (w *network) carry(l letter, d time.Duration) {
+func (w *network) carry(l packet, d time.Duration) {
 	w.s.after(d, func() {
 		to := w.s.node(l.m.GetTo())
 		if to == nil || to.p == nil {
@@ -100,7 +100,7 @@ func (w *network) carry(l letter, d time.Duration) {
 	})
 }
 
-func (w *network) deliver(to *node, l letter) {
+func (w *network) deliver(to *node, l packet) {
 	if w.s.cfg.Rules.OwnTermReads && l.m.GetType() == raftpb.MsgReadIndex && !to.mayAnswerReads() {
 		w.s.res.Count.RefusedReads++
 		return

@@ -41,7 +41,7 @@ type Count struct {
 	Campaigns, Transfers, Replayed, Compacted   int
 	HeldVotes, FlushedConfs, ShortCompactions   int
 	RefusedReads, QuietProposals, HeldAppends   int
-	UnsyncedKept, TemptedByMessage              int
+	UnsyncedKept, VolatileCrashes               int
 	Torn, Recovered, TornChanges                int
 }
 
@@ -81,7 +81,7 @@ func (c *Count) fields() []counted {
 		{"proposals dropped (QuietExit)", &c.QuietProposals},
 		{"MsgApps held (HoldAppends)", &c.HeldAppends},
 		{"unfinished writes that survived", &c.UnsyncedKept},
-		{"crashes after a message with data not yet durable", &c.TemptedByMessage},
+		{"crashes after a message with data not yet durable", &c.VolatileCrashes},
 		{"writes torn between entries and hard state", &c.Torn},
 		{"commit indexes that a log proved (RecoverCommit)", &c.Recovered},
 		{"members killed while they learn of several changes", &c.TornChanges},

@@ -10,7 +10,7 @@ var memberMenus = []menu{
 		name: "grow", depth: 3,
 		begin: sole,
 		steps: []string{
-			"run 100ms", "run 300ms", "change 1 add=(2,3)", "change 1 add=2", "isolate 1", "heal", "apply 1 delay=200ms", "usurp 2 votes=(2,3) limit=10ms",
+			"run 100ms", "run 300ms", "change 1 add=(2,3)", "change 1 add=2", "isolate 1", "heal", "apply 1 delay=200ms", "force-elect 2 votes=(2,3) limit=10ms",
 		},
 		goals: []goal{goalLease, goalConf},
 	},
@@ -18,7 +18,7 @@ var memberMenus = []menu{
 		// Node 1 does not say what configuration it has applied.
 		name: "forgets", depth: 4,
 		begin: then(sole, "mistake 1 forgets"),
-		steps: []string{"run 300ms", "change 1 add=(2,3)", "change 1 add=2", "change 1 add=3", "isolate 1", "usurp 2 votes=(2,3) limit=10ms", "mistake 1 none"},
+		steps: []string{"run 300ms", "change 1 add=(2,3)", "change 1 add=2", "change 1 add=3", "isolate 1", "force-elect 2 votes=(2,3) limit=10ms", "mistake 1 none"},
 		goals: []goal{goalHealed},
 	},
 	{
@@ -48,7 +48,7 @@ var memberMenus = []menu{
 	{
 		// Node 1 is a voter no more.
 		name: "leaves", begin: then(settled, "run 100ms"), depth: 3,
-		steps: []string{"run 10ms", "run 100ms", "run 300ms", "change 1 remove=1", "change 1 learner=1", "isolate 1", "usurp 2 votes=(2,3) limit=10ms"},
+		steps: []string{"run 10ms", "run 100ms", "run 300ms", "change 1 remove=1", "change 1 learner=1", "isolate 1", "force-elect 2 votes=(2,3) limit=10ms"},
 	},
 	{
 		// A state machine outlives its process, with the changes that it has.
@@ -61,7 +61,7 @@ var memberMenus = []menu{
 		// Node 1 has not the changes that it says it has.
 		name: "claims", depth: 3,
 		begin: []string{"new election=4 voters=(1) spares=(2,3)", "elect 1", "change 1 add=(2,3)", "run 100ms", "mistake 1 claims", "crash 1", "restart 1", "run 400ms"},
-		steps: []string{"run 100ms", "campaign 1", "isolate 1", "heal", "usurp 2 votes=(2,3) limit=10ms"},
+		steps: []string{"run 100ms", "campaign 1", "isolate 1", "heal", "force-elect 2 votes=(2,3) limit=10ms"},
 	},
 	{
 		// Node 3 has died between its state machine's snapshot and its log's.
@@ -87,18 +87,18 @@ var memberMenus = []menu{
 		// Node 1 knows that node 2 is removed, before it does itself.
 		name: "shrink", depth: 4,
 		begin: []string{"new election=4 voters=(1,2) async", "elect 2", "apply 2 delay=2s", "fill 2"},
-		steps: []string{"run 100ms", "change 2 remove=2", "isolate 2", "usurp 1 votes=(1) limit=10ms", "usurp 1 votes=(1) limit=400ms", "burst 1 ticks=20"},
+		steps: []string{"run 100ms", "change 2 remove=2", "isolate 2", "force-elect 1 votes=(1) limit=10ms", "force-elect 1 votes=(1) limit=400ms", "burst 1 ticks=20"},
 		goals: []goal{goalLease, goalConf},
 	},
 	{
 		name: "shrink-late", depth: 4,
 		begin: []string{"new election=4 voters=(1,2) async", "elect 2", "apply 2 delay=2s"},
-		steps: []string{"run 100ms", "change 2 remove=2", "isolate 2", "usurp 1 votes=(1) limit=10ms", "burst 1 ticks=20"},
+		steps: []string{"run 100ms", "change 2 remove=2", "isolate 2", "force-elect 1 votes=(1) limit=10ms", "burst 1 ticks=20"},
 	},
 	{
 		name: "shrink-sync", depth: 4,
 		begin: []string{"new election=4 voters=(1,2) early=(2)", "elect 2", "apply 2 delay=2s", "fill 2"},
-		steps: []string{"run 100ms", "change 2 remove=2", "isolate 2", "usurp 1 votes=(1) limit=10ms", "burst 1 ticks=20"},
+		steps: []string{"run 100ms", "change 2 remove=2", "isolate 2", "force-elect 1 votes=(1) limit=10ms", "burst 1 ticks=20"},
 	},
 	{
 		// Node 3 leads; it has its configuration from a snapshot.
@@ -107,7 +107,7 @@ var memberMenus = []menu{
 			"new election=4 spares=(4,5)", "elect 1", "isolate 3", "change 1 add=(4,5)", "run 100ms", "write 1 key=7", "compact 1",
 			"heal", "run 300ms", "transfer 1 to=3", "run 200ms",
 		},
-		steps: []string{"run 100ms", "run 400ms", "split a=(1,3) b=(2,4,5)", "usurp 4 votes=(2,4,5) limit=10ms", "isolate 3"},
+		steps: []string{"run 100ms", "run 400ms", "split a=(1,3) b=(2,4,5)", "force-elect 4 votes=(2,4,5) limit=10ms", "isolate 3"},
 		goals: []goal{goalLease},
 	},
 	{
@@ -129,7 +129,7 @@ var memberMenus = []menu{
 		begin: []string{
 			"new election=4 voters=(1,2,3,4,5)", "crash 3", "isolate 2", "split a=(3) b=(1,4,5)", "elect 1", "write 1 key=7", "adopt 3 from=1", "join 2 3", "restart 3",
 		},
-		steps: []string{"run 100ms", "campaign 2", "campaign 3", "usurp 2 votes=(2,3) limit=10ms"},
+		steps: []string{"run 100ms", "campaign 2", "campaign 3", "force-elect 2 votes=(2,3) limit=10ms"},
 	},
 	{
 		// The same without a Lease at the leader: its reads are stale, and those of node 2 are not.

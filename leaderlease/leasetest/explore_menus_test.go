@@ -35,7 +35,7 @@ var electionMenus = []menu{
 		name: "settled", begin: settled, depth: 3,
 		steps: []string{
 			"run 100ms", "run 200ms", "isolate 1", "heal", "forget 2", "campaign 2",
-			"usurp 2 votes=(2,3) limit=10ms", "usurp 3 votes=(1,2,3) limit=10ms",
+			"force-elect 2 votes=(2,3) limit=10ms", "force-elect 3 votes=(1,2,3) limit=10ms",
 			"write 1 key=7 nowait", "read 1 key=7", "invalidate 1", "close 1", "crash 2", "restart 2",
 		},
 		goals: []goal{goalLease, goalExpired, goalAtOnce},
@@ -44,7 +44,7 @@ var electionMenus = []menu{
 		name: "torn", begin: torn, depth: 3,
 		steps: []string{
 			"run 100ms", "run 200ms", "isolate 1", "join 1 3", "crash 2", "restart 2", "crash 1", "restart 1",
-			"usurp 2 votes=(2,3) limit=10ms", "usurp 3 votes=(2,3) limit=10ms", "usurp 3 votes=(1,3) limit=10ms",
+			"force-elect 2 votes=(2,3) limit=10ms", "force-elect 3 votes=(2,3) limit=10ms", "force-elect 3 votes=(1,3) limit=10ms",
 			"write 1 key=7 nowait", "read 1 key=7", "read 2 key=7",
 		},
 		goals: []goal{goalLease, goalExpired, goalBound, goalHeld},
@@ -73,7 +73,7 @@ var electionMenus = []menu{
 		begin: []string{
 			"new election=4", "elect 3", "hold type=(MsgVote,MsgHeartbeat,MsgApp) to=3", "transfer 3 to=1", "run 10ms", "lag 3 by=215ms", "pass", "release type=MsgVote", "drop", "run 210ms",
 		},
-		steps: []string{"run 10ms", "run 100ms", "resign 3 to=2", "resign 3 to=1", "isolate 1", "usurp 2 votes=(2,3) limit=10ms"},
+		steps: []string{"run 10ms", "run 100ms", "resign 3 to=2", "resign 3 to=1", "isolate 1", "force-elect 2 votes=(2,3) limit=10ms"},
 		goals: []goal{goalSecond},
 	},
 	{
@@ -82,13 +82,13 @@ var electionMenus = []menu{
 		begin: []string{
 			"new election=4 async", "elect 1", "hold type=MsgTimeoutNow to=2", "resign 1 to=2", "pass", "run 10ms", "crash 1", "restart 1", "run 400ms", "elect 1", "run 100ms",
 		},
-		steps: []string{"run 10ms", "run 200ms", "isolate 1", "release type=MsgTimeoutNow", "usurp 3 votes=(2,3) limit=10ms", "resign 1 to=3", "resign 2 to=3"},
+		steps: []string{"run 10ms", "run 200ms", "isolate 1", "release type=MsgTimeoutNow", "force-elect 3 votes=(2,3) limit=10ms", "resign 1 to=3", "resign 2 to=3"},
 		goals: []goal{goalBound},
 	},
 	{
 		// A promise ends between two ticks.
 		name: "between", begin: []string{"new election=6 duration=390ms skew=65ms", "elect 1"}, depth: 3,
-		steps: []string{"run 10ms", "run 100ms", "run 390ms", "isolate 1", "usurp 2 votes=(2,3) limit=10ms", "read 1 key=7"},
+		steps: []string{"run 10ms", "run 100ms", "run 390ms", "isolate 1", "force-elect 2 votes=(2,3) limit=10ms", "read 1 key=7"},
 	},
 	{
 		// The MsgTimeoutNow of a transfer that is given up comes late, to a node that is not
@@ -127,7 +127,7 @@ var electionMenus = []menu{
 	{
 		// Answers come when node 2 is bound once more.
 		name: "answered", begin: slices.Concat([]string{"new election=4"}, unheard, []string{"hold type=(MsgVoteResp,MsgPreVoteResp) to=2"}), depth: 4,
-		steps: []string{"run 100ms", "usurp 2 votes=(2,3) limit=10ms", "heal", "release type=MsgPreVoteResp", "release type=MsgVoteResp"},
+		steps: []string{"run 100ms", "force-elect 2 votes=(2,3) limit=10ms", "heal", "release type=MsgPreVoteResp", "release type=MsgVoteResp"},
 	},
 }
 
@@ -136,7 +136,7 @@ func overtaken(first string) []string {
 	return slices.Concat([]string{first}, unheard, []string{"overtake 3 type=MsgVote by=150ms"})
 }
 
-var overtaking = []string{"run 100ms", "join 1 3", "forget 3", "usurp 2 votes=(2,3) limit=10ms"}
+var overtaking = []string{"run 100ms", "join 1 3", "forget 3", "force-elect 2 votes=(2,3) limit=10ms"}
 
 // clockMenus have clocks that fail, step, or are disrupted.
 var clockMenus = []menu{
@@ -144,31 +144,31 @@ var clockMenus = []menu{
 		name: "clocks", begin: torn, depth: 3,
 		steps: []string{
 			"run 100ms", "isolate 1", "clock 1 step=-10s", "clock 2 step=1s disrupt", "clock 2 step=-10s", "clock 1 fail", "clock 1 recover",
-			"usurp 3 votes=(2,3) limit=10ms",
+			"force-elect 3 votes=(2,3) limit=10ms",
 		},
 		goals: []goal{goalRecovered},
 	},
 	{
 		// A step that the margin does not cover, in a lease that runs out.
 		name: "disrupted", begin: then(torn, "isolate 1"), depth: 4,
-		steps: []string{"run 10ms", "run 300ms", "clock 1 step=-90ms disrupt", "clock 1 step=-10s", "clock 2 step=1s disrupt", "usurp 3 votes=(2,3) limit=10ms"},
+		steps: []string{"run 10ms", "run 300ms", "clock 1 step=-90ms disrupt", "clock 1 step=-10s", "clock 2 step=1s disrupt", "force-elect 3 votes=(2,3) limit=10ms"},
 	},
 	{
 		// The leader's clock cannot be read, and misses time meanwhile.
 		name: "failing", begin: then(torn, "isolate 1", "clock 1 fail", "run 100ms"), depth: 4,
-		steps: []string{"run 10ms", "run 100ms", "run 200ms", "clock 1 step=-290ms recover", "usurp 3 votes=(2,3) limit=10ms"},
+		steps: []string{"run 10ms", "run 100ms", "run 200ms", "clock 1 step=-290ms recover", "force-elect 3 votes=(2,3) limit=10ms"},
 	},
 	{
 		// Node 2, which is not bound, could not read its clock.
 		name: "failed-voter", begin: then([]string{"new election=4"}, append(unheard, "clock 2 fail", "run 100ms", "clock 2 recover")...), depth: 3,
-		steps: []string{"run 10ms", "run 100ms", "usurp 3 votes=(2,3) limit=10ms"},
+		steps: []string{"run 10ms", "run 100ms", "force-elect 3 votes=(2,3) limit=10ms"},
 		goals: []goal{goalSecond},
 	},
 	{
 		// One reading was near the end of what can be counted.
 		name: "spike", depth: 4,
 		begin: then(torn, "clock 1 step=2562040h47m16s300ms", "run 100ms", "clock 1 step=-2562040h47m16s300ms", "run 100ms"),
-		steps: []string{"run 10ms", "run 100ms", "run 300ms", "isolate 1", "usurp 3 votes=(2,3) limit=10ms"},
+		steps: []string{"run 10ms", "run 100ms", "run 300ms", "isolate 1", "force-elect 3 votes=(2,3) limit=10ms"},
 	},
 	{
 		name: "back", begin: then(settled, steppingBack(4)...), depth: 2,
@@ -184,13 +184,13 @@ var clockMenus = []menu{
 		// A disruption comes between a reading and the marker.
 		name: "within", begin: torn, depth: 4,
 		steps: []string{
-			"run 10ms", "run 100ms", "clock 1 step=-90ms within", "clock 2 step=1s within", "isolate 1", "crash 2", "restart 2", "usurp 3 votes=(2,3) limit=10ms",
+			"run 10ms", "run 100ms", "clock 1 step=-90ms within", "clock 2 step=1s within", "isolate 1", "crash 2", "restart 2", "force-elect 3 votes=(2,3) limit=10ms",
 		},
 	},
 	{
 		// Node 2's clock is too fast, and node 1 has had the time to see it.
 		name: "fast", begin: then(torn, "clock 2 rate=2", "run 2s"), depth: 3,
-		steps: []string{"run 10ms", "run 50ms", "run 100ms", "isolate 1", "usurp 3 votes=(2,3) limit=10ms"},
+		steps: []string{"run 10ms", "run 50ms", "run 100ms", "isolate 1", "force-elect 3 votes=(2,3) limit=10ms"},
 		never: []goal{goalLease},
 	},
 	{
@@ -214,31 +214,31 @@ var processMenus = []menu{
 		// A process that promises less than the one before it.
 		name: "shorter", depth: 4,
 		begin: []string{"new tick=50ms election=8", "elect 1", "split a=(1) b=(3)", "run 350ms", "configure 2 duration=150ms"},
-		steps: []string{"run 100ms", "run 200ms", "isolate 1", "crash 2", "restart 2", "usurp 3 votes=(2,3) limit=10ms"},
+		steps: []string{"run 100ms", "run 200ms", "isolate 1", "crash 2", "restart 2", "force-elect 3 votes=(2,3) limit=10ms"},
 	},
 	{
 		name: "disks", depth: 5,
 		begin: []string{"new election=4 async", "elect 1", "hold type=MsgApp from=3", "disk 3 delay=10s"},
 		steps: []string{
-			"run 400ms", "transfer 1 to=3", "crash 3", "restart 3", "disk 3 delay=0ms", "usurp 3 votes=(1,2) limit=400ms",
+			"run 400ms", "transfer 1 to=3", "crash 3", "restart 3", "disk 3 delay=0ms", "force-elect 3 votes=(1,2) limit=400ms",
 		},
 	},
 	{
 		name: "disks-copies", depth: 5,
 		begin: []string{"new election=4 async", "elect 1", "hold type=MsgApp from=3", "mistake 3 copies", "disk 3 delay=10s"},
-		steps: []string{"run 400ms", "transfer 1 to=3", "crash 3", "restart 3", "disk 3 delay=0ms", "usurp 3 votes=(1,2) limit=400ms"},
+		steps: []string{"run 400ms", "transfer 1 to=3", "crash 3", "restart 3", "disk 3 delay=0ms", "force-elect 3 votes=(1,2) limit=400ms"},
 	},
 	{
 		// Node 3 has no term on its disk yet.
 		name: "fresh", depth: 4,
 		begin: []string{"new election=4 async", "disk 3 delay=10s", "elect 1", "split a=(1) b=(2)", "run 300ms", "disk 3 delay=0ms"},
-		steps: []string{"run 100ms", "isolate 1", "crash 3", "restart 3", "usurp 2 votes=(2,3) limit=10ms", "usurp 3 votes=(2,3) limit=10ms"},
+		steps: []string{"run 100ms", "isolate 1", "crash 3", "restart 3", "force-elect 2 votes=(2,3) limit=10ms", "force-elect 3 votes=(2,3) limit=10ms"},
 	},
 	{
 		// Node 2 does not call Ready once it has restarted.
 		name: "never", depth: 4,
 		begin: then(torn, "crash 2", "mistake 2 never"),
-		steps: []string{"run 100ms", "run 200ms", "isolate 1", "restart 2", "usurp 3 votes=(2,3) limit=10ms"},
+		steps: []string{"run 100ms", "run 200ms", "isolate 1", "restart 2", "force-elect 3 votes=(2,3) limit=10ms"},
 	},
 	{
 		// Node 2 has read a promise that was in memory only, and is a process that makes no
@@ -246,19 +246,19 @@ var processMenus = []menu{
 		name: "power", depth: 4,
 		begin: []string{
 			"new election=4", "elect 1", "configure 1 duration=600ms skew=120ms max-promise=600ms long", "configure 2 max-promise=600ms", "crash 1", "restart 1",
-			"crash 2", "saving 2 promise=600ms", "restart 2", "usurp 1 votes=(1,2,3)", "split a=(1) b=(3)", "run 700ms", "configure 2 max-promise=300ms",
+			"crash 2", "saving 2 promise=600ms", "restart 2", "force-elect 1 votes=(1,2,3)", "split a=(1) b=(3)", "run 700ms", "configure 2 max-promise=300ms",
 		},
-		steps: []string{"run 100ms", "run 300ms", "isolate 1", "crash 2 power", "restart 2", "usurp 3 votes=(2,3) limit=10ms"},
+		steps: []string{"run 100ms", "run 300ms", "isolate 1", "crash 2 power", "restart 2", "force-elect 3 votes=(2,3) limit=10ms"},
 	},
 	{
 		// A late probe of node 3, for less than node 2 owes node 1, meets node 2 in its hold.
 		name: "two-lengths", depth: 4,
 		begin: []string{
-			"new tick=50ms election=8 async", "configure 3 duration=150ms skew=30ms max-promise=300ms", "crash 3", "restart 3", "run 400ms", "usurp 3 votes=(1,2,3)", "run 300ms",
+			"new tick=50ms election=8 async", "configure 3 duration=150ms skew=30ms max-promise=300ms", "crash 3", "restart 3", "run 400ms", "force-elect 3 votes=(1,2,3)", "run 300ms",
 			"hold type=MsgHeartbeat from=3 to=2", "run 100ms", "pass", "disk 2 delay=10s", "transfer 3 to=1", "run 110ms", "split a=(1) b=(3)", "run 400ms",
 			"isolate 1", "crash 2", "disk 2 delay=0ms", "restart 2",
 		},
-		steps: []string{"run 10ms", "run 160ms", "release type=MsgHeartbeat", "usurp 3 votes=(2,3) limit=10ms"},
+		steps: []string{"run 10ms", "run 160ms", "release type=MsgHeartbeat", "force-elect 3 votes=(2,3) limit=10ms"},
 	},
 }
 
@@ -267,7 +267,7 @@ var deathMenus = []menu{
 	{
 		name: "dies", begin: []string{"new election=4", "elect 1"}, depth: 3,
 		steps: []string{
-			"run 10ms", "run 100ms", "isolate 1", "crash 1", "restart 1", "crash 2", "restart 2", "obituary 2 of=1", "obituary 3 of=1", "obituary 3 of=2",
+			"run 10ms", "run 100ms", "isolate 1", "crash 1", "restart 1", "crash 2", "restart 2", "process-died 2 of=1", "process-died 3 of=1", "process-died 3 of=2",
 			"hold type=(MsgHeartbeat,MsgVote)", "release type=MsgHeartbeat", "release type=MsgVote",
 		},
 		goals: []goal{goalVoided, goalReleased},
@@ -275,9 +275,9 @@ var deathMenus = []menu{
 	{
 		// The death notice of a leader comes when the next process of its node leads.
 		name: "lives", depth: 3,
-		begin: []string{"new election=4 async", "elect 1", "run 100ms", "crash 1", "restart 1", "run 400ms", "usurp 1 votes=(2,3)", "run 100ms"},
+		begin: []string{"new election=4 async", "elect 1", "run 100ms", "crash 1", "restart 1", "run 400ms", "force-elect 1 votes=(2,3)", "run 100ms"},
 		steps: []string{
-			"run 10ms", "run 100ms", "run 400ms", "isolate 1", "crash 1", "restart 1", "obituary 2 of=1", "obituary 3 of=1", "usurp 3 votes=(2,3) limit=10ms",
+			"run 10ms", "run 100ms", "run 400ms", "isolate 1", "crash 1", "restart 1", "process-died 2 of=1", "process-died 3 of=1", "force-elect 3 votes=(2,3) limit=10ms",
 		},
 		goals: []goal{goalFormer, goalBound},
 	},
@@ -287,7 +287,7 @@ var deathMenus = []menu{
 		begin: []string{
 			"new voters=(1,2,3,4,5) election=4 async", "elect 1", "run 100ms", "hold type=MsgHeartbeat to=2", "transfer 1 to=3", "run 110ms", "crash 1",
 		},
-		steps: []string{"run 10ms", "run 100ms", "isolate 3", "obituary 2 of=1", "obituary 4 of=1", "release type=MsgHeartbeat", "restart 1"},
+		steps: []string{"run 10ms", "run 100ms", "isolate 3", "process-died 2 of=1", "process-died 4 of=1", "release type=MsgHeartbeat", "restart 1"},
 		goals: []goal{goalSecond},
 	},
 	{
@@ -295,10 +295,10 @@ var deathMenus = []menu{
 		// received an old heartbeat of node 3 since, and then the death notice of node 3.
 		name: "held-voter", depth: 4,
 		begin: []string{
-			"new voters=(1,2,3,4,5) tick=50ms election=8 async", "usurp 3 votes=(1,2,3,4,5)", "run 300ms", "hold type=MsgHeartbeat from=3 to=2", "run 100ms", "pass",
+			"new voters=(1,2,3,4,5) tick=50ms election=8 async", "force-elect 3 votes=(1,2,3,4,5)", "run 300ms", "hold type=MsgHeartbeat from=3 to=2", "run 100ms", "pass",
 			"disk 2 delay=10s", "transfer 3 to=1", "run 10ms", "split a=(1) b=(4,5)", "run 110ms", "isolate 1", "crash 2", "disk 2 delay=0ms", "restart 2",
 		},
-		steps: []string{"run 10ms", "release type=MsgHeartbeat", "crash 3", "restart 3", "obituary 2 of=3", "usurp 4 votes=(2,4,5) limit=10ms"},
+		steps: []string{"run 10ms", "release type=MsgHeartbeat", "crash 3", "restart 3", "process-died 2 of=3", "force-elect 4 votes=(2,4,5) limit=10ms"},
 		goals: []goal{goalHeld},
 	},
 }
@@ -309,7 +309,7 @@ var readMenus = []menu{
 		name: "reads", begin: then(settled, "apply 1 delay=50ms"), depth: 3,
 		steps: []string{
 			"run 10ms", "run 100ms", "isolate 1", "write 1 key=7 nowait", "read 1 key=7", "read 2 key=7", "read 1 key=7 quorum",
-			"invalidate 1", "usurp 2 votes=(1,2,3) limit=10ms",
+			"invalidate 1", "force-elect 2 votes=(1,2,3) limit=10ms",
 		},
 		goals: []goal{goalRound, goalForwarded, goalShared},
 	},
@@ -330,13 +330,13 @@ var readMenus = []menu{
 		// All answers to node 1 are late.
 		name: "joins", depth: 4,
 		begin: []string{"new election=4", "elect 1", "hold to=1", "run 100ms", "cut from=1 to=(2,3)", "run 300ms"},
-		steps: []string{"run 100ms", "usurp 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 1 key=7", "release type=MsgHeartbeatResp"},
+		steps: []string{"run 100ms", "force-elect 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 1 key=7", "release type=MsgHeartbeatResp"},
 	},
 	{
 		// Node 4 follows the old leader.
 		name: "forwarded", depth: 4,
 		begin: []string{"new election=4 learners=(4)", "elect 1", "split a=(1,4) b=(2,3)"},
-		steps: []string{"run 100ms", "run 300ms", "usurp 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 4 key=7 wait=10ms", "read 1 key=7"},
+		steps: []string{"run 100ms", "run 300ms", "force-elect 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 4 key=7 wait=10ms", "read 1 key=7"},
 	},
 	{
 		// Node 2 begins to lead when node 3 has asked, and its state machine is behind.
@@ -350,14 +350,14 @@ var readMenus = []menu{
 	{
 		name: "doubtful", depth: 4, doubtful: true,
 		begin: []string{"new election=4 learners=(4)", "elect 1", "clock 1 stop", "split a=(1,4) b=(2,3)"},
-		steps: []string{"run 100ms", "run 300ms", "usurp 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 4 key=7 wait=10ms quorum", "read 1 key=7 quorum"},
+		steps: []string{"run 100ms", "run 300ms", "force-elect 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 4 key=7 wait=10ms quorum", "read 1 key=7 quorum"},
 	},
 	{
 		// Node 2 is elected late, with a clock that stands still; by then node 3 leads.
 		name: "renewed", depth: 3, doubtful: true,
 		begin: []string{
 			"new election=4 learners=(4)", "elect 1", "hold type=(MsgAppResp,MsgHeartbeatResp) to=2", "transfer 1 to=2", "run 110ms", "clock 2 stop",
-			"hold from=(1,3) to=2", "cut from=2 to=(1,3)", "cut from=3 to=4", "run 400ms", "usurp 3 votes=(1,3) limit=10ms", "write 3 key=7",
+			"hold from=(1,3) to=2", "cut from=2 to=(1,3)", "cut from=3 to=4", "run 400ms", "force-elect 3 votes=(1,3) limit=10ms", "write 3 key=7",
 		},
 		steps: []string{"run 10ms", "read 4 key=7 wait=10ms quorum", "release type=MsgAppResp", "release type=MsgHeartbeatResp"},
 	},
@@ -407,6 +407,6 @@ var readMenus = []menu{
 		// Node 1 is of a version that makes no rounds for others.
 		name: "old-leader", depth: 4, doubtful: true,
 		begin: []string{"new election=4 learners=(4)", "elect 1", "old 1", "clock 1 stop", "split a=(1,4) b=(2,3)"},
-		steps: []string{"run 300ms", "usurp 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 4 key=7 wait=10ms quorum"},
+		steps: []string{"run 300ms", "force-elect 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 4 key=7 wait=10ms quorum"},
 	},
 }

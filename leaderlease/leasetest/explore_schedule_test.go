@@ -27,11 +27,11 @@ var schedules = []schedule{
 	{name: "transfer", begin: settled, steps: []string{"transfer 1 to=2", "run 120ms", "write 2 key=7 nowait", "read 3 key=7", "run 120ms"}, more: 1},
 	{name: "transfer-async", begin: []string{"new election=4 async", "elect 1"}, steps: []string{"transfer 1 to=2", "run 120ms", "write 2 key=7 nowait", "read 1 key=7", "run 120ms"}},
 	{name: "resignation", begin: []string{"new election=4 async", "elect 1"}, steps: []string{"resign 1 to=2", "run 120ms", "write 2 key=7 nowait", "read 1 key=7", "read 3 key=7", "run 120ms"}},
-	{name: "fail-over", begin: torn, steps: []string{"run 110ms", "isolate 1", "usurp 3 votes=(2,3) limit=350ms", "heal", "run 110ms", "read 1 key=7"}},
-	{name: "restart", begin: torn, steps: []string{"run 110ms", "crash 2", "restart 2", "usurp 3 votes=(2,3) limit=350ms", "run 110ms"}},
+	{name: "fail-over", begin: torn, steps: []string{"run 110ms", "isolate 1", "force-elect 3 votes=(2,3) limit=350ms", "heal", "run 110ms", "read 1 key=7"}},
+	{name: "restart", begin: torn, steps: []string{"run 110ms", "crash 2", "restart 2", "force-elect 3 votes=(2,3) limit=350ms", "run 110ms"}},
 	{
 		name: "change", begin: []string{"new election=4 spares=(4)", "elect 1"},
-		steps: []string{"change 1 add=4", "write 1 key=7 nowait", "run 110ms", "change 1 remove=1", "run 110ms", "usurp 2 votes=(2,3,4) limit=350ms"},
+		steps: []string{"change 1 add=4", "write 1 key=7 nowait", "run 110ms", "change 1 remove=1", "run 110ms", "force-elect 2 votes=(2,3,4) limit=350ms"},
 	},
 	{name: "disks", begin: []string{"new election=4 async", "disk 2 delay=30ms", "elect 1"}, steps: []string{"transfer 1 to=2", "run 110ms", "transfer 2 to=3", "run 250ms"}},
 }

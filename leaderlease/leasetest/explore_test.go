@@ -348,15 +348,15 @@ func closed(l *leaderlease.Lease) bool {
 var controls = []menu{
 	{
 		name: "raft's own lease", begin: []string{"new election=4 stock=(1,2,3)", "elect 1", "isolate 1"}, depth: 3,
-		steps: []string{"run 100ms", "usurp 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 1 key=7"},
+		steps: []string{"run 100ms", "force-elect 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 1 key=7"},
 	},
 	{
 		name: "a leader's clock stands still", begin: then(settled, "clock 1 stop"), depth: 3,
-		steps: []string{"run 300ms", "isolate 1", "usurp 2 votes=(2,3) limit=10ms"},
+		steps: []string{"run 300ms", "isolate 1", "force-elect 2 votes=(2,3) limit=10ms"},
 	},
 	{
 		name: "a voter's clock jumps ahead", begin: torn, depth: 2,
-		steps: []string{"run 100ms", "clock 2 step=1s", "usurp 3 votes=(2,3) limit=10ms"},
+		steps: []string{"run 100ms", "clock 2 step=1s", "force-elect 3 votes=(2,3) limit=10ms"},
 	},
 }
 

@@ -25,8 +25,8 @@ import (
 //	    [tick=100ms] [election=10] [heartbeat=1]
 //	    [duration=900ms] [skew=180ms] [max-promise=…] [drift-ppm=…] [long]
 //	run 500ms | tick [n] | heartbeat 1
-//	elect 1 | campaign 1 | forget 2 | usurp 2 [votes=(2,3)] [limit=5s] | transfer 1 to=2 | resign 1 to=2
-//	obituary 2 of=1
+//	elect 1 | campaign 1 | forget 2 | force-elect 2 [votes=(2,3)] [limit=5s] | transfer 1 to=2 | resign 1 to=2
+//	process-died 2 of=1
 //	hold [type=MsgVote] [from=1] [to=(2,3)] | pass | release … | drop … | messages
 //	delay type=MsgTimeoutNow by=(350ms,2s)
 //	cut from=1 to=(2,3) | join 1 2 | split a=(1,2) b=(3,4) | isolate 1 | heal
@@ -87,7 +87,7 @@ type script struct {
 var directives = map[string]func(*script, *args){
 	"new": (*script).create, "run": (*script).pass, "tick": (*script).tick, "heartbeat": (*script).heartbeat,
 	"elect": (*script).elect, "campaign": (*script).campaign, "forget": (*script).forget,
-	"usurp": (*script).usurp, "transfer": (*script).transfer, "resign": (*script).resign, "obituary": (*script).processDied,
+	"force-elect": (*script).forceElect, "transfer": (*script).transfer, "resign": (*script).resign, "process-died": (*script).processDied,
 	"hold": (*script).hold, "pass": (*script).unhold, "release": (*script).release, "drop": (*script).drop,
 	"messages": (*script).messages, "delay": (*script).delay,
 	"cut": (*script).cut, "join": (*script).join, "split": (*script).split, "isolate": (*script).isolate, "heal": (*script).heal,

@@ -301,9 +301,9 @@ func (s *script) campaign(a *args) {
 
 func (s *script) forget(a *args) { a.node(s, 0).ForgetLeader() }
 
-// usurp tries hard to elect a node: the nodes in votes forget their leader, and the node
+// forceElect elects a node against raft's own timeouts: the nodes in votes forget their leader, and the node
 // campaigns, every 10 ms.
-func (s *script) usurp(a *args) {
+func (s *script) forceElect(a *args) {
 	n, votes, limit := a.node(s, 0), a.ids("votes"), a.duration("limit", 5*time.Second)
 	for end := s.c.Now() + limit; s.c.Now() < end; {
 		for _, id := range votes {
@@ -342,7 +342,7 @@ func (s *script) processDied(a *args) {
 	}
 	n.ProcessDied(dead.ID, dead.process(last))
 	if v := n.lease; v != nil && n.up {
-		s.event("promises void by obituaries: %d of %d", v.Stats().VoidedPromises, v.Stats().Deaths)
+		s.event("promises void by death notices: %d of %d", v.Stats().VoidedPromises, v.Stats().Deaths)
 	}
 }
 

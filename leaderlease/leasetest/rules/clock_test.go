@@ -19,7 +19,7 @@ func TestClockMarginCoversTheDrift(t *testing.T) {
 	s.Run(500 * ms)
 	s.isolate(1)
 	s.wantStatus(1, core.Valid)
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // A leader's clock that goes back would make its lease last longer than the
@@ -33,7 +33,7 @@ func TestClockOfTheLeaderGoesBack(t *testing.T) {
 	s.isolate(1)
 	s.Run(200 * ms)
 	s.wantStatus(1, core.ClockFault)
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // One bad reading costs the lease until the next round. Answers under way to earlier probes do not
@@ -60,7 +60,7 @@ func TestClockThatWentBackIsUsedAgain(t *testing.T) {
 		s.Run(150 * ms)
 		s.wantLeader(1, 1)
 		s.isolate(1)
-		s.usurp(2, 2, 3)
+		s.electEarly(2, 2, 3)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestClockOfAVoterGoesBack(t *testing.T) {
 	for _, id := range ids(2, 3) {
 		s.Node(id).Clock.Step(-time.Hour)
 	}
-	if took := s.usurp(2, 2, 3); took < duration-10*ms {
+	if took := s.electEarly(2, 2, 3); took < duration-10*ms {
 		t.Errorf("node 2 was elected after %v, want about %v", took, duration)
 	}
 }
@@ -99,7 +99,7 @@ func TestClockFails(t *testing.T) {
 	s.Run(200 * ms)
 	s.wantLeader(1, 1)
 	s.isolate(1)
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // A voter's clock is disrupted and jumps ahead, so its promise seems to have ended. The voter must
@@ -113,7 +113,7 @@ func TestClockOfAVoterJumpsAhead(t *testing.T) {
 			s.Node(id).Clock.Step(ahead)
 			s.Node(id).Clock.Disrupt()
 		}
-		if took := s.usurp(2, 2, 3); took < duration-10*ms || took > duration+50*ms {
+		if took := s.electEarly(2, 2, 3); took < duration-10*ms || took > duration+50*ms {
 			t.Errorf("node 2 was elected after %v with clocks %v ahead, want about %v", took, ahead, duration)
 		}
 	}
@@ -130,7 +130,7 @@ func TestClockJumpsAheadInTheRestartHold(t *testing.T) {
 		s.Node(id).Clock.Step(time.Hour)
 		s.Node(id).Clock.Disrupt()
 	}
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // The machine and its clock were suspended, and only the disruption marker shows it. The lease is
@@ -148,7 +148,7 @@ func TestClockDisruptionVoidsTheLease(t *testing.T) {
 	n.Wake(true)
 	s.Run(200 * ms)
 	s.wantStatus(1, core.ClockFault)
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // Both voters' clocks run faster than the bound allows, so their promises end
@@ -166,7 +166,7 @@ func TestClockRateWatchGivesUp(t *testing.T) {
 		}
 	}
 	s.isolate(1)
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // One voter's clock is too fast. The other voter renews the lease; the fast one alone does not.

@@ -37,7 +37,7 @@ func TestL5VotersFollowTheConfiguration(t *testing.T) {
 		t.Fatalf("Conf() = %v, want five voters", got)
 	}
 	s.Net.Split(ids(1, 2), ids(3, 4, 5))
-	s.usurp(3, 3, 4, 5)
+	s.electEarly(3, 3, 4, 5)
 }
 
 // As before, but node 1 learns of the five voters from a snapshot.
@@ -60,7 +60,7 @@ func TestL5VotersFollowASnapshot(t *testing.T) {
 	}
 	s.Run(50 * ms)
 	s.Net.Split(ids(1, 2), ids(3, 4, 5))
-	s.usurp(3, 3, 4, 5)
+	s.electEarly(3, 3, 4, 5)
 }
 
 // There is no lease between the Ready with a change and ApplyConfState: other members may have
@@ -163,7 +163,7 @@ func TestL5TwoLateChangesAreAMisuse(t *testing.T) {
 	s.wantStatus(1, core.Disabled)
 	s.wantMisuse(1, "before the one at")
 	s.Net.Split(ids(1, 4, 5), ids(2, 3))
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 	if !s.RunUntil(5*time.Second, s.Node(2).Valid) {
 		t.Error("node 2 never led under a lease")
 	}

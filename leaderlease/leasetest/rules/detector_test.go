@@ -24,7 +24,7 @@ func TestV7PromiseSurvivesAForgottenLeader(t *testing.T) {
 		t.Fatalf("Info().Leader = %d, want 0", l)
 	}
 	s.wantStatus(1, core.Valid)
-	s.usurp(2, 3)
+	s.electEarly(2, 3)
 }
 
 // A message of a later term makes raft start over; the promise was made to a
@@ -40,7 +40,7 @@ func TestV7PromiseSurvivesAHigherTerm(t *testing.T) {
 		t.Fatalf("Term() = %d, want 5", got)
 	}
 	s.wantStatus(1, core.Valid)
-	s.usurp(2, 3)
+	s.electEarly(2, 3)
 }
 
 // suspecting returns a group with promises of 300 ms and an election timeout of a second. Its

@@ -160,7 +160,7 @@ func TestL2LeaseRunsFromTheSendTime(t *testing.T) {
 	if end := s.Node(1).Lease().Info().End; end > duration-600*ms {
 		t.Errorf("Info().End = %v, want at most %v", end, duration-600*ms)
 	}
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // A grant that arrives again, or after a newer one, changes nothing.
@@ -182,7 +182,7 @@ func TestL2LateAndDuplicateGrants(t *testing.T) {
 		}
 	}
 	s.isolate(1)
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 func ids(ids ...uint64) []uint64 { return ids }
@@ -264,7 +264,7 @@ func TestL3SoleVoterGrows(t *testing.T) {
 		t.Fatalf("Conf() of node 3 = %v, want voters 1 to 3", s.Node(3).Conf())
 	}
 	s.isolate(1)
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // A sole voter that grows to two depends on the other at once.
@@ -287,7 +287,7 @@ func TestL3LearnersDoNotCount(t *testing.T) {
 	s.lead(1)
 	s.Run(50 * ms)
 	s.Net.Split(ids(1, 4, 5), ids(2, 3))
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // The leader has entered a joint configuration that nodes 2 and 3 have not
@@ -311,7 +311,7 @@ func TestL3JointNeedsBothHalves(t *testing.T) {
 	if got := s.Node(4).Conf().GetVoters(); len(got) != 3 {
 		t.Fatalf("Conf() of node 4 has voters %v, want 1, 4, 5", got)
 	}
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // A new leader's commit index may be behind what its predecessor has
@@ -327,7 +327,7 @@ func TestL4OwnTermMustBeCommitted(t *testing.T) {
 	s.isolate(1)
 	// It wins, and its heartbeats are answered, but not its appends.
 	s.Net.Hold = from(2, raftpb.MsgApp)
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 	s.Run(300 * ms)
 	if s.Node(2).Role() != raft.StateLeader || s.Node(2).Version(7) == written {
 		t.Fatalf("node 2 is %v and has version %d, want a leader that is behind %d", s.Node(2).Role(), s.Node(2).Version(7), written)

@@ -20,7 +20,7 @@ func TestV1PromiseOutlastsTheLease(t *testing.T) {
 	s.Run(500 * ms)
 	s.isolate(1)
 	s.wantStatus(1, core.Valid)
-	if took := s.usurp(2, 2, 3); took > duration+10*ms {
+	if took := s.electEarly(2, 2, 3); took > duration+10*ms {
 		t.Errorf("node 2 was elected after %v, want at most %v: a promise must end", took, duration+10*ms)
 	}
 }
@@ -64,7 +64,7 @@ func TestV1ProbeOfDeposedLeaderMakesNoPromise(t *testing.T) {
 	s.isolate(1)
 	s.Run(duration)
 	s.Net.Hold = nil
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 	s.Run(200 * ms)
 	s.Net.Heal()
 	before := s.Node(3).Lease().Stats().RefusedProbes
@@ -108,7 +108,7 @@ func TestV2NoGrantToAnotherLeader(t *testing.T) {
 	s.lead(1)
 	s.isolate(1)
 	s.strip(2)
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 	n := s.grants(3, 2)
 	s.Run(300 * ms)
 	if *n != 0 {
@@ -124,7 +124,7 @@ func TestV2NoGrantInAnotherTerm(t *testing.T) {
 	s.bump(1, 2, 5)
 	s.strip(1)
 	s.Run(duration)
-	s.usurp(1, 2, 3)
+	s.electEarly(1, 2, 3)
 	n := s.grants(3, 1)
 	s.Run(300 * ms)
 	if got := s.Node(1).Term(); got != 6 {
@@ -164,7 +164,7 @@ func TestV6RestartHoldOutlastsTheLease(t *testing.T) {
 				s.Node(id).Restart()
 			}
 			s.wantStatus(1, core.Valid)
-			if took := s.usurp(2, 2, 3); took > duration+20*ms {
+			if took := s.electEarly(2, 2, 3); took > duration+20*ms {
 				t.Errorf("node 2 was elected after %v, want at most %v: the hold must end", took, duration+20*ms)
 			}
 		})
@@ -207,7 +207,7 @@ func TestV6HoldCoversThePromisesOfEarlierRuns(t *testing.T) {
 		s.Node(id).Restart()
 	}
 	s.wantStatus(1, core.Valid)
-	if took := s.usurp(2, 2, 3); took < 2000*ms {
+	if took := s.electEarly(2, 2, 3); took < 2000*ms {
 		t.Errorf("node 2 was elected after %v, want at least 2s", took)
 	}
 }
@@ -300,7 +300,7 @@ func (s *story) crashed() time.Duration {
 		s.Node(id).Restart()
 	}
 	s.wantStatus(1, core.Valid)
-	return s.usurp(2, 2, 3)
+	return s.electEarly(2, 2, 3)
 }
 
 // A member with a short promise grants a long one once a restart would hold for it: the

@@ -92,7 +92,7 @@ func TestReadJoinsOnlyWhatCoversIt(t *testing.T) {
 	s.Run(60 * ms)
 	late := s.heldOf(to(1, raftpb.MsgHeartbeatResp))
 	s.isolate(1)
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 	written := s.write(2, 7)
 	a := s.read(1, 7)
 	before := s.Node(1).Lease().Stats().Renewals
@@ -141,7 +141,7 @@ func TestReadForwardedNeedsALease(t *testing.T) {
 		}
 	}
 	s.Net.Split(ids(1, 5), ids(2, 3, 4))
-	s.usurp(2, 2, 3, 4)
+	s.electEarly(2, 2, 3, 4)
 	written := s.write(2, 7)
 	a := s.read(5, 7)
 	s.Run(500 * ms)

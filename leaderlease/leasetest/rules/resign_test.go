@@ -89,7 +89,7 @@ func TestL6AResignedMemberNeverServesAgain(t *testing.T) {
 	if r := s.Node(1).Role(); r != raft.StateLeader {
 		t.Fatalf("Role() of node 1 = %v, want StateLeader: its message is held", r)
 	}
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 	s.Run(300 * ms)
 	s.Node(2).Transfer(1)
 	s.Run(300 * ms)
@@ -205,7 +205,7 @@ func TestL6ResignationToANonVoter(t *testing.T) {
 			t.Errorf("Role() of node %d = %v, want StateFollower", id, r)
 		}
 	}
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // A leader resigns during a transfer to a node that does not answer. Another node leads then.

@@ -17,15 +17,15 @@ var stockSchedules = []struct {
 	name string
 	// run elects node 1, and then cuts it off or stops it without its notice.
 	run func(s *story)
-	// usurp elects node 2.
-	usurp func(s *story) bool
+	// elect elects node 2.
+	elect func(s *story) bool
 }{
 	{
 		// Nothing but a partition: followers may elect after one election
 		// timeout, CheckQuorum notices after up to two.
 		name:  "partitioned leader",
 		run:   func(s *story) { s.leadsUntilQuorumCheck(); s.isolate(1); s.Run(election + 50*ms) },
-		usurp: electNode2,
+		elect: electNode2,
 	},
 	{
 		name: "a restarted follower forgets its leader",
@@ -35,7 +35,7 @@ var stockSchedules = []struct {
 			s.Node(3).Crash(0)
 			s.Node(3).Restart()
 		},
-		usurp: electNode2,
+		elect: electNode2,
 	},
 	{
 		// All the ticks of a pause come at once, right after a heartbeat that
@@ -61,7 +61,7 @@ var stockSchedules = []struct {
 				n.Kick()
 			}
 		},
-		usurp: electNode2,
+		elect: electNode2,
 	},
 	{
 		// The old leader does not hear that the transfer has succeeded.
@@ -72,7 +72,7 @@ var stockSchedules = []struct {
 			s.Net.Cut(2, 1)
 			s.Net.Cut(3, 1)
 		},
-		usurp: func(s *story) bool {
+		elect: func(s *story) bool {
 			return s.RunUntil(500*ms, func() bool { return s.Node(2).Role() == raft.StateLeader })
 		},
 	},
@@ -88,7 +88,7 @@ var stockSchedules = []struct {
 			s.isolate(1)
 			s.hand(late)
 		},
-		usurp: electNode2,
+		elect: electNode2,
 	},
 	{
 		// CheckQuorum counts the leader's own slow ticks. By a clock at the right
@@ -101,7 +101,7 @@ var stockSchedules = []struct {
 			s.isolate(1)
 			s.Run(election + 60*ms)
 		},
-		usurp: electNode2,
+		elect: electNode2,
 	},
 	{
 		// A client's read comes first when the process is scheduled again. The messages of
@@ -113,7 +113,7 @@ var stockSchedules = []struct {
 			s.isolate(1)
 			s.Run(election + 60*ms)
 		},
-		usurp: electNode2,
+		elect: electNode2,
 	},
 }
 
@@ -148,7 +148,7 @@ func TestStockGoesStale(t *testing.T) {
 						return leasetest.NodeOptions{Kind: arm.kind}
 					}})
 					tc.run(s)
-					if !tc.usurp(s) {
+					if !tc.elect(s) {
 						t.Fatal("node 2 was not elected")
 					}
 					s.disjoint()

@@ -69,10 +69,10 @@ func (s *story) isolate(id uint64) {
 	}
 }
 
-// usurp elects id as early as possible with the votes of the helpers: they forget their leader, so
+// electEarly elects id as early as possible with the votes of the helpers: they forget their leader, so
 // that raft itself does not refuse. It fails the test if that takes more than 5 s, or if a lease
 // was valid then.
-func (s *story) usurp(id uint64, helpers ...uint64) (took time.Duration) {
+func (s *story) electEarly(id uint64, helpers ...uint64) (took time.Duration) {
 	s.t.Helper()
 	start := s.Now()
 	if !s.campaign(5*time.Second, id, helpers...) {
@@ -82,7 +82,7 @@ func (s *story) usurp(id uint64, helpers ...uint64) (took time.Duration) {
 	return s.Now() - start
 }
 
-// campaign is usurp for at most limit, without a verdict.
+// campaign is electEarly for at most limit, without a verdict.
 func (s *story) campaign(limit time.Duration, id uint64, helpers ...uint64) bool {
 	n := s.Node(id)
 	for end := s.Now() + limit; s.Now() < end; {

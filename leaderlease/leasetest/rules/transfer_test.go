@@ -115,7 +115,7 @@ func TestL6LateTimeoutNowAfterAbort(t *testing.T) {
 	if s.stats(2).Withheld.TimeoutNowIn == 0 {
 		t.Error("node 2 withheld no MsgTimeoutNow, want some")
 	}
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // The transferee itself is free, and campaigns. Node 3 has promised to a newer probe than the
@@ -135,7 +135,7 @@ func TestL6ForcedVoteMeetsANewerPromise(t *testing.T) {
 		t.Error("node 3 withheld no forced vote, want one")
 	}
 	s.disjoint()
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 }
 
 // A heartbeat from before the transfer arrives after the release. A promise to its probe would be

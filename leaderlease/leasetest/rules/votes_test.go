@@ -98,7 +98,7 @@ func TestV3TimeoutNowIsKeptAway(t *testing.T) {
 func TestV3FreeVoterVotes(t *testing.T) {
 	s := oneFreeVoter(t)
 	s.isolate(1)
-	s.usurp(2, 3)
+	s.electEarly(2, 3)
 }
 
 // Votes for a bound node do not count either, whenever it asked for them.
@@ -156,7 +156,7 @@ func TestV4VoteCastBeforeThePromiseDoesNotLeave(t *testing.T) {
 				t.Error("node 3 withheld no granted vote, want one")
 			}
 			s.Net.Hold = nil
-			s.usurp(2, 2, 3)
+			s.electEarly(2, 2, 3)
 		})
 	}
 }
@@ -170,7 +170,7 @@ func TestV4BoundVoterDoesNotCampaign(t *testing.T) {
 	s.RunUntil(election*2, func() bool { return !s.Node(3).Bound() })
 	s.isolate(1)
 	s.wantLeader(1, 1)
-	s.usurp(2, 2, 3)
+	s.electEarly(2, 2, 3)
 	if s.stats(2).Withheld.PreVoteOut == 0 {
 		t.Error("node 2 withheld no pre-vote of its own, want some")
 	}
@@ -237,7 +237,7 @@ func TestV5OwnVoteDoesNotCountWhileBound(t *testing.T) {
 	}
 	s.wantLeader(2, 1)
 	s.isolate(2)
-	s.usurp(1)
+	s.electEarly(1)
 	if s.stats(1).Withheld.VoteRespOut == 0 {
 		t.Error("node 1 withheld no vote of its own, want some")
 	}

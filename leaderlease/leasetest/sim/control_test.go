@@ -16,13 +16,13 @@ import (
 // controls break one assumption each. They are the negative controls of the simulation: each
 // oracle must fail when its assumption is broken.
 var controls = map[string]func(*Schedule){
-	"clocks":  func(s *Schedule) { s.Swarm.BeyondPPM = 300_000 },
-	"margin":  func(s *Schedule) { s.Swarm.NoMargin = true },
-	"stock":   func(s *Schedule) { s.Swarm.Stock = ^uint64(0) },
-	"suspend": func(s *Schedule) { s.Swarm.StopsClock = true },
-	"forget":  func(s *Schedule) { s.Swarm.Forgets = true },
-	"mute":    func(s *Schedule) { s.Swarm.Mute = true },
-	"proof":   func(s *Schedule) { s.Swarm.HardStateAlone = true },
+	"clocks":   func(s *Schedule) { s.Swarm.BeyondPPM = 300_000 },
+	"margin":   func(s *Schedule) { s.Swarm.NoMargin = true },
+	"stock":    func(s *Schedule) { s.Swarm.Stock = ^uint64(0) },
+	"suspend":  func(s *Schedule) { s.Swarm.StopsClock = true },
+	"forget":   func(s *Schedule) { s.Swarm.Forgets = true },
+	"no-hints": func(s *Schedule) { s.Swarm.NoCommitHints = true },
+	"proof":    func(s *Schedule) { s.Swarm.HardStateAlone = true },
 }
 
 func TestControls(t *testing.T) {
@@ -37,7 +37,7 @@ func TestControls(t *testing.T) {
 		{"stock", "raft's own ReadOnlyLeaseBased", 20, []string{"stale"}},
 		{"suspend", "clocks that stop under suspend (A2)", 100, []string{"disjoint", "stale"}},
 		{"forget", "changes of membership that a crash forgets", 200, []string{"liveness"}},
-		{"mute", "raft's own elections after a leader removed itself", 200, []string{"liveness"}},
+		{"no-hints", "raft's own elections after a leader removed itself", 200, []string{"liveness"}},
 		{"proof", "commit indexes that a crash forgets and the log proves", 50, []string{"disjoint", "stale", "raft"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -80,23 +80,23 @@ func slowMinorities(s *Schedule) {
 	}
 }
 
-// keeper is a durable Machine: one in memory, with a checkpoint that survives the
+// checkpointer is a durable Machine: one in memory, with a checkpoint that survives the
 // process.
-type keeper struct {
+type checkpointer struct {
 	leasetest.Machine
-	kept *keptState
+	kept *checkpoints
 	bug  string
 }
 
-// keptState is the durable state of a keeper.
-type keptState struct {
+// checkpoints is the durable state of a checkpointer.
+type checkpoints struct {
 	snap     *raftpb.Snapshot
 	attempts int
 }
 
-func newKeeper(bug string) func(id uint64, conf *raftpb.ConfState) leasetest.Machine {
+func newCheckpointer(bug string) func(id uint64, conf *raftpb.ConfState) leasetest.Machine {
 	return func(_ uint64, conf *raftpb.ConfState) leasetest.Machine {
-		k := &keeper{Machine: leasetest.NewMemoryMachine(), kept: &keptState{}, bug: bug}
+		k := &checkpointer{Machine: leasetest.NewMemoryMachine(), kept: &checkpoints{}, bug: bug}
 		if conf != nil {
 			_ = k.Machine.Restore(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: conf}})
 		}
@@ -105,21 +105,21 @@ func newKeeper(bug string) func(id uint64, conf *raftpb.ConfState) leasetest.Mac
 	}
 }
 
-func (k *keeper) keep() { k.kept.snap, _ = k.Machine.Snapshot() }
+func (k *checkpointer) keep() { k.kept.snap, _ = k.Machine.Snapshot() }
 
 const notDurable = "log compacted before the checkpoint is durable"
 
 var errDisk = errors.New("the disk refuses")
 
-func (k *keeper) Apply(e *raftpb.Entry, conf *raftpb.ConfState) leasetest.Outcome {
+func (k *checkpointer) Apply(e *raftpb.Entry, conf *raftpb.ConfState) leasetest.Outcome {
 	out := k.Machine.Apply(e, conf)
 	out.Sum = k.Applied()
 	return out
 }
 
-func (k *keeper) Durable() bool { return true }
+func (k *checkpointer) Durable() bool { return true }
 
-func (k *keeper) Checkpoint(committed func(index uint64) error) error {
+func (k *checkpointer) Checkpoint(committed func(index uint64) error) error {
 	if k.kept.attempts++; k.kept.attempts%5 == 0 {
 		if k.bug == notDurable {
 			return nil
@@ -140,14 +140,14 @@ func (k *keeper) Checkpoint(committed func(index uint64) error) error {
 	return nil
 }
 
-func (k *keeper) Snapshot() (*raftpb.Snapshot, error) {
+func (k *checkpointer) Snapshot() (*raftpb.Snapshot, error) {
 	if k.bug == notDurable {
 		return k.Machine.Snapshot()
 	}
 	return k.kept.snap, nil
 }
 
-func (k *keeper) Restore(snap *raftpb.Snapshot) error {
+func (k *checkpointer) Restore(snap *raftpb.Snapshot) error {
 	if k.kept.attempts++; k.kept.attempts%7 == 0 {
 		return errDisk
 	}
@@ -164,8 +164,8 @@ func (k *keeper) Restore(snap *raftpb.Snapshot) error {
 	return nil
 }
 
-func (k *keeper) Reopen(*raftpb.Snapshot) (leasetest.Machine, error) {
-	next := &keeper{Machine: leasetest.NewMemoryMachine(), kept: k.kept, bug: k.bug}
+func (k *checkpointer) Reopen(*raftpb.Snapshot) (leasetest.Machine, error) {
+	next := &checkpointer{Machine: leasetest.NewMemoryMachine(), kept: k.kept, bug: k.bug}
 	return next, next.Machine.Restore(proto.CloneOf(k.kept.snap))
 }
 
@@ -176,7 +176,7 @@ func TestDurableMachine(t *testing.T) {
 		seeds = 1
 	}
 	for seed := uint64(1); seed <= seeds; seed++ {
-		Run(t, Config{Seed: seed, NewMachine: newKeeper(""), Compact: 5 * time.Second}).Require(t)
+		Run(t, Config{Seed: seed, NewMachine: newCheckpointer(""), Compact: 5 * time.Second}).Require(t)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestDurableMachineControls(t *testing.T) {
 		{"restore keeps old state", []string{"stale", "raft"}},
 	} {
 		t.Run(c.bug, func(t *testing.T) {
-			r := firstViolation(t, Config{NewMachine: newKeeper(c.bug), Compact: 5 * time.Second}, 50)
+			r := firstViolation(t, Config{NewMachine: newCheckpointer(c.bug), Compact: 5 * time.Second}, 50)
 			if !slices.Contains(c.oracles, r.Violation.Oracle) {
 				t.Errorf("%s, want one of the oracles %v", r.Line(), c.oracles)
 			}

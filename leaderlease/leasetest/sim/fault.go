@@ -20,7 +20,7 @@ type faultKind struct {
 }
 
 // faultKinds lists all kinds that are drawn together. Their order is part of what a seed means.
-var faultKinds = slices.Concat(processFaults, clockFaults, networkFaults, clusterFaults, hintFaults, recipes, resignFaults)
+var faultKinds = slices.Concat(processFaults, clockFaults, networkFaults, clusterFaults, connFaults, recipes, resignFaults)
 
 func kindOf(name string) *faultKind {
 	for _, kinds := range [][]faultKind{faultKinds, tornFaults, deathFaults} {

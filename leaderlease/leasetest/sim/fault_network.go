@@ -12,16 +12,16 @@ import (
 
 var networkFaults = []faultKind{
 	{"loss", 2, 0.5, 5, func(f *fault) {
-		f.lines.add(&trouble{match: f.someLine(), loss: f.r.Float64() * 0.6, r: f.r}, f.For)
+		f.lines.add(&impairment{match: f.someLine(), loss: f.r.Float64() * 0.6, r: f.r}, f.For)
 	}},
 	{"duplicate", 2, 0.5, 5, func(f *fault) {
-		f.lines.add(&trouble{match: f.someLine(), dup: f.r.Float64(), delay: f.upTo(2), r: f.r}, f.For)
+		f.lines.add(&impairment{match: f.someLine(), dup: f.r.Float64(), delay: f.upTo(2), r: f.r}, f.For)
 	}},
 	{"reorder", 2, 0.5, 5, func(f *fault) {
-		f.lines.add(&trouble{match: f.someLine(), delay: f.upTo(1), r: f.r}, f.For)
+		f.lines.add(&impairment{match: f.someLine(), delay: f.upTo(1), r: f.r}, f.For)
 	}},
 	{"slow_link", 2, 0.5, 5, func(f *fault) {
-		f.lines.add(&trouble{match: f.someLine(), fixed: f.upTo(0.7), r: f.r}, f.For)
+		f.lines.add(&impairment{match: f.someLine(), fixed: f.upTo(0.7), r: f.r}, f.For)
 	}},
 	{"hold_type", 5, 0.2, 3, holdType},
 	{"one_way", 3, 0.5, 4, oneWay},
@@ -61,7 +61,7 @@ func holdType(f *fault) {
 		raftpb.MsgHeartbeat, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgHeartbeatResp,
 		raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgSnap, raftpb.MsgProp, raftpb.MsgReadIndex, raftpb.MsgReadIndexResp)
 	line := f.someLine()
-	x := &trouble{fixed: f.upTo(2), delay: f.upTo(1), dup: pick(f.r, 0.0, 0.5), r: f.r}
+	x := &impairment{fixed: f.upTo(2), delay: f.upTo(1), dup: pick(f.r, 0.0, 0.5), r: f.r}
 	x.match = func(m *raftpb.Message) bool { return m.GetType() == t && (line == nil || line(m)) }
 	f.trace.note(f.c.Now(), 0, "holds "+t.String(), "ms more", uint64(x.fixed.Milliseconds()), uint64(x.delay.Milliseconds()))
 	f.lines.add(x, f.For)
@@ -112,15 +112,15 @@ func (f *fault) bridge(n *leasetest.Node, d time.Duration) {
 
 // lines is the state of the network. It counts the cuts of each line, because faults overlap.
 type lines struct {
-	s        *sim
-	cuts     map[[2]uint64]int
-	troubles []*trouble
-	watchers []*watch
-	seed     uint64
+	s           *sim
+	cuts        map[[2]uint64]int
+	impairments []*impairment
+	watchers    []*watch
+	seed        uint64
 }
 
-// trouble delays, duplicates or drops the messages that match, while it is listed.
-type trouble struct {
+// impairment delays, duplicates or drops the messages that match, while it is listed.
+type impairment struct {
 	match     func(*raftpb.Message) bool
 	loss, dup float64
 	delay     time.Duration // drawn from zero
@@ -147,7 +147,7 @@ func (l *lines) plan(m *raftpb.Message) []time.Duration {
 	t.mix(uint64(l.s.c.Now()), m.GetFrom(), m.GetTo(), uint64(m.GetType()), m.GetIndex())
 	lat := l.s.w.Latency
 	delays := []time.Duration{lat/2 + time.Duration(t.hash%uint64(lat+1))}
-	for _, x := range l.troubles {
+	for _, x := range l.impairments {
 		if x.match != nil && !x.match(m) {
 			continue
 		}
@@ -165,10 +165,10 @@ func (l *lines) plan(m *raftpb.Message) []time.Duration {
 }
 
 // add lets x befall messages for d.
-func (l *lines) add(x *trouble, d time.Duration) {
-	l.troubles = append(l.troubles, x)
+func (l *lines) add(x *impairment, d time.Duration) {
+	l.impairments = append(l.impairments, x)
 	l.s.c.After(d, func() {
-		l.troubles = slices.DeleteFunc(l.troubles, func(o *trouble) bool { return o == x })
+		l.impairments = slices.DeleteFunc(l.impairments, func(o *impairment) bool { return o == x })
 	})
 }
 
@@ -221,7 +221,7 @@ func (l *lines) cutOff(a, b []uint64, both bool) (join func()) {
 // heal restores the network.
 func (l *lines) heal() {
 	clear(l.cuts)
-	l.troubles, l.watchers = nil, nil
+	l.impairments, l.watchers = nil, nil
 	l.s.c.Net.Heal()
 }
 
@@ -246,24 +246,24 @@ func (l *lines) sent(m *raftpb.Message) {
 	}
 }
 
-// hintFaults close connections, with or without the death of the process at the other end.
-var hintFaults = []faultKind{
-	{"hint", 4, 0, 3, deathHint},
-	{"hint_false", 2, 0, 0.5, falseHint},
-	{"hint_storm", 1, 1, 4, hintStorm},
+// connFaults close connections, with or without the death of the process at the other end.
+var connFaults = []faultKind{
+	{"crash_closes_conns", 4, 0, 3, crashClosesConns},
+	{"conns_close", 2, 0, 0.5, connsClose},
+	{"conns_close_often", 1, 1, 4, connsCloseOften},
 }
 
-// deathHint kills the leader, and nearly all others see its connections close within
+// crashClosesConns kills the leader, and nearly all others see its connections close within
 // milliseconds.
-func deathHint(f *fault) {
+func crashClosesConns(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		f.crashFor(l, f.For)
-		f.hint(l, 9)
+		f.closeConns(l, 9)
 	})
 }
 
-// hint closes l's connections with other nodes, each with a chance of tenths in ten.
-func (f *fault) hint(l *leasetest.Node, tenths int) {
+// closeConns closes l's connections with other nodes, each with a chance of tenths in ten.
+func (f *fault) closeConns(l *leasetest.Node, tenths int) {
 	for _, n := range f.c.Nodes() {
 		if n != l && f.r.IntN(10) < tenths {
 			f.after(between(f.r, 0, 5*time.Millisecond), func() {
@@ -274,22 +274,22 @@ func (f *fault) hint(l *leasetest.Node, tenths int) {
 	}
 }
 
-// falseHint closes all or some connections of a live leader. The leader may be cut off for a
+// connsClose closes all or some connections of a live leader. The leader may be cut off for a
 // while as well.
-func falseHint(f *fault) {
+func connsClose(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		f.note(l, "its connections end")
 		if f.r.IntN(2) == 0 {
 			f.isolate(l, f.For)
 		}
-		f.hint(l, pick(f.r, 3, 10))
+		f.closeConns(l, pick(f.r, 3, 10))
 	})
 }
 
-// hintStorm closes all connections of the leader, ten times a second.
-func hintStorm(f *fault) {
+// connsCloseOften closes all connections of the leader, ten times a second.
+func connsCloseOften(f *fault) {
 	f.repeat(100*time.Millisecond, f.For, func() bool {
-		f.withLeader(func(l *leasetest.Node) { f.hint(l, 10) })
+		f.withLeader(func(l *leasetest.Node) { f.closeConns(l, 10) })
 		return false
 	})
 }

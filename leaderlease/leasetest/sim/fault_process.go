@@ -165,7 +165,7 @@ func echoFault(f *fault) {
 		return
 	}
 	f.note(n, "what it says comes twice, the second time late")
-	f.lines.add(&trouble{match: func(m *raftpb.Message) bool { return m.GetFrom() == n.ID }, dup: 0.5, echo: f.upTo(4), r: f.r}, f.For)
+	f.lines.add(&impairment{match: func(m *raftpb.Message) bool { return m.GetFrom() == n.ID }, dup: 0.5, echo: f.upTo(4), r: f.r}, f.For)
 	f.after(between(f.r, 0, f.For), func() { f.crashLosing(n, f.r.IntN(2), f.beat()) })
 }
 
@@ -338,9 +338,9 @@ func (s *sim) succeeded() {
 // deathFaults send members death notices, which are always true. Drawn schedules do not have
 // them: see AddDeathNotices.
 var deathFaults = []faultKind{
-	{"obituary", 4, 0, 3, deathProven},
-	{"obituary_former", 3, 0, 1, formerDeaths},
-	{"obituary_back", 3, 0, 0.1, restartedLeaderDeaths},
+	{"death_notice", 4, 0, 3, deathProven},
+	{"death_notice_former", 3, 0, 1, formerDeaths},
+	{"death_notice_back", 3, 0, 0.1, restartedLeaderDeaths},
 }
 
 // AddDeathNotices adds deathFaults to a schedule. They are drawn from a stream of their own, so

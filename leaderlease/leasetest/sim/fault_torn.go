@@ -79,7 +79,7 @@ func (f *fault) afterTear(n *leasetest.Node) {
 // leader has a majority of the voters after them.
 func tornChanges(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
-		p, ok := f.drawParting(l)
+		p, ok := f.drawPartition(l)
 		if !ok {
 			return
 		}
@@ -90,17 +90,17 @@ func tornChanges(f *fault) {
 	})
 }
 
-// parting is a partition: x, which forgets the changes that lead to the configuration to, and
+// partitionPlan is a partition: x, which forgets the changes that lead to the configuration to, and
 // the nodes on its side, which are a majority of the voters before.
-type parting struct {
+type partitionPlan struct {
 	x    *leasetest.Node
 	to   configuration
 	side []uint64
 }
 
-// drawParting draws a configuration that l and a majority of it can go on with, without
+// drawPartition draws a configuration that l and a majority of it can go on with, without
 // a majority of the voters now.
-func (f *fault) drawParting(l *leasetest.Node) (p parting, ok bool) {
+func (f *fault) drawPartition(l *leasetest.Node) (p partitionPlan, ok bool) {
 	old := voters(l)
 	p.x = f.any(func(n *leasetest.Node) bool { return n != l && follows(n) && slices.Contains(old, n.ID) })
 	if p.x == nil || isJoint(l.Conf()) {
@@ -169,7 +169,7 @@ func (f *fault) changeInSteps(l *leasetest.Node, to configuration, otherwise, th
 }
 
 // tearOff lets the node of p catch up, kills it and parts the group.
-func (f *fault) tearOff(p parting, rejoin func()) {
+func (f *fault) tearOff(p partitionPlan, rejoin func()) {
 	part := func() {
 		f.afterTear(p.x)
 		rest := slices.DeleteFunc(f.ids(), func(id uint64) bool { return slices.Contains(p.side, id) })

@@ -184,8 +184,8 @@ func (s *sim) collect(n *leasetest.Node) {
 	}
 	s.res.addStats(n.Lease().Stats())
 	suspected := n.Suspicions()
-	s.res.Alarms += suspected.Suspicions[detector.LongSilence]
-	s.res.FalseAlarms += suspected.FalseSuspicions
+	s.res.Suspicions += suspected.Suspicions[detector.LongSilence]
+	s.res.FalseSuspicions += suspected.FalseSuspicions
 	if suspected.FalseSuspicions > 0 {
 		s.trace.note(s.c.Now(), n.ID, "was wrong to suspect its leader", "times", suspected.FalseSuspicions)
 	}

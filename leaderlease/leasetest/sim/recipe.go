@@ -16,7 +16,7 @@ var recipes = []faultKind{
 	{"recipe_margin", 6, 1, 3, marginRecipe},
 	{"recipe_restart_after_grant", 5, 0.8, 2, restartAfterGrant},
 	{"recipe_lower_promise", 3, 0.8, 2, lowerPromise},
-	{"recipe_dying_savers", 3, 2, 4, dyingSavers},
+	{"recipe_crash_while_saving", 3, 2, 4, crashWhileSaving},
 	{"recipe_bridge_restart", 5, 0.8, 2, bridgeRestart},
 	{"recipe_paused_leader", 4, 1, 4, pausedLeader},
 	{"recipe_late_grants", 4, 1, 3, lateGrants},
@@ -30,7 +30,7 @@ var recipes = []faultKind{
 	{"recipe_grow", 3, 1, 3, growRecipe},
 	{"recipe_learners", 3, 1, 3, learnersRecipe},
 	{"recipe_demote", 3, 1, 3, demoteRecipe},
-	{"recipe_forgotten_reign", 5, 1, 3, forgottenTerm},
+	{"recipe_forgotten_term", 5, 1, 3, forgottenTerm},
 	{"recipe_retire", 3, 0, 1, retireRecipe},
 	{"recipe_jumping_voters", 4, 0.8, 2, jumpingVoters},
 }
@@ -151,9 +151,9 @@ func lateGrants(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		f.note(l, "gets late grants and nothing else")
 		grant := grantsTo(l.ID, 0)
-		f.lines.add(&trouble{match: grant, fixed: between(f.r, f.w.D/4, f.w.D), dup: 0.3, delay: f.w.D / 4, r: f.r}, f.For)
+		f.lines.add(&impairment{match: grant, fixed: between(f.r, f.w.D/4, f.w.D), dup: 0.3, delay: f.w.D / 4, r: f.r}, f.For)
 		f.after(between(f.r, f.w.D/2, f.w.D), func() {
-			f.lines.add(&trouble{match: func(m *raftpb.Message) bool {
+			f.lines.add(&impairment{match: func(m *raftpb.Message) bool {
 				return m.GetFrom() == l.ID || (m.GetTo() == l.ID && !grant(m))
 			}, loss: 1, r: f.r}, f.For)
 			f.push(f.except(l.ID), f.For)
@@ -166,7 +166,7 @@ func lateGrants(f *fault) {
 func lateProbes(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
 		f.note(l, "has late heartbeats")
-		f.lines.add(&trouble{match: func(m *raftpb.Message) bool {
+		f.lines.add(&impairment{match: func(m *raftpb.Message) bool {
 			return m.GetType() == raftpb.MsgHeartbeat && m.GetFrom() == l.ID
 		}, fixed: between(f.r, f.w.D/4, f.w.D), delay: f.w.D / 4, r: f.r}, f.For)
 		f.after(between(f.r, f.w.D/2, f.w.D), func() { f.isolatePush(l) })
@@ -187,18 +187,18 @@ func lateRejection(f *fault) {
 	}
 	f.note(ahead, "campaigns unheard")
 	d := 2*f.w.electionTimeout() + f.w.D + f.For
-	unheard := &trouble{match: func(m *raftpb.Message) bool {
+	unheard := &impairment{match: func(m *raftpb.Message) bool {
 		return m.GetFrom() == ahead.ID && (m.GetTo() != v.ID || m.GetType() != raftpb.MsgPreVoteResp)
 	}, loss: 1, r: f.r}
 	f.lines.add(unheard, d)
 	f.after(f.w.electionTimeout()+f.beat(), func() { f.rejectLate(from, ahead, v, unheard) })
 }
 
-func (f *fault) rejectLate(l, ahead, v *leasetest.Node, unheard *trouble) {
+func (f *fault) rejectLate(l, ahead, v *leasetest.Node, unheard *impairment) {
 	// v hears nothing of l until its promise has ended, and campaigns.
 	f.lines.cutAll([]uint64{l.ID}, []uint64{v.ID}, false, f.w.D+f.beat())
 	late := between(f.r, f.beat(), f.w.D/2)
-	f.lines.add(&trouble{match: func(m *raftpb.Message) bool {
+	f.lines.add(&impairment{match: func(m *raftpb.Message) bool {
 		return m.GetFrom() == ahead.ID && m.GetTo() == v.ID
 	}, fixed: late + f.beat(), r: f.r}, f.w.D+2*f.beat()+late)
 	f.after(f.w.D+f.w.Latency, func() {
@@ -237,16 +237,16 @@ func (f *fault) race(l, v, c *leasetest.Node) {
 	f.after(f.For+f.w.D, func() { v.Options.FilterOnArrival, f.slowVotes[v.ID] = arrival, 0 })
 
 	toLeader := func(m *raftpb.Message) bool { return m.GetTo() == l.ID && m.GetFrom() != v.ID }
-	deaf := &trouble{loss: 1, r: f.r}
+	lost := &impairment{loss: 1, r: f.r}
 	// Entries that v gets and c does not would make v refuse the vote.
 	noEntries := func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgApp || toLeader(m) }
-	deaf.match = func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgHeartbeat || noEntries(m) }
-	f.lines.add(deaf, f.For+f.w.D)
+	lost.match = func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgHeartbeat || noEntries(m) }
+	f.lines.add(lost, f.For+f.w.D)
 	raced := false
 	f.lines.when(f.For+f.w.D, func(m *raftpb.Message) bool {
 		return m.GetType() == raftpb.MsgVote && m.GetTo() == v.ID && m.GetFrom() == c.ID
 	}, func(*raftpb.Message) {
-		raced, deaf.match = true, noEntries
+		raced, lost.match = true, noEntries
 		f.repeat(max(f.w.Latency/2, time.Millisecond/2), late+4*f.w.Latency, func() bool {
 			// Or it would ignore the vote, because it has just heard of l.
 			if follows(v) {
@@ -295,7 +295,7 @@ func forgottenTerm(f *fault) {
 		}
 		f.note(x, "its disk stalls, and it is to lead")
 		f.stalled[x.ID] = f.c.Now() + 4*f.w.D
-		f.lines.add(&trouble{match: func(m *raftpb.Message) bool {
+		f.lines.add(&impairment{match: func(m *raftpb.Message) bool {
 			return m.GetFrom() == x.ID && m.GetType() == raftpb.MsgApp && m.GetTo() != to.ID
 		}, loss: 1, r: f.r}, 2*f.w.D)
 		l.Transfer(x.ID)
@@ -320,7 +320,7 @@ func (f *fault) whenLeads(x *leasetest.Node, d time.Duration, then func()) {
 // forgetTerm makes x hand over with a late MsgTimeoutNow, kills it, and makes its next process
 // campaign as soon as the promises allow.
 func (f *fault) forgetTerm(x, to *leasetest.Node) {
-	f.lines.add(&trouble{match: timeoutNow(x.ID, to.ID), fixed: between(f.r, f.w.D, 4*f.w.D), r: f.r}, 2*f.w.Latency)
+	f.lines.add(&impairment{match: timeoutNow(x.ID, to.ID), fixed: between(f.r, f.w.D, 4*f.w.D), r: f.r}, 2*f.w.Latency)
 	x.Transfer(to.ID)
 	f.after(2*f.w.Latency, func() {
 		f.stalled[x.ID] = 0
@@ -340,11 +340,11 @@ func (f *fault) forgetTerm(x, to *leasetest.Node) {
 	})
 }
 
-// dyingSavers transfers leadership to a node that asks for longer or shorter promises. It
+// crashWhileSaving transfers leadership to a node that asks for longer or shorter promises. It
 // kills a voter that saves another longest promise because of that, before or after the save
 // is durable, and also the next process, when that saves a shorter one. The next process knows
 // only the saved promise.
-func dyingSavers(f *fault) {
+func crashWhileSaving(f *fault) {
 	f.transfer()
 	var leader *leasetest.Node
 	again := func(id uint64) {

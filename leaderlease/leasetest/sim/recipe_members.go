@@ -9,7 +9,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// transferIsolate transfers leadership, and makes the old leader deaf as soon as it sends the
+// transferIsolate transfers leadership, and lets the old leader receive nothing as soon as it sends the
 // MsgTimeoutNow, so that it does not learn that it was replaced.
 func transferIsolate(f *fault) {
 	from, to := f.transfer()
@@ -17,7 +17,7 @@ func transferIsolate(f *fault) {
 		return
 	}
 	f.lines.when(f.For, timeoutNow(from.ID, to.ID), func(*raftpb.Message) {
-		f.note(from, "is deaf")
+		f.note(from, "receives nothing")
 		f.lines.cutAll(f.except(from.ID), []uint64{from.ID}, false, f.For)
 	})
 }
@@ -29,17 +29,17 @@ func timeoutNow(from, to uint64) func(*raftpb.Message) bool {
 }
 
 // lateTimeoutNow delays the MsgTimeoutNow until the leader has given the transfer up and reads
-// under its lease again, and makes the leader deaf just then.
+// under its lease again, and lets the leader receive nothing from then on.
 func lateTimeoutNow(f *fault) {
 	from, to := f.transfer()
 	if from == nil {
 		return
 	}
 	late := time.Duration((1.05 + f.r.Float64()) * float64(f.w.electionTimeout()))
-	f.lines.add(&trouble{match: timeoutNow(from.ID, to.ID), fixed: late, dup: 0.5, delay: f.w.D, r: f.r}, f.For)
+	f.lines.add(&impairment{match: timeoutNow(from.ID, to.ID), fixed: late, dup: 0.5, delay: f.w.D, r: f.r}, f.For)
 	f.lines.when(f.For, timeoutNow(from.ID, to.ID), func(*raftpb.Message) {
 		f.after(late-between(f.r, 0, 3*f.w.Latency), func() {
-			f.note(from, "is deaf")
+			f.note(from, "receives nothing")
 			f.lines.cutAll(f.except(from.ID), []uint64{from.ID}, false, f.For)
 			if f.r.IntN(2) == 0 {
 				f.push(f.except(from.ID), f.For)

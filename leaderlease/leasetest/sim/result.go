@@ -55,13 +55,13 @@ type Result struct {
 	// Resignations counts leaders that resigned, Successors the leaders that were elected at
 	// once after a resignation.
 	Resignations, Successors uint64
-	// Alarms counts suspicions because of unusual silence, FalseAlarms wrong suspicions of any
+	// Suspicions counts suspicions because of unusual silence, FalseSuspicions wrong suspicions of any
 	// kind.
-	Alarms, FalseAlarms uint64
-	ConfChanges         uint64
-	Crashes             uint64
-	Messages            uint64
-	Histories           uint64
+	Suspicions, FalseSuspicions uint64
+	ConfChanges                 uint64
+	Crashes                     uint64
+	Messages                    uint64
+	Histories                   uint64
 	// Faults counts injected faults by kind.
 	Faults map[string]int
 	// Stats adds up the counters of all Leases.
@@ -218,8 +218,8 @@ var rules = []rule{
 	{"L6 transferring", refused(leaderlease.StatusTransferring)},
 	{"L6b resignations", func(r *Result) uint64 { return r.Resignations }},
 	{"L6b successors at once", func(r *Result) uint64 { return r.Successors }},
-	{"leaders suspected by silence", func(r *Result) uint64 { return r.Alarms }},
-	{"false alarms", func(r *Result) uint64 { return r.FalseAlarms }},
+	{"leaders suspected by silence", func(r *Result) uint64 { return r.Suspicions }},
+	{"false suspicions", func(r *Result) uint64 { return r.FalseSuspicions }},
 	{"L7 leases lost by step-down", func(r *Result) uint64 { return r.Stats.Losses[leaderlease.StatusNotLeader] }},
 	{"margin", refused(leaderlease.StatusMargin)},
 	{"expired", refused(leaderlease.StatusExpired)},

@@ -146,7 +146,7 @@ func (w *Swarm) fields() []field {
 		{"beyond_ppm", &w.BeyondPPM},
 		{"stops_clock", &w.StopsClock},
 		{"forgets", &w.Forgets},
-		{"mute", &w.Mute},
+		{"no_commit_hints", &w.NoCommitHints},
 		{"hard_state_alone", &w.HardStateAlone},
 		{"separate", &w.Separate},
 		{"one_log", &w.OneLog},
@@ -219,14 +219,14 @@ type Swarm struct {
 	HeartbeatTick            int
 
 	// The lease. DriftPPM is the rate error that clocks really have.
-	D, Skew    time.Duration
-	DriftPPM   int
-	LongD      bool
-	NoMargin   bool // negative control: reads are served to the end of the lease
-	BeyondPPM  int  // negative control: clocks err by this much more than claimed
-	StopsClock bool // negative control: a suspended leader's clock stands still
-	Forgets    bool // negative control: a crash forgets changes of membership
-	Mute       bool // negative control: vote answers carry no commit hints
+	D, Skew       time.Duration
+	DriftPPM      int
+	LongD         bool
+	NoMargin      bool // negative control: reads are served to the end of the lease
+	BeyondPPM     int  // negative control: clocks err by this much more than claimed
+	StopsClock    bool // negative control: a suspended leader's clock stands still
+	Forgets       bool // negative control: a crash forgets changes of membership
+	NoCommitHints bool // negative control: vote answers carry no commit hints
 	// HardStateAlone is a negative control: nodes start with the commit index of the hard
 	// state, and ignore a higher one that the log proves.
 	HardStateAlone bool
@@ -266,7 +266,7 @@ func (w *Swarm) electionTimeout() time.Duration { return time.Duration(w.Electio
 // keepAssumptions takes back what a negative control has broken.
 func (w *Swarm) keepAssumptions() {
 	w.NoMargin, w.BeyondPPM, w.StopsClock, w.Stock = false, 0, false, 0
-	w.Forgets, w.Mute, w.HardStateAlone = false, false, false
+	w.Forgets, w.NoCommitHints, w.HardStateAlone = false, false, false
 }
 
 func has(set uint64, id uint64) bool { return set>>id&1 == 1 }

@@ -197,15 +197,15 @@ func (s *sim) newDisk(id uint64, conf *raftpb.ConfState) leasetest.Disk {
 	return s.w.diskKind(id).NewDisk(conf)
 }
 
-// seenSaver is a node's PromiseStore that reports the beginning of each save.
-type seenSaver struct {
+// observedStore is a node's PromiseStore that reports the beginning of each save.
+type observedStore struct {
 	leaderlease.PromiseStore
 	s  *sim
 	id uint64
 }
 
 // Run implements hook.Saver.
-func (p seenSaver) Run(save hook.Save) {
+func (p observedStore) Run(save hook.Save) {
 	p.s.res.Saves++
 	saver, ok := p.PromiseStore.(hook.Saver)
 	if !ok {
@@ -225,7 +225,7 @@ func (s *sim) configure(id uint64, cfg *leaderlease.Config) {
 		cfg.MaxPromise = w.D
 		cfg.Duration, cfg.MaxClockSkew = w.shortD(), driftSkew(w.shortD(), w.DriftPPM)
 	}
-	cfg.Promises = seenSaver{cfg.Promises, s, id}
+	cfg.Promises = observedStore{cfg.Promises, s, id}
 	if d := time.Duration(s.scale[id] * float64(w.D)); d-driftSkew(d, w.DriftPPM) > 2*s.beat() {
 		cfg.Duration, cfg.MaxClockSkew = d, driftSkew(d, w.DriftPPM)
 	}
@@ -247,7 +247,7 @@ func (s *sim) nodeOptions(id uint64) leasetest.NodeOptions {
 	if has(w.Learns, id) {
 		o.Learn = 20 * s.beat() // faults are seconds apart
 	}
-	o.ForgetsChanges, o.NoCommitHints, o.HardStateAlone = w.Forgets || w.Bare, w.Mute || w.Bare, w.HardStateAlone
+	o.ForgetsChanges, o.NoCommitHints, o.HardStateAlone = w.Forgets || w.Bare, w.NoCommitHints || w.Bare, w.HardStateAlone
 	switch {
 	case has(w.Stock, id):
 		o.Kind = leasetest.Stock

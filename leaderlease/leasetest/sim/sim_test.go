@@ -20,7 +20,7 @@ var (
 	seedCount = flag.Int("seeds", 0, "number of seeds of TestSimulation; 0 takes the standard number")
 	skipGuard = flag.Bool("skip-guard", false, "run TestSimulation without the guard oracle")
 	minimise  = flag.String("minimise", "", "file for the minimised schedule of the first violation of TestSimulation")
-	control   = flag.String("control", "", "assumption that TestSimulation breaks: clocks, margin, stock, suspend, forget, mute or proof")
+	control   = flag.String("control", "", "assumption that TestSimulation breaks: clocks, margin, stock, suspend, forget, no-hints or proof")
 	replay    = flag.String("replay", "", "schedule file that TestSimulation runs instead of drawing schedules")
 	messages  = flag.Bool("messages", false, "keep messages in the time line of TestSimulation")
 	stopAfter = flag.Int("stop", 5, "number of seeds with violations after which TestSimulation ends")

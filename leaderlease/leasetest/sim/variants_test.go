@@ -90,7 +90,7 @@ func mixedSchedule(s *Schedule) {
 	w.Disk, w.Apply, w.Step, w.Latency = 20*time.Millisecond, 0, 0, time.Millisecond
 	s.Faults = nil
 	for at := time.Second; at < s.Duration; at += 5 * time.Second {
-		s.Faults = append(s.Faults, Fault{N: len(s.Faults) + 1, At: at, Kind: "recipe_dying_savers", For: 2 * time.Second})
+		s.Faults = append(s.Faults, Fault{N: len(s.Faults) + 1, At: at, Kind: "recipe_crash_while_saving", For: 2 * time.Second})
 	}
 }
 
@@ -109,21 +109,21 @@ func TestMixedDurations(t *testing.T) {
 // Suspecting silent leaders causes no election without faults: there are as many elections as
 // without it.
 func TestSilenceCausesNoElectionWithoutFaults(t *testing.T) {
-	alarms := uint64(0)
+	suspicions := uint64(0)
 	for seed := uint64(1); seed <= mistakeSeeds(40); seed++ {
 		elections := func(learns uint64) uint64 {
 			r := Run(t, Config{Seed: seed, Amend: func(s *Schedule) {
 				s.Swarm.Suspects, s.Swarm.Learns, s.Faults = ^uint64(0), learns, nil
 			}})
 			r.Require(t)
-			alarms += r.Alarms
+			suspicions += r.Suspicions
 			return r.Elections
 		}
 		if with, without := elections(^uint64(0)), elections(0); with > without {
 			t.Errorf("seed %d: %d elections, and %d without adaptive failure detection", seed, with, without)
 		}
 	}
-	t.Logf("%d alarms", alarms)
+	t.Logf("%d suspicions", suspicions)
 }
 
 // stallingSchedule has three nodes with short promises. Their leaders pause shortly, pause for
@@ -158,8 +158,8 @@ func TestStallingLeaders(t *testing.T) {
 		r.Require(t)
 		sum.Add(r)
 	}
-	if sum.Alarms <= sum.FalseAlarms || sum.FalseAlarms == 0 || sum.AllLeaseReads() == 0 {
-		t.Errorf("%d alarms, %d false ones, %d reads under a lease, want some of each", sum.Alarms, sum.FalseAlarms, sum.AllLeaseReads())
+	if sum.Suspicions <= sum.FalseSuspicions || sum.FalseSuspicions == 0 || sum.AllLeaseReads() == 0 {
+		t.Errorf("%d suspicions, %d false ones, %d reads under a lease, want some of each", sum.Suspicions, sum.FalseSuspicions, sum.AllLeaseReads())
 	}
 }
 
