@@ -28,7 +28,7 @@ func TestAChangeOutlivesACrash(t *testing.T) {
 		{"the same with AsyncStorageWrites", true, true, false},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			c := pair(t, NodeOptions{Async: v.async, ForgetsChanges: v.forgets, DiskDelay: func() time.Duration { return 5 * time.Millisecond }})
+			c := pair(t, NodeOptions{Async: v.async, Without: Rules{DurableConf: v.forgets}, DiskDelay: func() time.Duration { return 5 * time.Millisecond }})
 			one, two := c.Node(1), c.Node(2)
 			remove(one, 2)
 			if !c.RunUntil(time.Second, func() bool { return len(one.Conf().GetVoters()) == 1 }) {
@@ -61,7 +61,7 @@ func TestALeaderThatRemovedItselfIsSucceeded(t *testing.T) {
 		{name: "vote answers carry no commit index", mute: true},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			c := pair(t, NodeOptions{Async: v.async, NoCommitHints: v.mute})
+			c := pair(t, NodeOptions{Async: v.async, Without: Rules{CommitHints: v.mute}})
 			one, two := c.Node(1), c.Node(2)
 			removedUnheard(t, c)
 			if v.crash {
@@ -85,7 +85,7 @@ func TestALeaderThatRemovedItselfIsSucceeded(t *testing.T) {
 
 // A commit hint counts only if the log has the same entry, and it makes no member a leader.
 func TestACommitHintOfAnotherEntryIsIgnored(t *testing.T) {
-	c := pair(t, NodeOptions{NoCommitHints: true})
+	c := pair(t, NodeOptions{Without: Rules{CommitHints: true}})
 	removedUnheard(t, c)
 	one, two := c.Node(1), c.Node(2)
 	c.Net.Split([]uint64{1}, []uint64{2})
@@ -250,7 +250,7 @@ func votesOfALostTerm(t *testing.T, phase time.Duration) bool {
 		if id != 2 {
 			return NodeOptions{}
 		}
-		return NodeOptions{Kind: Plain, HastyVotes: true, Async: true, DiskDelay: func() time.Duration { return disk }}
+		return NodeOptions{Kind: Plain, Without: Rules{HoldVotes: true}, Async: true, DiskDelay: func() time.Duration { return disk }}
 	}})
 	if !c.Elect(1) {
 		t.Fatal("Elect(1) = false")

@@ -28,7 +28,9 @@ func (n *Node) Compact() {
 		n.later(n.cluster.opts.TickInterval, func() { n.onWriteDone(func() { n.compactLog(snap) }) })
 		return
 	}
-	must(n.disk.Compact(snap))
+	if n.mayCompact(snap.GetMetadata().GetIndex()) {
+		must(n.disk.Compact(snap))
+	}
 }
 
 // behind returns the checkpoint that the log may begin with now that newest is
@@ -45,7 +47,7 @@ func (n *Node) behind(newest *raftpb.Snapshot) *raftpb.Snapshot {
 // compactLog drops the log before a durable checkpoint, unless the log has a
 // newer snapshot meanwhile.
 func (n *Node) compactLog(snap *raftpb.Snapshot) {
-	if snap.GetMetadata().GetIndex() > n.first() {
+	if index := snap.GetMetadata().GetIndex(); index > n.first() && n.mayCompact(index) {
 		must(n.disk.Compact(snap))
 	}
 }
@@ -118,10 +120,10 @@ func (n *Node) applyFrom() uint64 {
 }
 
 // recoverCommit returns s with the commit index that the log proves. Unless the node
-// ForgetsChanges, it writes that commit index to the disk.
+// omits DurableConf, it writes that commit index to the disk.
 func (n *Node) recoverCommit(s raft.Storage) raft.Storage {
 	n.losses.recovered = 0
-	if n.Options.HardStateAlone {
+	if n.Options.Without.RecoverCommit {
 		return s
 	}
 	stored, _, err := n.disk.InitialState()
@@ -130,18 +132,18 @@ func (n *Node) recoverCommit(s raft.Storage) raft.Storage {
 	must(err)
 	if hard.GetCommit() > stored.GetCommit() {
 		n.losses.recovered = hard.GetCommit()
-		if !n.Options.ForgetsChanges {
+		if !n.Options.Without.DurableConf {
 			must(n.disk.Save(nil, hard, nil))
 		}
 	}
 	return leaderlease.RecoverCommit(s)
 }
 
-// configOfLease returns the raft configuration for the Lease. With HardStateAlone its Storage
+// configOfLease returns the raft configuration for the Lease. Without RecoverCommit its Storage
 // hides the changes in the log: otherwise the Lease would refuse the commit index of the hard
 // state.
 func (n *Node) configOfLease(rc *raft.Config) *raft.Config {
-	if !n.Options.HardStateAlone {
+	if !n.Options.Without.RecoverCommit {
 		return rc
 	}
 	c := *rc

@@ -3,6 +3,7 @@ package leasetest
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"go.etcd.io/raft/v3"
@@ -34,7 +35,14 @@ func (n *Node) Resign(to uint64) bool {
 func (n *Node) ForgetLeader() { n.exec(func() { _ = n.raw.ForgetLeader() }) }
 
 // Change proposes a configuration change.
-func (n *Node) Change(cc raftpb.ConfChangeI) { n.exec(func() { _ = n.raw.ProposeConfChange(cc) }) }
+func (n *Node) Change(cc raftpb.ConfChangeI) {
+	n.exec(func() {
+		// Raft makes a normal entry of a second attempt to leave a joint configuration.
+		if n.mayAppend() || len(cc.AsV2().GetChanges()) == 0 && !n.changing() {
+			_ = n.raw.ProposeConfChange(cc)
+		}
+	})
+}
 
 func (n *Node) first() uint64 {
 	first, err := n.disk.FirstIndex()
@@ -46,7 +54,7 @@ func (n *Node) first() uint64 {
 // version once this node has applied it, or never.
 func (n *Node) Write(key, write uint64, done func(version uint64)) {
 	n.exec(func() {
-		if err := n.raw.Propose(n.machine.Command(key, write)); err == nil {
+		if n.mayAppend() && n.raw.Propose(n.machine.Command(key, write)) == nil {
 			n.writes[write] = done
 		}
 	})
@@ -82,6 +90,10 @@ func (n *Node) read(ctx context.Context, key uint64, quorum bool, done func(uint
 				done(n.Version(key), r.Path, err)
 			})
 		default:
+			if !n.mayAnswerReads() {
+				done(0, leaderlease.PathNone, errNoOwnTerm)
+				return
+			}
 			n.stockRead(func() { done(n.Version(key), leaderlease.PathReadIndex, nil) })
 		}
 	})
@@ -108,6 +120,8 @@ type stockReads struct {
 	asked   map[uint64]func()
 	waiting []stockRead
 }
+
+var errNoOwnTerm = errors.New("leasetest: the leader has committed nothing in its term")
 
 // stockRequest is the length of their requests.
 const stockRequest = 8

@@ -21,6 +21,8 @@ type Options struct {
 	ElectionTick, HeartbeatTick int
 	// Configure may amend the lease configuration of a node.
 	Configure func(id uint64, cfg *leaderlease.Config)
+	// Raft may amend the raft configuration of a node.
+	Raft func(rc *raft.Config)
 	// Node chooses how a node runs.
 	Node func(id uint64) NodeOptions
 	// NewDisk returns the empty disk of a node; conf is nil for spares.
@@ -218,12 +220,10 @@ type NodeOptions struct {
 	Kind Kind
 	// Async uses AsyncStorageWrites.
 	Async bool
-	// HastyVotes, with Async, lets requests for votes leave before their term is
-	// durable, as raft does by itself; for nodes without the library only.
-	HastyVotes bool
 	// DiskDelay and ApplyDelay return how long the next write and the next
-	// batch of entries take. Nil means no time.
-	DiskDelay, ApplyDelay func() time.Duration
+	// batch of entries take. TellDelay, with Async, returns the time until raft is told what
+	// is applied. Nil means no time.
+	DiskDelay, ApplyDelay, TellDelay func() time.Duration
 	// EarlyAdvance, without Async, calls Advance before the entries of the Ready are
 	// applied, as etcd's leader does: ApplyConfState comes after it.
 	EarlyAdvance bool
@@ -239,12 +239,8 @@ type NodeOptions struct {
 	// Learn, with Suspects, is for how long the node watches a leader before it suspects
 	// unusually long silence. Zero means that it never does.
 	Learn time.Duration
-	// ForgetsChanges applies changes of membership before their commit index is durable.
-	// NoCommitHints leaves the commit index out of vote answers. Both are negative controls.
-	ForgetsChanges, NoCommitHints bool
-	// HardStateAlone starts with the commit index of the hard state, even if the log proves a
-	// higher one: a negative control.
-	HardStateAlone bool
+	// Without has the rules that the node omits: negative controls.
+	Without Rules
 	// Mistake returns how the given process of the node, counted from 1, embeds
 	// its Lease wrongly: a negative control. Nil means none.
 	Mistake func(process int) Mistake

@@ -344,11 +344,11 @@ func (n *Node) see(w io.Writer) {
 	if !n.up {
 		s, _, err := n.disk.InitialState()
 		must(err)
-		_, _ = fmt.Fprintln(w, "down", s.GetTerm(), s.GetVote(), s.GetCommit(), n.last(), n.Clock.within != nil)
+		_, _ = fmt.Fprintln(w, "down", s.GetTerm(), s.GetVote(), s.GetCommit(), n.lastEntry(), n.Clock.within != nil)
 		return
 	}
 	s := n.raw.BasicStatus()
-	_, _ = fmt.Fprintln(w, s.SoftState, s.GetTerm(), s.GetVote(), s.GetCommit(), s.Applied, s.LeadTransferee, n.last(),
+	_, _ = fmt.Fprintln(w, s.SoftState, s.GetTerm(), s.GetVote(), s.GetCommit(), s.Applied, s.LeadTransferee, n.lastEntry(),
 		n.Applied(), n.Hash(), n.conf.String(), n.paused, n.busy, n.lags, len(n.asked), n.missed, n.confIndex, n.handed, n.made, len(n.inbox), len(n.unsynced), len(n.appends.jobs), len(n.applies.jobs))
 	_, _ = fmt.Fprintln(w, timers(n), n.Clock.rate, n.Clock.stopped, n.Clock.failed, n.Clock.within != nil, n.mistake(), n.Options.FilterOnArrival)
 	if n.lease == nil {
@@ -370,7 +370,7 @@ func timers(n *Node) (t [3]int64) {
 	return t
 }
 
-func (n *Node) last() string {
+func (n *Node) lastEntry() string {
 	index, err := n.disk.LastIndex()
 	must(err)
 	term, err := n.disk.Term(index)

@@ -81,6 +81,7 @@ func (n *Node) resumeReady(rd *raft.Ready) {
 }
 
 func (n *Node) processReady(rd *raft.Ready) {
+	n.log.add(rd.Entries)
 	n.handed = max(n.handed, newestChange(rd.CommittedEntries))
 	msgs := n.filter(rd)
 	if n.cluster.OnReady != nil {
@@ -108,7 +109,7 @@ func (n *Node) processReady(rd *raft.Ready) {
 		n.afterApplyDelay(rd.CommittedEntries, func() {
 			n.knowChanges(rd.CommittedEntries, func() {
 				n.apply(rd.CommittedEntries)
-				n.raw.Advance(*rd)
+				n.advance(rd)
 				n.busy = false
 				n.stepSnapshots()
 				n.observe()
@@ -122,10 +123,18 @@ func (n *Node) advanceEarly(rd *raft.Ready) {
 	if len(rd.CommittedEntries) > 0 {
 		n.applies.push(n, func(done func()) { n.applyThread(&raftpb.Message{Entries: rd.CommittedEntries}, done) })
 	}
-	n.raw.Advance(*rd)
+	n.advance(rd)
 	n.busy = false
 	n.stepSnapshots()
 	n.observe()
+}
+
+// advance tells raft that rd is handled.
+func (n *Node) advance(rd *raft.Ready) {
+	n.raw.Advance(*rd)
+	if c := rd.CommittedEntries; len(c) > 0 {
+		n.told = max(n.told, c[len(c)-1].GetIndex())
+	}
 }
 
 // filter returns the messages of rd that may leave.
@@ -143,7 +152,7 @@ func (n *Node) filter(rd *raft.Ready) []*raftpb.Message {
 // plainly returns the messages that leave a node without the library. Such a node keeps V9
 // by itself, since without V9 raft itself diverges.
 func (n *Node) plainly(msgs []*raftpb.Message) []*raftpb.Message {
-	if n.Options.Async && !n.Options.HastyVotes {
+	if n.Options.Async && !n.Options.Without.HoldVotes {
 		msgs, _ = core.DelayVotes(msgs)
 	}
 	return msgs
@@ -162,16 +171,25 @@ func (n *Node) afterApplyDelay(entries []*raftpb.Entry, f func()) {
 
 // dispatch hands the messages of an asynchronous Ready to the local threads or to the network.
 func (n *Node) dispatch(msgs []*raftpb.Message) {
+	var held []*raftpb.Message
 	for _, m := range msgs {
-		switch m.GetTo() {
-		case raft.LocalAppendThread:
+		switch {
+		case m.GetTo() == raft.LocalAppendThread:
 			n.superseded = max(n.superseded, m.GetSnapshot().GetMetadata().GetIndex())
 			n.appends.push(n, func(done func()) { n.appendThread(m, done) })
-		case raft.LocalApplyThread:
+		case m.GetTo() == raft.LocalApplyThread:
 			n.applies.push(n, func(done func()) { n.applyThread(m, done) })
+		case n.holdsAppend(m):
+			held = append(held, m)
 		default:
 			n.send([]*raftpb.Message{m})
 		}
+	}
+	if len(held) > 0 {
+		n.appends.push(n, func(done func()) {
+			n.send(held)
+			done()
+		})
 	}
 }
 
@@ -189,7 +207,7 @@ func (n *Node) applyThread(m *raftpb.Message, done func()) {
 		n.knowChanges(m.GetEntries(), func() {
 			n.exec(func() {
 				n.apply(m.GetEntries())
-				n.respond(m.GetResponses())
+				n.tell(m)
 				done()
 			})
 		})
@@ -257,7 +275,7 @@ func (n *Node) restore(snap *raftpb.Snapshot) {
 	if !n.machine.Durable() {
 		must(n.machine.Restore(snap))
 	}
-	n.conf, n.made = snap.GetMetadata().GetConfState(), max(n.made, index)
+	n.conf, n.made, n.told = snap.GetMetadata().GetConfState(), max(n.made, index), max(n.told, index)
 	n.applied(index)
 	if n.lease != nil && n.chosen() == TellsConfTwice {
 		n.lease.ApplyConfState(index-1, n.began) // a change that the snapshot covers
@@ -321,17 +339,8 @@ func (n *Node) applied(index uint64) {
 // applyConf applies a configuration change to raft and then to the Lease. It returns the
 // new configuration, or nil for other entries.
 func (n *Node) applyConf(e *raftpb.Entry) *raftpb.ConfState {
-	var cc raftpb.ConfChangeI
-	switch e.GetType() {
-	case raftpb.EntryConfChange:
-		v1 := &raftpb.ConfChange{}
-		must(proto.Unmarshal(e.GetData(), v1))
-		cc = v1
-	case raftpb.EntryConfChangeV2:
-		v2 := &raftpb.ConfChangeV2{}
-		must(proto.Unmarshal(e.GetData(), v2))
-		cc = v2
-	default:
+	cc := confChange(e)
+	if cc == nil {
 		return nil
 	}
 	made, before := n.made, n.conf
@@ -340,12 +349,28 @@ func (n *Node) applyConf(e *raftpb.Entry) *raftpb.ConfState {
 	return n.conf
 }
 
+// confChange returns the configuration change in an entry, nil if there is none.
+func confChange(e *raftpb.Entry) raftpb.ConfChangeI {
+	switch e.GetType() {
+	case raftpb.EntryConfChange:
+		v1 := &raftpb.ConfChange{}
+		must(proto.Unmarshal(e.GetData(), v1))
+		return v1
+	case raftpb.EntryConfChangeV2:
+		v2 := &raftpb.ConfChangeV2{}
+		must(proto.Unmarshal(e.GetData(), v2))
+		return v2
+	default:
+		return nil
+	}
+}
+
 // knowChanges runs apply once the commit index of the changes of membership in entries is
 // durable. An operator that sees such a change may switch off the removed member. If a crash
 // then lost the commit index, the others would wait for that member's vote.
 func (n *Node) knowChanges(entries []*raftpb.Entry, apply func()) {
 	index := newestChange(entries)
-	if index == 0 || n.Options.ForgetsChanges || n.committed(index) == nil {
+	if index == 0 || n.Options.Without.DurableConf || n.committed(index) == nil {
 		apply()
 		return
 	}
@@ -397,7 +422,7 @@ func newestChange(entries []*raftpb.Entry) (index uint64) {
 func (n *Node) tellCommit(m *raftpb.Message) {
 	switch t := m.GetType(); {
 	case t != raftpb.MsgVoteResp && t != raftpb.MsgPreVoteResp:
-	case n.Options.NoCommitHints:
+	case n.Options.Without.CommitHints:
 		m.Commit, m.RejectHint = nil, nil
 	case n.lease == nil || n.mistake() != NoMistake:
 		// Applied entries are in the log on disk.

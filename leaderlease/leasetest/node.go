@@ -66,6 +66,10 @@ type Node struct {
 	// confIndex is Config.ConfIndex of the Lease. handed is the index of the newest change
 	// that raft has handed out, made of the newest that the node or a snapshot has applied.
 	confIndex, handed, made uint64
+	// told is the newest index that raft knows to be applied, tellAt when it is told the next.
+	told   uint64
+	tellAt time.Duration
+	log    logView
 	// began is the configuration that the log began with at the start.
 	began *raftpb.ConfState
 	// snapshots wait until the committed entries are applied.
@@ -92,7 +96,7 @@ func (n *Node) start() {
 	n.confIndex, n.handed, n.made = 0, 0, 0
 	n.snapshots = nil
 	n.writes = make(map[uint64]func(uint64))
-	n.reads = stockReads{}
+	n.reads = stockReads{seq: n.ID<<48 | uint64(n.Process())<<32} // an answer to another process's request is ignored
 	n.lease, n.losses.tears = nil, tear{}
 	n.newest = nil
 	n.Clock.Restart()
@@ -112,6 +116,11 @@ func (n *Node) start() {
 	if n.Options.Kind == Stock {
 		rc.ReadOnlyOption = raft.ReadOnlyLeaseBased
 	}
+	if c.opts.Raft != nil {
+		c.opts.Raft(rc)
+	}
+	n.told, n.tellAt = rc.Applied, 0
+	n.openLog()
 	n.raw, err = raft.NewRawNode(rc)
 	must(err)
 	if n.Options.Kind == Library {
@@ -212,7 +221,7 @@ func (n *Node) step(m *raftpb.Message, from leaderlease.ProcessID) {
 }
 
 func (n *Node) stepRaw(m *raftpb.Message) {
-	if n.putsOff(m) {
+	if n.putsOff(m) || n.refuses(m) {
 		return
 	}
 	n.learnCommit(m)

@@ -241,7 +241,7 @@ func (how forgets) grow(t *testing.T, kind leasetest.DiskKind, alone, async bool
 		},
 		Node: func(id uint64) leasetest.NodeOptions {
 			// Raft asks for neither of the first two.
-			o := leasetest.NodeOptions{NoCommitHints: true, ForgetsChanges: true, HardStateAlone: alone, Async: async}
+			o := leasetest.NodeOptions{Without: leasetest.Rules{CommitHints: true, DurableConf: true, RecoverCommit: alone}, Async: async}
 			if id == 1 {
 				o.DiskDelay = func() time.Duration { return g.disk }
 				o.ApplyDelay = func() time.Duration { return g.apply }

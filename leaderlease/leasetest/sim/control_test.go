@@ -20,9 +20,9 @@ var controls = map[string]func(*Schedule){
 	"margin":   func(s *Schedule) { s.Swarm.NoMargin = true },
 	"stock":    func(s *Schedule) { s.Swarm.Stock = ^uint64(0) },
 	"suspend":  func(s *Schedule) { s.Swarm.StopsClock = true },
-	"forget":   func(s *Schedule) { s.Swarm.Forgets = true },
-	"no-hints": func(s *Schedule) { s.Swarm.NoCommitHints = true },
-	"proof":    func(s *Schedule) { s.Swarm.HardStateAlone = true },
+	"forget":   func(s *Schedule) { s.Swarm.Without = "DurableConf" },
+	"no-hints": func(s *Schedule) { s.Swarm.Without = "CommitHints" },
+	"proof":    func(s *Schedule) { s.Swarm.Without = "RecoverCommit" },
 }
 
 func TestControls(t *testing.T) {

@@ -23,7 +23,7 @@ type faultKind struct {
 var faultKinds = slices.Concat(processFaults, clockFaults, networkFaults, clusterFaults, connFaults, recipes, resignFaults)
 
 func kindOf(name string) *faultKind {
-	for _, kinds := range [][]faultKind{faultKinds, tornFaults, deathFaults} {
+	for _, kinds := range [][]faultKind{faultKinds, tornFaults, deathFaults, raftFaults} {
 		for i := range kinds {
 			if kinds[i].name == name {
 				return &kinds[i]
@@ -43,31 +43,38 @@ type fault struct {
 }
 
 // drawFaults draws which kinds are active and then the faults.
-func drawFaults(r *rand.Rand, w *Swarm, d time.Duration) (faults []Fault) {
-	var active []*faultKind
-	total := 0
-	for i := range faultKinds {
+func (s *Schedule) drawFaults(r *rand.Rand) {
+	var active []faultKind
+	for _, k := range faultKinds {
 		if r.IntN(5) < 3 {
-			active = append(active, &faultKinds[i])
-			total += faultKinds[i].weight
+			active = append(active, k)
 		}
 	}
-	et := float64(w.electionTimeout())
-	for at := between(r, time.Second, 2*w.Gap); at < d && total > 0; at += time.Duration(r.ExpFloat64() * float64(w.Gap)) {
-		k := draw(r, active, total)
-		faults = append(faults, Fault{
-			N: len(faults) + 1, At: at, Kind: k.name,
-			For: between(r, time.Duration(k.min*et), time.Duration(k.max*et)),
-		})
-	}
-	return faults
+	s.addFaults(r, active, s.Swarm.Gap)
 }
 
-func draw(r *rand.Rand, kinds []*faultKind, total int) *faultKind {
+// addFaults draws faults of the given kinds, gap apart on average.
+func (s *Schedule) addFaults(r *rand.Rand, kinds []faultKind, gap time.Duration) {
+	et, n, total := float64(s.Swarm.electionTimeout()), 0, 0
+	for _, f := range s.Faults {
+		n = max(n, f.N)
+	}
+	for i := range kinds {
+		total += kinds[i].weight
+	}
+	for at := between(r, time.Second, 2*gap); at < s.Duration && total > 0; at += time.Duration(r.ExpFloat64() * float64(gap)) {
+		k := draw(r, kinds, total)
+		n++
+		s.Faults = append(s.Faults, Fault{N: n, At: at, Kind: k.name, For: between(r, time.Duration(k.min*et), time.Duration(k.max*et))})
+	}
+	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+}
+
+func draw(r *rand.Rand, kinds []faultKind, total int) *faultKind {
 	n := r.IntN(total)
-	for _, k := range kinds {
-		if n -= k.weight; n < 0 {
-			return k
+	for i := range kinds {
+		if n -= kinds[i].weight; n < 0 {
+			return &kinds[i]
 		}
 	}
 	panic("sim: weights do not add up")

@@ -346,17 +346,7 @@ var deathFaults = []faultKind{
 // AddDeathNotices adds deathFaults to a schedule. They are drawn from a stream of their own, so
 // that the other faults of a seed do not change.
 func (s *Schedule) AddDeathNotices() {
-	r := stream(s.Seed, streamDeaths)
-	et, n := float64(s.Swarm.electionTimeout()), 0
-	for i := range s.Faults {
-		n = max(n, s.Faults[i].N)
-	}
-	for at := between(r, time.Second, 2*s.Swarm.Gap); at < s.Duration; at += time.Duration(r.ExpFloat64() * float64(s.Swarm.Gap)) {
-		k := pick(r, &deathFaults[0], &deathFaults[1], &deathFaults[2])
-		n++
-		s.Faults = append(s.Faults, Fault{N: n, At: at, Kind: k.name, For: between(r, time.Duration(k.min*et), time.Duration(k.max*et))})
-	}
-	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+	s.addFaults(stream(s.Seed, streamDeaths), deathFaults, s.Swarm.Gap)
 }
 
 // deathProven kills the leader, and sends its death notice to nearly all others.

@@ -3,7 +3,6 @@ package sim
 import (
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -27,18 +26,10 @@ func drawDisks(r *rand.Rand, w *Swarm) {
 }
 
 // drawTorn adds such faults to those of a schedule.
-func drawTorn(r *rand.Rand, s *Schedule) {
-	w := &s.Swarm
-	if w.Separate|w.OneLog == 0 {
-		return
+func (s *Schedule) drawTorn(r *rand.Rand) {
+	if w := &s.Swarm; w.Separate|w.OneLog != 0 {
+		s.addFaults(r, tornFaults, 4*w.Gap)
 	}
-	et, n, gap := float64(w.electionTimeout()), len(s.Faults), 4*w.Gap
-	for at := between(r, time.Second, 2*gap); at < s.Duration; at += time.Duration(r.ExpFloat64() * float64(gap)) {
-		k := draw(r, []*faultKind{&tornFaults[0], &tornFaults[1]}, tornFaults[0].weight+tornFaults[1].weight)
-		n++
-		s.Faults = append(s.Faults, Fault{N: n, At: at, Kind: k.name, For: between(r, time.Duration(k.min*et), time.Duration(k.max*et))})
-	}
-	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 }
 
 // diskKind is the kind of a node's disk.

@@ -168,6 +168,7 @@ func (s *sim) onSend(m *raftpb.Message) {
 	if s.trace.messages {
 		s.trace.keep(s.c.Now(), m.GetFrom(), "sends "+m.GetType().String(), "to term index commit", m.GetTo(), m.GetTerm(), m.GetIndex(), m.GetCommit())
 	}
+	s.checkDurable(m)
 	s.lines.sent(m)
 }
 

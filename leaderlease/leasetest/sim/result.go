@@ -74,6 +74,9 @@ type Result struct {
 	// processes that began with a commit index that only their log proved.
 	Torn, Recovered int
 
+	// Volatile counts messages of bare nodes by the data in them that was not durable.
+	Volatile [numTypes]volatileCount
+
 	// Traces are the traces of all Leases, Judged is the number of checked events.
 	Traces []leasetrace.Process
 	Judged uint64

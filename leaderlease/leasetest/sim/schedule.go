@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,9 +39,9 @@ type Fault struct {
 func DrawSchedule(seed uint64, d time.Duration) *Schedule {
 	s := &Schedule{Seed: seed, Duration: d, Swarm: drawSwarm(stream(seed, streamSwarm))}
 	drawShort(stream(seed, streamShort), &s.Swarm)
-	s.Faults = drawFaults(stream(seed, streamPlan), &s.Swarm, d)
+	s.drawFaults(stream(seed, streamPlan))
 	drawDisks(stream(seed, streamDisks), &s.Swarm)
-	drawTorn(stream(seed, streamTorn), s)
+	s.drawTorn(stream(seed, streamTorn))
 	return s
 }
 
@@ -58,8 +59,10 @@ func (s *Schedule) WriteTo(w io.Writer) (int64, error) {
 	if s.Expect != "" {
 		fmt.Fprintf(&b, "expect %s\n", s.Expect)
 	}
-	for _, f := range s.Swarm.fields() {
-		fmt.Fprintf(&b, "set %s %s\n", f.name, f.format())
+	for f, v := range reflect.ValueOf(&s.Swarm).Elem().Fields() {
+		if !v.IsZero() {
+			fmt.Fprintf(&b, "set %s %s\n", f.Name, format(v))
+		}
 	}
 	for _, f := range s.Faults {
 		fmt.Fprintf(&b, "fault %d %v %s %v\n", f.N, f.At, f.Kind, f.For)
@@ -124,87 +127,28 @@ func (s *Schedule) parseFault(words []string) error {
 	return nil
 }
 
-// field is one parameter in the text form.
-type field struct {
-	name  string
-	value any // a pointer
-}
-
-func (w *Swarm) fields() []field {
-	return []field{
-		{"voters", &w.Voters},
-		{"learners", &w.Learners},
-		{"spares", &w.Spares},
-		{"tick", &w.Tick},
-		{"election_tick", &w.ElectionTick},
-		{"heartbeat_tick", &w.HeartbeatTick},
-		{"d", &w.D},
-		{"skew", &w.Skew},
-		{"drift_ppm", &w.DriftPPM},
-		{"long_d", &w.LongD},
-		{"no_margin", &w.NoMargin},
-		{"beyond_ppm", &w.BeyondPPM},
-		{"stops_clock", &w.StopsClock},
-		{"forgets", &w.Forgets},
-		{"no_commit_hints", &w.NoCommitHints},
-		{"hard_state_alone", &w.HardStateAlone},
-		{"separate", &w.Separate},
-		{"one_log", &w.OneLog},
-		{"tears", &w.Tears},
-		{"bare", &w.Bare},
-		{"plain", &w.Plain},
-		{"stock", &w.Stock},
-		{"async", &w.Async},
-		{"queue", &w.Queue},
-		{"arrival", &w.Arrival},
-		{"short", &w.Short},
-		{"suspects", &w.Suspects},
-		{"learns", &w.Learns},
-		{"disk", &w.Disk},
-		{"apply", &w.Apply},
-		{"step", &w.Step},
-		{"latency", &w.Latency},
-		{"keys", &w.Keys},
-		{"write", &w.Write},
-		{"read", &w.Read},
-		{"probe", &w.Probe},
-		{"gap", &w.Gap},
+// format returns a parameter as text. Sets of nodes are binary.
+func format(v reflect.Value) string {
+	if set, ok := v.Interface().(uint64); ok {
+		return strconv.FormatUint(set, 2)
 	}
+	return fmt.Sprint(v.Interface())
 }
 
-func (w *Swarm) set(name, text string) error {
-	for _, f := range w.fields() {
-		if f.name == name {
-			return f.parse(text)
-		}
+// set sets the parameter with a name. Case and underscores in it do not matter.
+func (w *Swarm) set(name, text string) (err error) {
+	name = strings.ReplaceAll(name, "_", "")
+	v := reflect.ValueOf(w).Elem().FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, name) })
+	if !v.IsValid() {
+		return fmt.Errorf("no parameter is called %q", name)
 	}
-	return fmt.Errorf("no parameter is called %q", name)
-}
-
-func (f field) format() string {
-	switch v := f.value.(type) {
-	case *int:
-		return strconv.Itoa(*v)
-	case *bool:
-		return strconv.FormatBool(*v)
-	case *time.Duration:
-		return v.String()
+	switch p := v.Addr().Interface().(type) {
 	case *uint64:
-		return strconv.FormatUint(*v, 2)
-	}
-	panic(fmt.Sprintf("sim: parameter %s is a %T", f.name, f.value))
-}
-
-func (f field) parse(text string) (err error) {
-	switch v := f.value.(type) {
-	case *int:
-		*v, err = strconv.Atoi(text)
-	case *bool:
-		*v, err = strconv.ParseBool(text)
+		*p, err = strconv.ParseUint(text, 2, 64)
 	case *time.Duration:
-		*v, err = time.ParseDuration(text)
-	case *uint64:
-		*v, err = strconv.ParseUint(text, 2, 64)
+		*p, err = time.ParseDuration(text)
+	default:
+		_, err = fmt.Sscan(text, p)
 	}
 	return err
 }
@@ -219,17 +163,13 @@ type Swarm struct {
 	HeartbeatTick            int
 
 	// The lease. DriftPPM is the rate error that clocks really have.
-	D, Skew       time.Duration
-	DriftPPM      int
-	LongD         bool
-	NoMargin      bool // negative control: reads are served to the end of the lease
-	BeyondPPM     int  // negative control: clocks err by this much more than claimed
-	StopsClock    bool // negative control: a suspended leader's clock stands still
-	Forgets       bool // negative control: a crash forgets changes of membership
-	NoCommitHints bool // negative control: vote answers carry no commit hints
-	// HardStateAlone is a negative control: nodes start with the commit index of the hard
-	// state, and ignore a higher one that the log proves.
-	HardStateAlone bool
+	D, Skew    time.Duration
+	DriftPPM   int
+	LongD      bool
+	NoMargin   bool   // negative control: reads are served to the end of the lease
+	BeyondPPM  int    // negative control: clocks err by this much more than claimed
+	StopsClock bool   // negative control: a suspended leader's clock stands still
+	Without    string // negative control: nodes omit this rule, a field of leasetest.Rules
 
 	// Separate and OneLog are the nodes with disks of these kinds; all others write a Ready
 	// atomically. Tears is the percentage of crashes that tear a Ready.
@@ -239,6 +179,17 @@ type Swarm struct {
 	// applied changes, and vote answers carry no commit hints. Reads must still be right;
 	// liveness is not checked.
 	Bare bool
+
+	// RaftAlone has all nodes run bare RawNodes, without the library, by all rules but CommitHints.
+	// MaxSize, MaxCommitted and MaxInflight are raft's limits then, PreVote and CheckQuorum its
+	// options. Tell is the longest time until raft is told what is applied, SlowTell the
+	// percentage of entries of which it is told much later.
+	RaftAlone             bool
+	MaxSize, MaxCommitted uint64
+	MaxInflight           int
+	NoPreVote, NoQuorum   bool
+	Tell                  time.Duration
+	SlowTell              int
 
 	// How nodes run: one bit per node, bit 1 for node 1.
 	Plain, Stock, Async, Queue, Arrival uint64
@@ -265,8 +216,7 @@ func (w *Swarm) electionTimeout() time.Duration { return time.Duration(w.Electio
 
 // keepAssumptions takes back what a negative control has broken.
 func (w *Swarm) keepAssumptions() {
-	w.NoMargin, w.BeyondPPM, w.StopsClock, w.Stock = false, 0, false, 0
-	w.Forgets, w.NoCommitHints, w.HardStateAlone = false, false, false
+	w.NoMargin, w.BeyondPPM, w.StopsClock, w.Stock, w.Without = false, 0, false, 0, ""
 }
 
 func has(set uint64, id uint64) bool { return set>>id&1 == 1 }
@@ -394,6 +344,7 @@ const (
 	streamDeaths
 	streamDisks
 	streamTorn
+	streamRaft
 	streamFault = 1 << 20
 	streamTears = 1 << 40
 )

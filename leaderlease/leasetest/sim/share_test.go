@@ -162,7 +162,7 @@ func simulateInProcesses(t *testing.T) *tally {
 		d.size = min(d.size, (d.goal.seeds+procs-1)/procs)
 	}
 	if *keepIn != "" {
-		d.resume(t, *keepIn, fmt.Sprint(*control, *skipGuard))
+		d.resume(t, *keepIn, fmt.Sprint(*control, *skipGuard, *raftOnly, *without))
 	}
 	sum, errs := d.deal(procs)
 	for _, err := range errs {

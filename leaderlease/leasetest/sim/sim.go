@@ -180,7 +180,7 @@ func (s *sim) build() {
 	s.c = leasetest.New(leasetest.Options{
 		Voters: ids[0], Learners: ids[1], Spares: ids[2],
 		TickInterval: w.Tick, ElectionTick: w.ElectionTick, HeartbeatTick: w.HeartbeatTick,
-		Configure: s.configure, Node: s.nodeOptions, NewDisk: s.newDisk, NewMachine: s.cfg.NewMachine,
+		Configure: s.configure, Raft: s.amendRaft, Node: s.nodeOptions, NewDisk: s.newDisk, NewMachine: s.cfg.NewMachine,
 	})
 	s.lines.init(s)
 	s.operator.conf = &raftpb.ConfState{Voters: ids[0], Learners: ids[1]}
@@ -247,11 +247,11 @@ func (s *sim) nodeOptions(id uint64) leasetest.NodeOptions {
 	if has(w.Learns, id) {
 		o.Learn = 20 * s.beat() // faults are seconds apart
 	}
-	o.ForgetsChanges, o.NoCommitHints, o.HardStateAlone = w.Forgets || w.Bare, w.NoCommitHints || w.Bare, w.HardStateAlone
+	o.Without = w.omitted()
 	switch {
 	case has(w.Stock, id):
 		o.Kind = leasetest.Stock
-	case has(w.Plain, id):
+	case w.RaftAlone || has(w.Plain, id):
 		o.Kind = leasetest.Plain
 	}
 	delays := stream(s.sched.Seed, streamDisk+id<<8)
@@ -264,6 +264,18 @@ func (s *sim) nodeOptions(id uint64) leasetest.NodeOptions {
 	}
 	o.ApplyDelay = func() time.Duration {
 		return max(between(delays, 0, w.Apply), s.slowApply[id]-s.c.Now())
+	}
+	if w.RaftAlone {
+		o.TellDelay = func() time.Duration {
+			switch {
+			case s.healed:
+				return 0
+			case delays.IntN(100) < w.SlowTell:
+				return between(delays, 0, 3*w.electionTimeout())
+			default:
+				return between(delays, 0, w.Tell)
+			}
+		}
 	}
 	o.StepDelay = func(m *raftpb.Message) time.Duration {
 		if m.GetType() == raftpb.MsgVote && s.slowVotes[id] > 0 {

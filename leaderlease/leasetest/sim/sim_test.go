@@ -21,6 +21,8 @@ var (
 	skipGuard = flag.Bool("skip-guard", false, "run TestSimulation without the guard oracle")
 	minimise  = flag.String("minimise", "", "file for the minimised schedule of the first violation of TestSimulation")
 	control   = flag.String("control", "", "assumption that TestSimulation breaks: clocks, margin, stock, suspend, forget, no-hints or proof")
+	raftOnly  = flag.Bool("raft", false, "bare RawNodes in TestSimulation")
+	without   = flag.String("without", "", "rule that the nodes of TestSimulation omit, a field of leasetest.Rules")
 	replay    = flag.String("replay", "", "schedule file that TestSimulation runs instead of drawing schedules")
 	messages  = flag.Bool("messages", false, "keep messages in the time line of TestSimulation")
 	stopAfter = flag.Int("stop", 5, "number of seeds with violations after which TestSimulation ends")
@@ -72,7 +74,7 @@ func TestSimulation(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if sum.Ran < coverageSeeds || len(sum.Violations) > 0 || *replay != "" {
+	if sum.Ran < coverageSeeds || len(sum.Violations) > 0 || *replay != "" || *raftOnly {
 		return
 	}
 	for _, name := range sum.Sum.Uncovered() {
@@ -118,6 +120,17 @@ func (g goal) reached(sum *Result, seeds int) bool {
 
 func simulateSeed(t *testing.T, seed uint64) *Result {
 	cfg := Config{Seed: seed, Messages: *messages, SkipGuard: *skipGuard, Amend: controls[*control]}
+	if *raftOnly {
+		cfg.Duration, cfg.Amend = time.Minute, (*Schedule).RunRaftAlone
+	}
+	if draw := cfg.Amend; *without != "" {
+		cfg.Amend = func(s *Schedule) {
+			if draw != nil {
+				draw(s)
+			}
+			s.Swarm.Without = *without
+		}
+	}
 	cfg.Trace = *traceDir != "" || *traced > 0 && seed%*traced == 0
 	if *replay == "" {
 		return Run(t, cfg)
