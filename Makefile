@@ -49,10 +49,6 @@ test: ## before each push: all packages with the race detector, 3 to 6 minutes o
 
 SIMULATE = $(GO) test ./leaderlease/leasetest/sim -run '^TestSimulation$$' -count 1 -timeout 0 -v -args -procs=$(PROCS)
 
-# Bare RawNodes over volatile disks. TestSimulation of the package takes -first, -seeds, -for,
-# -without and -trace.
-RAFTSIM = $(GO) test ./internal/raftsim -count 1 -timeout 0 -v -run
-
 # Programs and tests are built as a release is, so nothing is compiled twice, and kvnode/e2e
 # runs what users run.
 AS_RELEASED = CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath"
@@ -88,7 +84,7 @@ race: ## all tests, long forms too, under the race detector, twice and shuffled,
 sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time, in PROCS= processes, CONTROL=proof to see it find something; if stopped it goes on where it was, unless code has changed
 	@mkdir -p bench/out
 	$(SIMULATE) -keep=$(CURDIR)/bench/out -first=$(FIRST) -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS)) $(if $(CONTROL),-control=$(CONTROL))
-	$(RAFTSIM) '^Test(Simulation|Safety)$$' -args -first=$(FIRST) -seeds=$(SEEDS)
+	$(SIMULATE) -keep=$(CURDIR)/bench/out -raft -first=$(FIRST) -seeds=$(SEEDS)
 
 # The real core.Guard and core.Lease under every schedule of a small group, and the real
 # Lease and raft under every script of a few steps: docs/explorer.md.
@@ -123,8 +119,8 @@ kvnode-seeds: ## whole members in virtual time under schedules of faults: SEEDS=
 	GOMAXPROCS=1 $(GO) test ./kvnode -run '^TestSeeds$$' -count 1 -timeout 0 -v -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(AGAIN),-again)
 
 .PHONY: raftsim
-raftsim: ## bare RawNodes alone: SEEDS=200 from FIRST=1 on, or FOR=10m, WITHOUT=HoldVotes to see it find something
-	$(RAFTSIM) '^Test(Simulation|Safety)$$' -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(FOR),-for=$(FOR)) $(if $(WITHOUT),-without=$(WITHOUT))
+raftsim: ## bare RawNodes alone: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time, WITHOUT=HoldVotes to see it find something
+	$(SIMULATE) -raft -first=$(FIRST) -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS)) $(if $(WITHOUT),-without=$(WITHOUT))
 
 .PHONY: mutants
 mutants: ## plant each bug of internal/mutants and see it caught, then GENERATED=60 made by operators, chosen by SEED=1

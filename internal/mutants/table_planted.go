@@ -199,9 +199,8 @@ var layers = []Mutant{
 }
 
 const (
-	raftsimPkg = "./internal/raftsim"
-	proofFile  = "leaderlease/recovercommit.go"
-	diskFile   = "leaderlease/leasetest/disk.go"
+	proofFile = "leaderlease/recovercommit.go"
+	diskFile  = "leaderlease/leasetest/disk.go"
 )
 
 // proofs are bugs in the commit index that a log proves, and in the simulator that has
@@ -213,7 +212,7 @@ var proofs = []Mutant{
 		Old: "\t\t\tproven = change\n", New: "\t\t\tproven = min(change, 0)\n",
 	},
 	{
-		Rule: "proof", Name: "a change in the log proves itself", Pkg: raftsimPkg, Test: "^TestSafety$",
+		Rule: "proof", Name: "a change in the log proves itself", Pkg: simPkg, Test: "^TestRaftAlone$",
 		File: proofFile, Sim: true,
 		Old: "\t\t\tproven = change\n", New: "\t\t\tproven = max(change, e.GetIndex())\n",
 	},

@@ -30,6 +30,14 @@
 //   - trace, with Config.Trace: the rules allow each traced event (package leasetrace)
 //   - misuse and panic: neither happens
 //
+// # Raft alone
+//
+// [Schedule.RunRaftAlone] has all nodes run bare RawNodes with AsyncStorageWrites and without
+// leases. It adds faults that aim at data which is not durable. The raft oracle then also
+// requires that granted votes and acknowledged appends are durable when they leave, and the stale
+// oracle judges raft's own ReadIndex. With all of [leasetest.Rules] nothing is violated, and
+// without any one of them something is: docs/raft-durability.md has the cases.
+//
 // [Minimise] reduces a failing run, and its [Schedule] can be kept as text.
 //
 // # What crashes lose
@@ -49,6 +57,7 @@
 // # Files
 //
 // sim.go builds and runs the cluster, load.go makes the client requests, schedule.go draws the
-// parameters and the faults, fault*.go and recipe*.go implement the faults, oracle*.go checks
-// the run, minimise.go reduces a failure, and result.go has the counts and the time line.
+// parameters and the faults, fault*.go and recipe*.go implement the faults, raftalone.go runs raft
+// without leases, oracle*.go checks the run, minimise.go reduces a failure, and result.go has the
+// counts and the time line.
 package sim

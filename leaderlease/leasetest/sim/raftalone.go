@@ -35,6 +35,9 @@ func (w *Swarm) omitted() (r leasetest.Rules) {
 	}
 	r.DurableConf = r.DurableConf || w.Bare
 	r.CommitHints = r.CommitHints || w.Bare || w.RaftAlone
+	if w.Bare && w.RaftAlone {
+		r.QuietExit, r.HoldAppends = true, true
+	}
 	return r
 }
 

@@ -180,7 +180,8 @@ type Swarm struct {
 	// liveness is not checked.
 	Bare bool
 
-	// RaftAlone has all nodes run bare RawNodes, without the library, by all rules but CommitHints.
+	// RaftAlone has all nodes run bare RawNodes, without the library, by all rules but CommitHints,
+	// or with Bare by those for safety only.
 	// MaxSize, MaxCommitted and MaxInflight are raft's limits then, PreVote and CheckQuorum its
 	// options. Tell is the longest time until raft is told what is applied, SlowTell the
 	// percentage of entries of which it is told much later.

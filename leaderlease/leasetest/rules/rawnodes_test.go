@@ -1,13 +1,16 @@
-package raftsim
+package rules
 
 import (
 	"fmt"
+	"io"
+	"log"
 	"slices"
 	"strings"
 	"testing"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/leaderlease"
 )
@@ -186,12 +189,12 @@ func newVoters(t *testing.T, ids ...uint64) *group { return newGroup(t, ids) }
 func newGroup(t *testing.T, ids []uint64, spares ...uint64) *group {
 	c := &group{t: t, members: make(map[uint64]*member), ids: slices.Concat(ids, spares), lose: none, keep: none}
 	for _, id := range c.ids {
-		log := raft.NewMemoryStorage()
-		must(log.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+		store := raft.NewMemoryStorage()
+		must(store.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
 			Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{Voters: ids},
 		}}))
-		must(log.SetHardState(&raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))}))
-		c.members[id] = &member{log: log}
+		must(store.SetHardState(&raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))}))
+		c.members[id] = &member{log: store}
 		c.start(id)
 	}
 	return c
@@ -208,7 +211,7 @@ func (c *group) start(id uint64) {
 	raw, err := raft.NewRawNode(&raft.Config{
 		ID: id, ElectionTick: 10, HeartbeatTick: 1, Storage: store, AsyncStorageWrites: true, MaxSizePerMsg: 1 << 20,
 		MaxInflightMsgs: 16, PreVote: !c.noPreVote, CheckQuorum: !c.noPreVote, StepDownOnRemoval: true,
-		Logger: &logger{s: &sim{}},
+		Logger: &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)},
 	})
 	must(err)
 	m.raw = raw
@@ -277,7 +280,9 @@ func (c *group) write(id uint64) {
 
 func (c *group) apply(m *member, msg *raftpb.Message) {
 	for _, e := range msg.GetEntries() {
-		if cc := confChange(e); cc != nil && !m.early {
+		if e.GetType() == raftpb.EntryConfChange && !m.early {
+			cc := &raftpb.ConfChange{}
+			must(proto.Unmarshal(e.GetData(), cc))
 			m.raw.ApplyConfChange(cc)
 		}
 	}
@@ -301,7 +306,7 @@ func (c *group) send(m *raftpb.Message) {
 	case c.keep(m):
 		c.late = append(c.late, m)
 	case to != nil && to.raw != nil:
-		_ = to.raw.Step(copyOf(m))
+		_ = to.raw.Step(proto.CloneOf(m))
 	}
 }
 
@@ -443,4 +448,10 @@ func tornChanges(t *testing.T, recovers bool) *group {
 	c.propose(3, "y")
 	c.campaign(1)
 	return c
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
