@@ -155,17 +155,23 @@ func (n *Node) unapplied() []loggedChange {
 
 func (n *Node) changing() bool { return len(n.unapplied()) > 0 }
 
-// Leaves reports whether a configuration change that is under way takes the node's vote away.
-func (n *Node) Leaves() bool {
+// Leaves returns the index of a configuration change that is under way and takes the node's vote
+// away, 0 if there is none.
+func (n *Node) Leaves() (index uint64) {
 	if len(n.conf.GetVotersOutgoing()) > 0 && !slices.Contains(n.conf.GetVoters(), n.ID) {
-		return true
+		return n.Applied()
 	}
-	return slices.ContainsFunc(n.unapplied(), func(c loggedChange) bool { return slices.Contains(c.gone, n.ID) })
+	for _, c := range n.unapplied() {
+		if slices.Contains(c.gone, n.ID) {
+			return c.index
+		}
+	}
+	return 0
 }
 
 // mayAppend is the rule QuietExit.
 func (n *Node) mayAppend() bool {
-	return n.Options.Kind != Plain || n.Options.Without.QuietExit || n.role != raft.StateLeader || !n.Leaves()
+	return n.Options.Kind != Plain || n.Options.Without.QuietExit || n.role != raft.StateLeader || n.Leaves() == 0
 }
 
 // holdsAppend is the rule HoldAppends.

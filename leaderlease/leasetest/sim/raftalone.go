@@ -104,13 +104,15 @@ func crashLeaving(f *fault) {
 		if !ok {
 			return
 		}
-		before, run := l.Applied(), l.Process()
+		run := l.Process()
 		f.change(to)
-		f.repeat(time.Millisecond, f.For, func() bool {
+		f.repeat(f.w.Latency/4, f.For, func() bool {
 			if l.Process() != run || l.Role() != leaderRole {
 				return true
 			}
-			if !l.Leaves() || l.Raw().BasicStatus().GetCommit() <= before {
+			if index := l.Leaves(); index == 0 || l.Raw().BasicStatus().GetCommit() < index {
+				// Entries behind the change make the leader's log the longest.
+				f.writeAt(l, f.linear.key(0))
 				return false
 			}
 			f.note(l, "is cut off, just as it has committed that it leaves")
