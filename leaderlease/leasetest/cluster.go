@@ -49,6 +49,9 @@ func (o Options) withDefaults() Options {
 	if o.HeartbeatTick == 0 {
 		o.HeartbeatTick = 1
 	}
+	if o.Raft == nil {
+		o.Raft = func(*raft.Config) {}
+	}
 	if o.Node == nil {
 		o.Node = func(uint64) NodeOptions { return NodeOptions{} }
 	}

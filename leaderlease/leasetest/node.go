@@ -116,11 +116,8 @@ func (n *Node) start() {
 	if n.Options.Kind == Stock {
 		rc.ReadOnlyOption = raft.ReadOnlyLeaseBased
 	}
-	if c.opts.Raft != nil {
-		c.opts.Raft(rc)
-	}
-	n.told, n.tellAt = rc.Applied, 0
-	n.openLog()
+	c.opts.Raft(rc)
+	n.openLog(rc.Applied)
 	n.raw, err = raft.NewRawNode(rc)
 	must(err)
 	if n.Options.Kind == Library {

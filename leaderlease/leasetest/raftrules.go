@@ -137,9 +137,9 @@ func (l *logView) add(entries []*raftpb.Entry) {
 	}
 }
 
-// openLog begins the view with the entries on the disk.
-func (n *Node) openLog() {
-	n.log = logView{}
+// openLog begins the view with the entries on the disk. Raft takes those up to told for applied.
+func (n *Node) openLog(told uint64) {
+	n.log, n.told, n.tellAt = logView{}, told, 0
 	if from, last := max(n.first(), n.Applied()+1), n.LastIndex(); from <= last {
 		entries, err := n.disk.Entries(from, last+1, noLimit)
 		must(err)

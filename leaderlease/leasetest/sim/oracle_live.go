@@ -29,10 +29,7 @@ func (s *sim) finish() {
 	}
 	// Two voters that time out at one tick split their votes, with five ticks to
 	// choose from three times in a row in one run of two thousand.
-	limit := 10 * (s.w.D + s.w.electionTimeout())
-	if s.w.RaftAlone {
-		limit = 60 * s.w.electionTimeout()
-	}
+	limit := s.recovery()
 	start := s.c.Now()
 	var l *leasetest.Node
 	healthy := func() bool { l = s.serving(); return l != nil || s.violated() }
@@ -64,10 +61,18 @@ func (s *sim) finish() {
 	s.summarise()
 }
 
+// recovery is how long a healed cluster may take to serve. Bare RawNodes may have no PreVote.
+func (s *sim) recovery() time.Duration {
+	if s.w.RaftAlone {
+		return 60 * s.w.electionTimeout()
+	}
+	return 10 * (s.w.D + s.w.electionTimeout())
+}
+
 // finishBare looks for acknowledged writes once bare nodes have a leader, if they get one.
 func (s *sim) finishBare() {
 	var l *leasetest.Node
-	s.c.RunUntil(10*(s.w.D+s.w.electionTimeout()), func() bool {
+	s.c.RunUntil(s.recovery(), func() bool {
 		l = s.serving()
 		return l != nil || s.violated()
 	})
@@ -197,7 +202,7 @@ func (s *sim) serves(l *leasetest.Node) bool {
 func (s *sim) converge() {
 	s.advance(s.convergence())
 	if s.w.RaftAlone { // with one append under way and one entry in each, members are slow
-		s.c.RunUntil(60*s.w.electionTimeout(), func() bool { return s.violated() || s.behind() == nil })
+		s.c.RunUntil(s.recovery(), func() bool { return s.violated() || s.behind() == nil })
 	}
 	if s.violated() {
 		return
