@@ -61,12 +61,17 @@ func (s *sim) finish() {
 	s.summarise()
 }
 
-// recovery is how long a healed cluster may take to serve. Bare RawNodes may have no PreVote.
+// recovery is how long a healed cluster may take to serve. Without PreVote, the only node that can
+// be elected may have to campaign once for each term that others are ahead.
 func (s *sim) recovery() time.Duration {
-	if s.w.RaftAlone {
-		return 60 * s.w.electionTimeout()
+	if !s.w.RaftAlone {
+		return 10 * (s.w.D + s.w.electionTimeout())
 	}
-	return 10 * (s.w.D + s.w.electionTimeout())
+	oldest, newest := ^uint64(0), uint64(0)
+	for _, n := range s.c.Nodes() {
+		oldest, newest = min(oldest, n.Term()), max(newest, n.Term())
+	}
+	return (60 + 2*time.Duration(newest-oldest)) * s.w.electionTimeout()
 }
 
 // finishBare looks for acknowledged writes once bare nodes have a leader, if they get one.
@@ -202,7 +207,7 @@ func (s *sim) serves(l *leasetest.Node) bool {
 func (s *sim) converge() {
 	s.advance(s.convergence())
 	if s.w.RaftAlone { // with one append under way and one entry in each, members are slow
-		s.c.RunUntil(s.recovery(), func() bool { return s.violated() || s.behind() == nil })
+		s.c.RunUntil(s.recovery(), func() bool { return s.violated() || s.behind() == nil && s.furthest().Applied() >= s.raft.lastAcked() })
 	}
 	if s.violated() {
 		return
@@ -236,6 +241,14 @@ func (s *sim) furthest() (f *leasetest.Node) {
 		}
 	}
 	return f
+}
+
+// lastAcked returns the newest index that was acknowledged, 0 if there is none.
+func (o *raftOracle) lastAcked() (index uint64) {
+	for _, a := range o.acks {
+		index = max(index, a.index)
+	}
+	return index
 }
 
 // acknowledged returns the newest index that was acknowledged some time ago.

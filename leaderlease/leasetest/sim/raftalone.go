@@ -21,7 +21,7 @@ func (s *Schedule) RunRaftAlone() {
 	w.Async = ^uint64(0)
 	w.NoPreVote, w.NoQuorum = r.IntN(4) == 0, r.IntN(4) == 0
 	w.MaxSize, w.MaxCommitted = pick(r, 0, 64, uint64(1)<<20), pick(r, 1, 64, 1<<20, uint64(1)<<20)
-	if w.MaxInflight = pick(r, 1, 4, 256); w.MaxSize == 0 {
+	if w.MaxInflight = pick(r, 1, 4, 256); w.MaxSize < 1<<20 {
 		w.MaxInflight = min(w.MaxInflight, 4) // reordered, many small appends are rejected again and again
 	}
 	w.Tell, w.SlowTell = between(r, 0, w.Tick), pick(r, 0, 5, 20)
