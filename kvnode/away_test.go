@@ -275,9 +275,11 @@ func TestAllOthersWereReplacedWhereTheyWere(t *testing.T) {
 	})
 }
 
-// Both others have moved while a member was away.
+// Both others have moved while a member was away. It gives no advice about them, since its registry is old when they
+// connect.
 func TestAllOthersHaveMoved(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+	var log lines
+	inCluster(t, 3, func(cfg *Config) { cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		c.leader()
 		time.Sleep(time.Second)
 		away := c.nodes["m1"]
@@ -290,9 +292,15 @@ func TestAllOthersHaveMoved(t *testing.T) {
 		cfg.Cluster[1].PeerURLs, cfg.Cluster[2].PeerURLs = peerURLs("m2b"), peerURLs("m3b")
 		c.cfgs["m1"] = cfg
 		c.net.HealAll()
+		const advice = "a member advertises other peer URLs"
+		before := log.count(advice)
 		back := c.start("m1")
 		leader := c.leader(back)
 		c.appliedWithin(time.Minute, back, leader)
+		time.Sleep(10 * time.Second)
+		if got := log.count(advice) - before; got != 0 {
+			t.Errorf("%d lines of advice about members that are where the registry has them: %s", got, log.String())
+		}
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/internal/admission"
@@ -72,6 +73,29 @@ func TestAWaitingMemberDoesNotVote(t *testing.T) {
 		n.call(func() { after = n.loop.raw.BasicStatus().GetTerm() })
 		if after != before {
 			t.Errorf("a candidate has moved it from term %d to %d, want that it ignores the candidate", before, after)
+		}
+	})
+}
+
+// A founder campaigns when enough others have admitted it, and does not wait for its next tick.
+func TestAFounderCampaignsWhenItIsAdmitted(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		for _, name := range []string{"m1", "m2", "m3"} {
+			c.crash(c.nodes[name])
+			if err := os.RemoveAll(c.cfgs[name].DataDir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waiting := []*Node{c.start("m1"), c.start("m2")}
+		time.Sleep(time.Second + time.Millisecond) // they have just ticked
+		c.start("m3")
+		time.Sleep(10 * time.Millisecond)
+		for _, n := range waiting {
+			var role raft.StateType
+			n.call(func() { role = n.loop.raw.BasicStatus().RaftState })
+			if len(n.Awaited()) > 0 || role == raft.StateFollower && n.Leader() == 0 {
+				t.Errorf("10ms after all have started, %s awaits %q, is %v and has no leader, want it admitted and campaigning", n.Name(), n.Awaited(), role)
+			}
 		}
 	})
 }

@@ -87,6 +87,37 @@ func TestOnlyRegisteredMembersEndAMember(t *testing.T) {
 	}
 }
 
+// An unregistered peer that has disconnected leaves no record of its log behind, since any program can claim many IDs.
+// The record of a registered member stays: its next process is compared with it.
+func TestOnlyUnregisteredPeersAreForgotten(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		time.Sleep(time.Second)
+		m2 := c.followers(n)[0]
+		admit := func(id uint64, log transport.LogEnd) error {
+			h := transport.Hello{From: id, Instance: "x", PeerURLs: "http://" + m2.Name() + ":2380", ClusterVersion: store.ClusterVersionNewest, Log: log}
+			if id == m2.ID() {
+				h.Instance = m2.id.Instance
+			}
+			return peers{n}.Admit(h)
+		}
+		const unregistered = 99
+		newer, older := transport.LogEnd{Process: "a", Term: 50, Commit: 100, Last: 100}, transport.LogEnd{Process: "b", Term: 1}
+		for id, want := range map[uint64]string{unregistered: "", m2.ID(): transport.ReasonWiped} {
+			if err := admit(id, newer); err != nil {
+				t.Fatal(err)
+			}
+			if err := admit(id, older); reasonOf(err) != transport.ReasonWiped {
+				t.Errorf("Admit() of %x with an older log = %v, want %s", id, err, transport.ReasonWiped)
+			}
+			peers{n}.Gone(id)
+			if err := admit(id, older); reasonOf(err) != want || (err == nil) != (want == "") {
+				t.Errorf("Admit() of %x with an older log after Gone() = %v, want a refusal for %q", id, err, want)
+			}
+		}
+	})
+}
+
 // Each member logs once that a member was started with another peer URL than the registry has, with the remedy.
 func TestAMovedMemberIsNamed(t *testing.T) {
 	var log lines
