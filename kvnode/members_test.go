@@ -444,3 +444,30 @@ func TestAChangeWaitsForRoom(t *testing.T) {
 		c.put(c.leader(), "k", "v")
 	})
 }
+
+// A member that was added while another one was away is dialled by that one once it has restored a snapshot: the log
+// with the change is gone.
+func TestLinksFollowARestoredSnapshot(t *testing.T) {
+	few := func(c *Config) { c.SnapshotCount, c.CatchUpEntries, c.LaxReconfig = 20, 5, true }
+	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		time.Sleep(time.Second)
+		away := c.followers(leader)[0].Name()
+		c.stop(away)
+		added, err := leader.AddMember(t.Context(), peerURLs("m4"), true) // it is never started, so it does not call
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 60 {
+			c.put(leader, "k", "v")
+		}
+		if first, _ := leader.wal.FirstIndex(); first < leader.Store().Applied()/2 {
+			t.Fatalf("the log begins at %d of %d, so this shows nothing", first, leader.Store().Applied())
+		}
+		back := c.start(away)
+		c.applied(back, leader)
+		if _, linked := connected(back.links)[added.ID]; !linked {
+			t.Errorf("no link to the added member after a snapshot, want one")
+		}
+	})
+}
