@@ -89,7 +89,7 @@ func newComponents(n *Node) {
 	})
 	n.checkpoints = checkpoint.New(checkpoint.Config{
 		Self: n.ID(), Log: n.wal, Store: n.store, Disk: n.disk, Received: n.received, Loop: checkpointLoop{&n.calls}, Lifecycle: n.life, Logger: n.log,
-		SnapshotCount: n.cfg.SnapshotCount, CatchUpEntries: n.cfg.CatchUpEntries, CatchUpBytes: n.cfg.CatchUpBytes, MaxKeptBytes: checkpoint.DefaultMaxKeptBytes,
+		SnapshotCount: n.cfg.SnapshotCount, CatchUpEntries: n.cfg.CatchUpEntries, CatchUpBytes: n.cfg.CatchUpBytes,
 		RaftApplied: n.raftApplied.Load, Connected: func() map[uint64]bool { return connected(n.links) },
 	})
 	n.snapshots = checkpoint.NewSender(checkpoint.SenderConfig{

@@ -13,6 +13,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -58,7 +59,7 @@ type Raft interface {
 	ReportSnapshot(id uint64, status raft.SnapshotStatus)
 }
 
-// Config is what a Checkpointer uses. Every field is required.
+// Config is what a Checkpointer uses. Every field is required, except MaxKeptBytes.
 type Config struct {
 	Self  uint64 // the member's ID
 	Log   *raftwal.Log
@@ -73,7 +74,7 @@ type Config struct {
 	// SnapshotCount, CatchUpEntries and CatchUpBytes are those of kvnode.Config.
 	SnapshotCount, CatchUpEntries uint64
 	CatchUpBytes                  int64
-	// MaxKeptBytes limits what the log keeps for slow followers (slowFollowers).
+	// MaxKeptBytes limits what the log keeps for slow followers (slowFollowers). 0: defaultMaxKeptBytes.
 	MaxKeptBytes int64
 	// RaftApplied returns the highest index that raft knows to be applied.
 	RaftApplied func() uint64
@@ -103,6 +104,7 @@ type Checkpointer struct {
 
 // New returns a Checkpointer. Run starts it.
 func New(cfg Config) *Checkpointer {
+	cfg.MaxKeptBytes = cmp.Or(cfg.MaxKeptBytes, defaultMaxKeptBytes)
 	return &Checkpointer{cfg: cfg, took: durations.New(raftwal.SyncBounds)}
 }
 

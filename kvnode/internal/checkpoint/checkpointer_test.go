@@ -105,7 +105,7 @@ func newMember(t *testing.T, amend func(*Config)) *member {
 		}
 	})
 	cfg := Config{
-		Self: self, Log: m.log, Store: m.store, Loop: &m.loop, Lifecycle: m.life, Logger: logger, SnapshotCount: 1 << 20, MaxKeptBytes: 1 << 40,
+		Self: self, Log: m.log, Store: m.store, Loop: &m.loop, Lifecycle: m.life, Logger: logger, SnapshotCount: 1 << 20,
 		Received: NewReceived(ReceivedConfig{
 			Dir: m.dir, Store: m.store, OnReceive: func() {}, PeerName: func(uint64) string { return "" }, Logger: logger,
 		}),
@@ -198,7 +198,7 @@ func TestACheckpointTruncatesTheLog(t *testing.T) {
 		{name: "a slow follower catches up", slow: true, progress: tracker.Progress{State: tracker.StateReplicate, Match: 60}, wantFirst: 61},
 		{name: "a slow follower has caught up", slow: true, progress: tracker.Progress{State: tracker.StateReplicate, Match: 101}, wantFirst: 102},
 		{
-			name: "a slow follower costs more than another snapshot", slow: true, amend: func(c *Config) { c.MaxKeptBytes = 0 },
+			name: "a slow follower costs more than another snapshot", slow: true, amend: func(c *Config) { c.MaxKeptBytes = 1 },
 			progress: tracker.Progress{State: tracker.StateReplicate, Match: 60}, wantFirst: 102,
 		},
 	} {

@@ -78,9 +78,9 @@ func (c *Checkpointer) connectedMatch() uint64 {
 	return lowest
 }
 
-// DefaultMaxKeptBytes is the default of Config.MaxKeptBytes. With a smaller value, one snapshot follows
+// defaultMaxKeptBytes is the default of Config.MaxKeptBytes. With a smaller value, one snapshot follows
 // another while clients write a lot. A larger one takes more disk space.
-const DefaultMaxKeptBytes = 512 << 20
+const defaultMaxKeptBytes = 512 << 20
 
 // slowFollowers are the followers that were sent a snapshot and have not caught up since.
 //
