@@ -204,3 +204,29 @@ func TestStatsOfStreams(t *testing.T) {
 	s.Close()
 	want("at the end", Stats{Sent: 3})
 }
+
+// The inbox of a hub that does not keep up is bounded, in events and in bytes. The rest comes from the history.
+func TestTheInboxIsBounded(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		bound func(b *inbox)
+		want  int // revisions in the inbox, one of which stands for the rest
+	}{
+		{"in events", func(b *inbox) { b.maxEvents = 10 }, 11},
+		{"in bytes", func(b *inbox) { b.maxBytes = 10*eventOverhead - 1 }, 10},
+	} {
+		r := testRig(t)
+		test.bound(&r.hub.inbox)
+		s := r.hub.NewStream(Limits{})
+		r.watch(s, prefix("a"))
+		r.puts("a", 100)
+		if n := len(r.hub.inbox.mu.revisions); n != test.want {
+			t.Errorf("%s: the inbox has %d revisions, want %d", test.name, n, test.want)
+		}
+		r.pass()
+		wantAll(t, drain(s), 2, 101)
+		r.puts("a", 3)
+		r.pass()
+		wantAll(t, drain(s), 102, 104)
+	}
+}
