@@ -279,16 +279,39 @@ func (s *sim) describe() string {
 // configurations that members have applied. It does not repair configurations that members
 // have forgotten in a crash.
 type operator struct {
-	conf  *raftpb.ConfState
-	index uint64
+	conf  *raftpb.ConfState // of the newest change
+	index uint64            // of that change
+	// applied are the members that have applied it, perhaps before a crash.
+	applied map[uint64]bool
 }
 
 // sees records a configuration that n has applied. It ignores removed members, because they
 // may know a configuration that the remaining members do not know yet.
 func (o *operator) sees(n *leasetest.Node, index uint64) {
-	if index > o.index && slices.Contains(voters(n), n.ID) {
-		o.conf, o.index = n.Conf(), index
+	if index < o.index || !slices.Contains(voters(n), n.ID) {
+		return
 	}
+	if index > o.index {
+		o.conf, o.index, o.applied = n.Conf(), index, make(map[uint64]bool)
+	}
+	o.applied[n.ID] = true
+}
+
+// isKnown reports whether a quorum has applied the newest change. Until then a leader with the longest
+// log may have forgotten in a crash that the change is committed, and need the vote of a removed member.
+func (o *operator) isKnown() bool {
+	for _, half := range [][]uint64{o.conf.GetVoters(), o.conf.GetVotersOutgoing()} {
+		n := 0
+		for _, id := range half {
+			if o.applied[id] {
+				n++
+			}
+		}
+		if len(half) > 0 && n <= len(half)/2 {
+			return false
+		}
+	}
+	return true
 }
 
 // wants reports whether a node should run: every member does.
@@ -302,7 +325,7 @@ func (s *sim) operate() {
 		switch {
 		case s.operator.wants(n.ID):
 			s.restart(n)
-		case n.Up():
+		case n.Up() && (!s.w.RaftAlone || s.operator.isKnown()): // candidates with the library learn what is committed
 			s.trace.note(s.c.Now(), n.ID, "is switched off", "")
 			n.Crash(0)
 		}
