@@ -279,8 +279,9 @@ func (s *sim) describe() string {
 // configurations that members have applied. It does not repair configurations that members
 // have forgotten in a crash.
 type operator struct {
-	conf  *raftpb.ConfState // of the newest change
-	index uint64            // of that change
+	conf   *raftpb.ConfState // of the newest change
+	before *raftpb.ConfState // before that change
+	index  uint64            // of that change
 	// applied are the members that have applied it, perhaps before a crash.
 	applied map[uint64]bool
 }
@@ -292,14 +293,18 @@ func (o *operator) sees(n *leasetest.Node, index uint64) {
 		return
 	}
 	if index > o.index {
-		o.conf, o.index, o.applied = n.Conf(), index, make(map[uint64]bool)
+		o.before, o.conf, o.index, o.applied = o.conf, n.Conf(), index, make(map[uint64]bool)
 	}
 	o.applied[n.ID] = true
 }
 
-// isKnown reports whether a quorum has applied the newest change. Until then a leader with the longest
-// log may have forgotten in a crash that the change is committed, and need the vote of a removed member.
-func (o *operator) isKnown() bool {
+// keeps reports whether a removed node should run on: if it was a member before the newest change, and no
+// quorum has applied that change. A leader with the longest log may have forgotten in a crash that the
+// change is committed, and then needs the vote of the node.
+func (o *operator) keeps(id uint64) bool {
+	if !slices.Contains(o.before.GetVoters(), id) && !slices.Contains(o.before.GetVotersOutgoing(), id) {
+		return false
+	}
 	for _, half := range [][]uint64{o.conf.GetVoters(), o.conf.GetVotersOutgoing()} {
 		n := 0
 		for _, id := range half {
@@ -308,10 +313,10 @@ func (o *operator) isKnown() bool {
 			}
 		}
 		if len(half) > 0 && n <= len(half)/2 {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // wants reports whether a node should run: every member does.
@@ -325,7 +330,8 @@ func (s *sim) operate() {
 		switch {
 		case s.operator.wants(n.ID):
 			s.restart(n)
-		case n.Up() && (!s.w.RaftAlone || s.operator.isKnown()): // candidates with the library learn what is committed
+		case s.w.RaftAlone && s.operator.keeps(n.ID): // with the library it would learn what is committed
+		case n.Up():
 			s.trace.note(s.c.Now(), n.ID, "is switched off", "")
 			n.Crash(0)
 		}
