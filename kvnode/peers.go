@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/internal/admission"
-	"github.com/leaderlease/go/kvnode/internal/loglimit"
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 	"github.com/leaderlease/go/kvnode/internal/transport"
 	"github.com/leaderlease/go/leaderlease"
@@ -19,8 +19,8 @@ import (
 
 // logLimits limit the log lines about each peer, one limit for each condition that may persist.
 type logLimits struct {
-	dropped, parameters, disk, refused loglimit.PerPeer
-	died                               loglimit.PerPeer // death notices that void no promise
+	dropped, parameters, disk, refused lifecycle.LogLimit
+	died                               lifecycle.LogLimit // death notices that void no promise
 }
 
 // secure makes the links use TLS, also while the member joins.

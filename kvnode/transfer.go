@@ -14,7 +14,6 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
-	"github.com/leaderlease/go/kvnode/internal/loglimit"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/transport"
 	"github.com/leaderlease/go/leaderlease"
@@ -75,7 +74,7 @@ type transfers struct {
 	calls      *calls
 	life       *lifecycle.Lifecycle
 	log        *slog.Logger
-	logLimit   *loglimit.PerPeer
+	logLimit   *lifecycle.LogLimit
 
 	steppingAside atomic.Bool
 }

@@ -15,7 +15,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leaderlease/go/kvnode/internal/loglimit"
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
@@ -39,7 +39,7 @@ type ReceivedConfig struct {
 // index. It receives one at a time. Its methods are safe for concurrent use.
 type Received struct {
 	cfg  ReceivedConfig
-	logs loglimit.PerPeer
+	logs lifecycle.LogLimit
 	busy atomic.Bool
 	// noSpaceAt is when a snapshot last found no free space. Used while busy is held.
 	noSpaceAt time.Time

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
-	"github.com/leaderlease/go/kvnode/internal/loglimit"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
@@ -26,7 +25,7 @@ type SenderConfig struct {
 // Sender sends snapshots to followers that need entries that the log does not have any more.
 type Sender struct {
 	cfg            SenderConfig
-	sent, failures loglimit.PerPeer
+	sent, failures lifecycle.LogLimit
 }
 
 // NewSender returns a Sender.

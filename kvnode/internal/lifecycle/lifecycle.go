@@ -2,7 +2,7 @@
 //
 // Every component of kvnode.Node shares one Lifecycle: a component that cannot go on calls Fail, and
 // each goroutine returns when Stopping is closed. Mailbox and Wakeup hand values to a goroutine without
-// blocking the sender.
+// blocking the sender. LogLimit limits how often a condition is logged for each peer.
 package lifecycle
 
 import (

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/leaderlease/go/kvnode/internal/admission"
-	"github.com/leaderlease/go/kvnode/internal/loglimit"
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/peerurl"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/transport"
@@ -30,7 +30,7 @@ type GateConfig struct {
 // Gate accepts or refuses peers that connect.
 type Gate struct {
 	cfg   GateConfig
-	moved loglimit.PerPeer
+	moved lifecycle.LogLimit
 }
 
 // NewGate returns a Gate.

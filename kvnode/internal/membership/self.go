@@ -9,7 +9,6 @@ import (
 
 	"github.com/leaderlease/go/kvnode/internal/admission"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
-	"github.com/leaderlease/go/kvnode/internal/loglimit"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
@@ -40,7 +39,7 @@ type OwnAdmissionConfig struct {
 type OwnAdmission struct {
 	cfg     OwnAdmissionConfig
 	state   *admission.State
-	foreign loglimit.PerPeer
+	foreign lifecycle.LogLimit
 	awaited atomic.Pointer[[]string]
 }
 

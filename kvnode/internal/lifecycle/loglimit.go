@@ -1,5 +1,4 @@
-// Package loglimit limits how often a condition is logged for each peer.
-package loglimit
+package lifecycle
 
 import (
 	"maps"
@@ -7,24 +6,24 @@ import (
 	"time"
 )
 
-// Interval is the minimum time between two log lines about the same peer and the same condition. A
+// LogInterval is the minimum time between two log lines about the same peer and the same condition. A
 // condition that persists would otherwise fill the log.
-const Interval = 30 * time.Second
+const LogInterval = 30 * time.Second
 
-// maxPeers bounds the number of peers with a line in the last Interval. Peers may connect under any
+// maxPeers bounds the number of peers with a line in the last LogInterval. Peers may connect under any
 // number of IDs; above maxPeers nothing is logged about further ones.
 const maxPeers = 1024
 
-// PerPeer limits the log lines of one condition. The zero value is ready to use. Its methods are safe
+// LogLimit limits the log lines of one condition. The zero value is ready to use. Its methods are safe
 // for concurrent use.
-type PerPeer struct {
+type LogLimit struct {
 	mu   sync.Mutex
 	next map[uint64]time.Time // by peer ID: no line before this time
 }
 
 // Allow reports whether the condition may be logged for peer now. It returns true at most once per
-// Interval.
-func (l *PerPeer) Allow(peer uint64) bool {
+// LogInterval.
+func (l *LogLimit) Allow(peer uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -40,12 +39,12 @@ func (l *PerPeer) Allow(peer uint64) bool {
 	if len(l.next) >= maxPeers {
 		return false
 	}
-	l.next[peer] = now.Add(Interval)
+	l.next[peer] = now.Add(LogInterval)
 	return true
 }
 
 // Reset allows the next line for peer at once, after the condition has cleared.
-func (l *PerPeer) Reset(peer uint64) {
+func (l *LogLimit) Reset(peer uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.next, peer)

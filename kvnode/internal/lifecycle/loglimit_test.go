@@ -1,4 +1,4 @@
-package loglimit
+package lifecycle
 
 import (
 	"testing"
@@ -7,9 +7,9 @@ import (
 )
 
 // Each peer has one line in an interval, Reset allows the next one, and the memory is bounded.
-func TestPerPeer(t *testing.T) {
+func TestLogLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l PerPeer
+		var l LogLimit
 		for peer := range uint64(10 * maxPeers) {
 			if got := l.Allow(peer); got != (peer < maxPeers) {
 				t.Fatalf("Allow(%d) = %v, want %v", peer, got, !got)
@@ -24,7 +24,7 @@ func TestPerPeer(t *testing.T) {
 		if l.Reset(1); !l.Allow(1) {
 			t.Error("Allow() after Reset() = false, want true")
 		}
-		if time.Sleep(Interval); !l.Allow(1) {
+		if time.Sleep(LogInterval); !l.Allow(1) {
 			t.Error("Allow() after the interval = false, want true")
 		}
 	})
