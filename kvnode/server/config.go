@@ -56,8 +56,9 @@ type Config struct {
 	// requests are rejected. Each takes up to 40 KB of memory. A low limit rejects clients that
 	// wait or watch a lot. Default: 65,536.
 	MaxOpenStreams int
-	// AutoCompactionMode is periodic, the default, or revision. AutoCompactionRetention is what a
-	// compaction keeps: see autocompact.Parse. Default: 0, no compaction.
+	// AutoCompactionMode is CompactPeriodic, the default, or CompactRevision. AutoCompactionRetention
+	// is the history that a compaction keeps, as in etcd: a number of revisions in revision mode, and
+	// a number of hours or a duration in periodic mode. Default: 0, no compaction.
 	AutoCompactionMode, AutoCompactionRetention string
 	// InitialCorruptCheck makes a member that has run before compare the hash of its keys with
 	// the other members', before it serves clients. If they differ, and no majority agrees with

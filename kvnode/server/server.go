@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/internal/autocompact"
 	"github.com/leaderlease/go/kvnode/server/internal/etcdapi"
 	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency"
 	"github.com/leaderlease/go/kvnode/server/internal/listener"
@@ -340,26 +339,6 @@ func (s *Server) closePages(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Values of Config.AutoCompactionMode.
-const (
-	CompactPeriodic = autocompact.Periodic
-	CompactRevision = autocompact.Revision
-)
-
-// compaction returns the configured policy.
-func (c *Config) compaction() (autocompact.Policy, error) {
-	return autocompact.Parse(c.AutoCompactionMode, c.AutoCompactionRetention)
-}
-
-// compact compacts the store by the configured policy until the server ends.
-func (s *Server) compact() {
-	policy, err := s.cfg.compaction()
-	if err != nil || !policy.Enabled() {
-		return // Validate has rejected the error
-	}
-	autocompact.Run(s.ending, autocompact.Config{Policy: policy, Member: s.node, Revisions: s.node.Store(), Logger: s.cfg.named()})
 }
 
 // module is the path that records kvnode's version in programs that embed it.

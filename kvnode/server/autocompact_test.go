@@ -1,9 +1,10 @@
-package autocompact
+package server
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -12,13 +13,12 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/goleak"
 
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// member writes one revision a minute and records the proposed compactions.
-type member struct {
+// compactedMember writes one revision a minute and records the proposed compactions.
+type compactedMember struct {
 	begun time.Time
 
 	mu        sync.Mutex
@@ -29,49 +29,53 @@ type member struct {
 	compacted []string
 }
 
-// Revision implements Revisions.
-func (m *member) Revision() int64 {
+// revision returns the newest revision.
+func (m *compactedMember) revision() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return 1 + int64(time.Since(m.begun)/m.every)
 }
 
-// LeadingTerm implements Member.
-func (m *member) LeadingTerm() uint64 {
+// LeadingTerm implements compactingMember.
+func (m *compactedMember) LeadingTerm() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.term
 }
 
-// ProposeFenced implements Member.
-func (m *member) ProposeFenced(_ context.Context, term uint64, r *pb.InternalRaftRequest) (store.Result, error) {
+// ProposeFenced implements compactingMember.
+func (m *compactedMember) ProposeFenced(_ context.Context, term uint64, r *pb.InternalRaftRequest) (store.Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.compacted = append(m.compacted, fmt.Sprintf("%v:%d@%d", time.Since(m.begun), r.GetCompaction().GetRevision(), term))
 	return store.Result{Err: m.refusal}, m.err
 }
 
-func (m *member) set(f func()) {
+func (m *compactedMember) set(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f()
 }
 
-// during runs f while Run runs with p on a member that leads in term 3.
-func during(t *testing.T, p Policy, f func(m *member)) {
+func newCompactor(kept retention, m *compactedMember) *autoCompactor {
+	return &autoCompactor{kept, m, m.revision, slog.New(slog.DiscardHandler)}
+}
+
+// compacting runs f while history is compacted on a member that leads in term 3.
+func compacting(t *testing.T, kept retention, f func(m *compactedMember)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m := &member{begun: time.Now(), every: time.Minute, term: 3}
+		m := &compactedMember{begun: time.Now(), every: time.Minute, term: 3}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		wg.Go(func() { Run(ctx, Config{Policy: p, Member: m, Revisions: m}) })
+		wg.Go(func() { newCompactor(kept, m).run(ctx) })
 		f(m)
 		cancel()
 		wg.Wait()
 	})
 }
 
-func (m *member) want(t *testing.T, compacted ...string) {
+func (m *compactedMember) want(t *testing.T, compacted ...string) {
 	t.Helper()
 	synctest.Wait()
 	m.mu.Lock()
@@ -83,8 +87,8 @@ func (m *member) want(t *testing.T, compacted ...string) {
 }
 
 // Revision mode compacts every five minutes, once there are more revisions than it keeps.
-func TestByRevision(t *testing.T) {
-	during(t, Policy{Revisions: 10}, func(m *member) {
+func TestCompactionByRevision(t *testing.T) {
+	compacting(t, retention{revisions: 10}, func(m *compactedMember) {
 		time.Sleep(10 * time.Minute)
 		m.want(t, "10m0s:1@3") // 11 revisions
 		time.Sleep(10 * time.Minute)
@@ -97,8 +101,8 @@ func TestByRevision(t *testing.T) {
 
 // A period below an hour: the first compaction comes after one period, then one every period, to
 // the revision that was the newest one period and a tenth before.
-func TestPeriodic(t *testing.T) {
-	during(t, Policy{Period: 30 * time.Minute}, func(m *member) {
+func TestPeriodicCompaction(t *testing.T) {
+	compacting(t, retention{period: 30 * time.Minute}, func(m *compactedMember) {
 		time.Sleep(29 * time.Minute)
 		m.want(t)
 		time.Sleep(61*time.Minute + time.Second)
@@ -107,8 +111,8 @@ func TestPeriodic(t *testing.T) {
 }
 
 // A period of hours: the first compaction comes after one period, then one every hour.
-func TestPeriodicOfHours(t *testing.T) {
-	during(t, Policy{Period: 3 * time.Hour}, func(m *member) {
+func TestPeriodicCompactionOfHours(t *testing.T) {
+	compacting(t, retention{period: 3 * time.Hour}, func(m *compactedMember) {
 		time.Sleep(5*time.Hour + time.Second)
 		m.want(t, "3h0m0s:1@3", "4h0m0s:55@3", "5h0m0s:115@3")
 	})
@@ -117,7 +121,7 @@ func TestPeriodicOfHours(t *testing.T) {
 // A follower compacts nothing but records revisions. As a new leader it compacts to the revision
 // that it recorded a period before.
 func TestOnlyTheLeaderCompacts(t *testing.T) {
-	during(t, Policy{Period: 30 * time.Minute}, func(m *member) {
+	compacting(t, retention{period: 30 * time.Minute}, func(m *compactedMember) {
 		m.set(func() { m.term = 0 })
 		time.Sleep(100 * time.Minute)
 		m.want(t)
@@ -125,7 +129,7 @@ func TestOnlyTheLeaderCompacts(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		m.want(t, "1h42m0s:70@4")
 	})
-	during(t, Policy{Revisions: 10}, func(m *member) {
+	compacting(t, retention{revisions: 10}, func(m *compactedMember) {
 		m.set(func() { m.term = 0 })
 		time.Sleep(time.Hour)
 		m.want(t)
@@ -137,8 +141,8 @@ func TestOnlyTheLeaderCompacts(t *testing.T) {
 
 // A failed compaction is tried again at the next interval. A revision that is compacted already
 // counts as done.
-func TestFailuresAreTriedAgain(t *testing.T) {
-	during(t, Policy{Period: 30 * time.Minute}, func(m *member) {
+func TestFailedCompactionsAreTriedAgain(t *testing.T) {
+	compacting(t, retention{period: 30 * time.Minute}, func(m *compactedMember) {
 		m.set(func() { m.err = errors.New("no leader") })
 		time.Sleep(34 * time.Minute)
 		m.want(t, "30m0s:1@3", "33m0s:1@3")
@@ -149,54 +153,49 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 		time.Sleep(29 * time.Minute)
 		m.want(t, "39m0s:7@3")
 	})
-	during(t, Policy{Revisions: 10}, func(m *member) {
+	compacting(t, retention{revisions: 10}, func(m *compactedMember) {
 		m.set(func() { m.err = errors.New("no leader") })
 		time.Sleep(15 * time.Minute)
 		m.want(t, "10m0s:1@3", "15m0s:6@3")
 	})
 }
 
-func TestNoPolicyDoesNothing(t *testing.T) {
-	m := &member{every: time.Nanosecond, term: 1}
-	Run(t.Context(), Config{Member: m, Revisions: m}) // returns
+func TestWithoutARetentionNothingIsCompacted(t *testing.T) {
+	m := &compactedMember{every: time.Nanosecond, term: 1}
+	newCompactor(retention{}, m).run(t.Context()) // returns
 	if len(m.compacted) > 0 {
-		t.Errorf("compacted %q without a policy", m.compacted)
+		t.Errorf("compacted %q without a retention", m.compacted)
 	}
 }
 
-func TestParse(t *testing.T) {
+func TestParseRetention(t *testing.T) {
 	for _, c := range []struct {
-		mode, retention string
-		want            Policy
-		fails           bool
+		mode, value string
+		want        retention
+		fails       bool
 	}{
-		{Periodic, "0", Policy{}, false},
-		{Periodic, "0s", Policy{}, false},
-		{Periodic, "1", Policy{Period: time.Hour}, false},
-		{Periodic, "30m", Policy{Period: 30 * time.Minute}, false},
-		{Periodic, "10ms", Policy{Period: 10 * time.Millisecond}, false},
-		{Periodic, "9ms", Policy{}, true},
-		{Periodic, "-1h", Policy{}, true},
-		{Periodic, "-1", Policy{}, true},
-		{Periodic, "", Policy{}, true},
-		{Periodic, "soon", Policy{}, true},
-		{Periodic, "2562047", Policy{Period: 2562047 * time.Hour}, false},
-		{Periodic, "2562048", Policy{}, true},
-		{Revision, "0", Policy{}, false},
-		{Revision, "1000", Policy{Revisions: 1000}, false},
-		{Revision, "30m", Policy{}, true},
-		{Revision, "-1", Policy{}, true},
-		{"", "0", Policy{}, true},
-		{"hourly", "1", Policy{}, true},
+		{CompactPeriodic, "0", retention{}, false},
+		{CompactPeriodic, "0s", retention{}, false},
+		{CompactPeriodic, "1", retention{period: time.Hour}, false},
+		{CompactPeriodic, "30m", retention{period: 30 * time.Minute}, false},
+		{CompactPeriodic, "10ms", retention{period: 10 * time.Millisecond}, false},
+		{CompactPeriodic, "9ms", retention{}, true},
+		{CompactPeriodic, "-1h", retention{}, true},
+		{CompactPeriodic, "-1", retention{}, true},
+		{CompactPeriodic, "", retention{}, true},
+		{CompactPeriodic, "soon", retention{}, true},
+		{CompactPeriodic, "2562047", retention{period: 2562047 * time.Hour}, false},
+		{CompactPeriodic, "2562048", retention{}, true},
+		{CompactRevision, "0", retention{}, false},
+		{CompactRevision, "1000", retention{revisions: 1000}, false},
+		{CompactRevision, "30m", retention{}, true},
+		{CompactRevision, "-1", retention{}, true},
+		{"", "0", retention{}, true},
+		{"hourly", "1", retention{}, true},
 	} {
-		got, err := Parse(c.mode, c.retention)
+		got, err := parseRetention(c.mode, c.value)
 		if got != c.want || (err != nil) != c.fails {
-			t.Errorf("Parse(%q, %q) = %+v, %v, want %+v and failure %v", c.mode, c.retention, got, err, c.want, c.fails)
-		}
-		if got.Enabled() != (c.want != Policy{}) {
-			t.Errorf("Parse(%q, %q).Enabled() = %v", c.mode, c.retention, got.Enabled())
+			t.Errorf("parseRetention(%q, %q) = %+v, %v, want %+v and failure %v", c.mode, c.value, got, err, c.want, c.fails)
 		}
 	}
 }
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
