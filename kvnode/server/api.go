@@ -18,14 +18,13 @@ import (
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/server/internal/etcdapi"
-	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/callmetrics"
 	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
 // build creates the API and everything that serves it, on a running node.
 func (s *Server) build() (err error) {
-	requests := callmetrics.New(s.cfg.ExtensiveMetrics)
+	requests := etcdapi.NewCallMetrics(s.cfg.ExtensiveMetrics)
 	api := s.cfg.API
 	api.NodeVersion, api.WaitingMethods, api.Metrics = Version(), concurrency.Waiting, requests
 	if s.certs.client != nil {

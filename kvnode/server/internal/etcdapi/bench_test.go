@@ -18,7 +18,6 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
-	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/callmetrics"
 )
 
 // leaseNode permits everything at once, under a lease, as a leader does.
@@ -134,7 +133,7 @@ func BenchmarkFast(b *testing.B) {
 			b.Run(fmt.Sprintf("method=%s/batch=%d", c.method, batch), func(b *testing.B) {
 				n := newFakeNode(b)
 				n.leased.Store(true)
-				s := &kvServer{API: New(n, Config{Metrics: callmetrics.New(false)})}
+				s := &kvServer{API: New(n, Config{Metrics: NewCallMetrics(false)})}
 				if _, err := s.Put(b.Context(), put); err != nil {
 					b.Fatal(err)
 				}

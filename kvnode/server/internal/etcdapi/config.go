@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/callmetrics"
 )
 
 // Version is the etcd version that the API implements. Clients parse it.
@@ -84,7 +83,7 @@ type Config struct {
 	// text.
 	LeaderDial []grpc.DialOption
 	// Metrics counts gRPC calls. Optional. The caller registers it with Prometheus.
-	Metrics *callmetrics.Metrics
+	Metrics *CallMetrics
 	// Logger receives panics, snapshots, alarms and slow requests. Default: none.
 	Logger *slog.Logger
 }

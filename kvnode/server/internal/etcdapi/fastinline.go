@@ -11,14 +11,13 @@ import (
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/internal/requests"
-	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/callmetrics"
 )
 
 // inlineHandler answers gets on the receiving goroutine. Only that goroutine uses it.
 type inlineHandler struct {
-	enabled     bool                // the stream's metadata selects no read mode
-	needsLeader bool                // the stream's metadata requires a leader
-	calls       *callmetrics.Method // nil if calls are not counted
+	enabled     bool         // the stream's metadata selects no read mode
+	needsLeader bool         // the stream's metadata requires a leader
+	calls       *methodCalls // nil if calls are not counted
 
 	leased   bool      // the lease permits the reads of the current message
 	hasSpace bool      // the stream may grow, and no request is pending
@@ -40,7 +39,7 @@ func (p *inlineHandler) init(ctx context.Context, a *API) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	p.enabled, p.needsLeader = len(md.Get(fastwire.MetadataReadMode)) == 0, requiresLeader(ctx)
 	if a.cfg.Metrics != nil {
-		p.calls = a.cfg.Metrics.Unary(pb.KV_Range_FullMethodName)
+		p.calls = a.cfg.Metrics.unaryMethod(pb.KV_Range_FullMethodName)
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/internal/store"
-	"github.com/leaderlease/go/kvnode/server/internal/etcdapi/callmetrics"
 )
 
 var rangeAZ = &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")}
@@ -50,7 +49,7 @@ func hangRanges(ctx context.Context, mode kvnode.ReadMode) error {
 // Inline answers have the same limits, errors and counts as calls.
 func TestInlineGetsBehaveLikeCalls(t *testing.T) {
 	onStream(t, func(r *fastRig) {
-		metrics := callmetrics.New(false)
+		metrics := NewCallMetrics(false)
 		r.leased.Store(true)
 		r.onRead = hangRanges
 		r2 := r.beside(Config{MaxInFlight: 1, Metrics: metrics}, "hasleader", "true")
@@ -100,7 +99,7 @@ type brokenStore struct{ *fakeNode }
 func (brokenStore) Store() *store.Store { panic("broken") }
 
 // callsOf returns the counts of gets.
-func callsOf(t *testing.T, metrics *callmetrics.Metrics) string {
+func callsOf(t *testing.T, metrics *CallMetrics) string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics)
@@ -238,7 +237,7 @@ func (n slowNode) Term() uint64 { time.Sleep(n.after); return n.fakeNode.Term() 
 // A get that panics after it was answered counts as failed only.
 func TestInlinePanicCountsOnce(t *testing.T) {
 	onStream(t, func(r *fastRig) {
-		metrics := callmetrics.New(false)
+		metrics := NewCallMetrics(false)
 		r.leased.Store(true)
 		r2 := r.beside(Config{Metrics: metrics, Logger: slog.New(loud{})})
 		r2.api.node = slowNode{r.fakeNode, time.Minute}

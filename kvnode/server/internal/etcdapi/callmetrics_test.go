@@ -1,4 +1,4 @@
-package callmetrics
+package etcdapi
 
 import (
 	"context"
@@ -11,13 +11,10 @@ import (
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // known is a server with methods of all kinds.
 type known struct{}
@@ -32,7 +29,7 @@ func (known) GetServiceInfo() map[string]grpc.ServiceInfo {
 	}}}
 }
 
-// counter is what this package and the one that it stands for have in common.
+// counter is what CallMetrics and the package that it replaces have in common.
 type counter interface {
 	prometheus.Collector
 	UnaryServerInterceptor() grpc.UnaryServerInterceptor
@@ -74,8 +71,8 @@ var outcomes = []error{
 	errors.Join(status.Error(codes.Internal, ""), io.EOF),
 }
 
-// load has calls and streams of all kinds pass.
-func load(t *testing.T, m counter) {
+// makeCalls has calls and streams of all kinds pass.
+func makeCalls(t *testing.T, m counter) {
 	t.Helper()
 	for i, want := range outcomes {
 		_, err := m.UnaryServerInterceptor()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.KV/Range"},
@@ -137,7 +134,7 @@ func TestAsTheOriginal(t *testing.T) {
 		if histogram {
 			theirs = original{grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram())}
 		}
-		ours := New(histogram)
+		ours := NewCallMetrics(histogram)
 		theirs.InitializeMetrics(known{})
 		ours.InitializeMetrics(known{})
 		for range 2 {
@@ -145,30 +142,30 @@ func TestAsTheOriginal(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("histogram %v:\n%s\nwant\n%s", histogram, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
-			load(t, ours)
-			load(t, theirs)
+			makeCalls(t, ours)
+			makeCalls(t, theirs)
 		}
 	}
 }
 
 // A method that no server has told of is counted from its first call on.
 func TestAMethodThatWasNotKnown(t *testing.T) {
-	m := New(false)
-	load(t, m)
+	m := NewCallMetrics(false)
+	makeCalls(t, m)
 	want := `grpc_server_started_total COUNTER "Total number of RPCs started on the server." [name:"grpc_method" value:"Range" name:"grpc_service" value:"a.KV" name:"grpc_type" value:"unary"] = 11`
 	got := strings.ReplaceAll(strings.Join(gathered(t, m), "\n"), "  ", " ")
 	if !strings.Contains(got, want) {
 		t.Errorf("all there is:\n%s\nwant\n%s", got, want)
 	}
-	m.Unary("nowhere").End(m.Unary("nowhere").Begin(), status.Error(99, ""))
-	if c := m.Unary("nowhere").load(); c.started != 1 || c.handled[codes.Unknown] != 1 {
+	m.unaryMethod("nowhere").End(m.unaryMethod("nowhere").Begin(), status.Error(99, ""))
+	if c := m.unaryMethod("nowhere").load(); c.started != 1 || c.handled[codes.Unknown] != 1 {
 		t.Errorf("a code that gRPC does not have is counted as %+v, want Unknown", c)
 	}
 }
 
 func TestACallAllocatesNothing(t *testing.T) {
-	m := New(true)
-	if n := testing.AllocsPerRun(100, func() { of := m.Unary("/a.KV/Range"); of.End(of.Begin(), nil) }); n != 0 {
+	m := NewCallMetrics(true)
+	if n := testing.AllocsPerRun(100, func() { of := m.unaryMethod("/a.KV/Range"); of.End(of.Begin(), nil) }); n != 0 {
 		t.Errorf("a call allocates %v times, want 0", n)
 	}
 }
@@ -176,7 +173,7 @@ func TestACallAllocatesNothing(t *testing.T) {
 func BenchmarkCall(b *testing.B) {
 	handle := func(context.Context, any) (any, error) { return nil, nil }
 	info := &grpc.UnaryServerInfo{FullMethod: "/etcdserverpb.KV/Range"}
-	for name, m := range map[string]counter{"ours": New(false), "theirs": original{grpcprom.NewServerMetrics()}} {
+	for name, m := range map[string]counter{"ours": NewCallMetrics(false), "theirs": original{grpcprom.NewServerMetrics()}} {
 		b.Run("metrics="+name, func(b *testing.B) {
 			call := m.UnaryServerInterceptor()
 			b.ReportAllocs()

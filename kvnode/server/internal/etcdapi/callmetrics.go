@@ -1,9 +1,4 @@
-// Package callmetrics counts gRPC calls for Prometheus. Names and labels are those of
-// go-grpc-middleware's package prometheus, which etcd uses, so dashboards for etcd work. That
-// package looks a counter up by its labels three or four times per call, which takes a third of
-// the time of a read under the lease on a fastkv stream. Here a method's striped counters are
-// found by its name.
-package callmetrics
+package etcdapi
 
 import (
 	"context"
@@ -32,24 +27,29 @@ var (
 	tookDesc     = prometheus.NewDesc("grpc_server_handling_seconds", "Histogram of response latency (seconds) of gRPC that had been application-level handled by the server.", ofMethod, nil)
 )
 
-// Metrics counts the calls of all methods. It is safe for concurrent use.
-type Metrics struct {
+// CallMetrics counts gRPC calls for Prometheus. Names and labels are those of go-grpc-middleware's
+// package prometheus, which etcd uses, so dashboards for etcd work. That package looks a counter up
+// by its labels three or four times per call, which takes a third of the time of a read under the
+// lease on a fastkv stream. Here a method's striped counters are found by its name.
+//
+// It is safe for concurrent use.
+type CallMetrics struct {
 	histogram bool // immutable
 	// methods are the counters by full method name. The map is replaced under mu, never modified.
-	methods atomic.Pointer[map[string]*Method]
+	methods atomic.Pointer[map[string]*methodCalls]
 	mu      sync.Mutex
 }
 
-// New returns empty metrics. histogram adds durations, which are about twenty series per method.
-func New(histogram bool) *Metrics {
-	m := &Metrics{histogram: histogram}
-	m.methods.Store(&map[string]*Method{})
+// NewCallMetrics returns empty metrics. histogram adds durations, which are about twenty series per method.
+func NewCallMetrics(histogram bool) *CallMetrics {
+	m := &CallMetrics{histogram: histogram}
+	m.methods.Store(&map[string]*methodCalls{})
 	return m
 }
 
 // InitializeMetrics creates the series of all methods of a server, so that they exist before the
 // first call.
-func (m *Metrics) InitializeMetrics(server reflection.ServiceInfoProvider) {
+func (m *CallMetrics) InitializeMetrics(server reflection.ServiceInfoProvider) {
 	for service, info := range server.GetServiceInfo() {
 		for _, method := range info.Methods {
 			m.method("/"+service+"/"+method.Name, kindOf(method.IsClientStream, method.IsServerStream))
@@ -57,10 +57,10 @@ func (m *Metrics) InitializeMetrics(server reflection.ServiceInfoProvider) {
 	}
 }
 
-// Unary returns the counters of a unary method with a full name such as /service/method.
-func (m *Metrics) Unary(fullMethod string) *Method { return m.method(fullMethod, unary) }
+// unaryMethod returns the counters of a unary method with a full name such as /service/method.
+func (m *CallMetrics) unaryMethod(fullMethod string) *methodCalls { return m.method(fullMethod, unary) }
 
-func (m *Metrics) method(fullMethod, kind string) *Method {
+func (m *CallMetrics) method(fullMethod, kind string) *methodCalls {
 	if of := (*m.methods.Load())[fullMethod]; of != nil {
 		return of
 	}
@@ -73,7 +73,7 @@ func (m *Metrics) method(fullMethod, kind string) *Method {
 		if !ok {
 			service, method = "unknown", "unknown"
 		}
-		of = newMethod(kind, service, method, m.histogram)
+		of = newMethodCalls(kind, service, method, m.histogram)
 		all[fullMethod] = of
 		m.methods.Store(&all)
 	}
@@ -81,7 +81,7 @@ func (m *Metrics) method(fullMethod, kind string) *Method {
 }
 
 // Describe implements prometheus.Collector.
-func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
+func (m *CallMetrics) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{startedDesc, handledDesc, receivedDesc, sentDesc} {
 		descs <- d
 	}
@@ -91,7 +91,7 @@ func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+func (m *CallMetrics) Collect(out chan<- prometheus.Metric) {
 	for _, of := range *m.methods.Load() {
 		count := func(d *prometheus.Desc, n uint64, code ...string) {
 			labels := append([]string{of.kind, of.service, of.name}, code...)
@@ -135,39 +135,39 @@ func kindOf(client, server bool) string {
 // numCodes is the number of gRPC's codes. Other codes count as Unknown.
 const numCodes = int(codes.Unauthenticated) + 1
 
-// bounds are Prometheus's default buckets, as in etcd.
-var bounds = []time.Duration{
+// callBounds are Prometheus's default buckets, as in etcd.
+var callBounds = []time.Duration{
 	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
 }
 
-// Method counts the calls of one method without allocating.
-type Method struct {
+// methodCalls counts the calls of one method without allocating.
+type methodCalls struct {
 	kind, service, name string             // labels
 	took                *durations.Striped // nil without a histogram
-	cells               []cell             // stripes
+	cells               []callCell         // stripes
 }
 
-// cell has the counts of one stripe. A unary method counts no messages: it receives one per call,
+// callCell has the counts of one stripe. A unary method counts no messages: it receives one per call,
 // and sends one per successful call.
-type cell struct {
+type callCell struct {
 	started, received, sent atomic.Uint64
 	handled                 [numCodes]atomic.Uint64
-	_                       [32]byte // a cell is three cache lines
+	_                       [32]byte // a callCell is three cache lines
 }
 
-func newMethod(kind, service, name string, histogram bool) *Method {
-	of := &Method{kind: kind, service: service, name: name, cells: make([]cell, durations.Stripes)}
+func newMethodCalls(kind, service, name string, histogram bool) *methodCalls {
+	of := &methodCalls{kind: kind, service: service, name: name, cells: make([]callCell, durations.Stripes)}
 	if histogram {
-		of.took = durations.NewStriped(bounds)
+		of.took = durations.NewStriped(callBounds)
 	}
 	return of
 }
 
-func (of *Method) here() *cell { return &of.cells[durations.Stripe()] }
+func (of *methodCalls) here() *callCell { return &of.cells[durations.Stripe()] }
 
 // Begin counts the start of a call. Pass the result to End.
-func (of *Method) Begin() (begun time.Time) {
+func (of *methodCalls) Begin() (begun time.Time) {
 	of.here().started.Add(1)
 	if of.took != nil {
 		begun = time.Now()
@@ -176,7 +176,7 @@ func (of *Method) Begin() (begun time.Time) {
 }
 
 // End counts the end of a call.
-func (of *Method) End(begun time.Time, err error) {
+func (of *methodCalls) End(begun time.Time, err error) {
 	of.here().handled[codeOf(err)].Add(1)
 	if of.took != nil {
 		of.took.Note(time.Since(begun))
@@ -184,7 +184,7 @@ func (of *Method) End(begun time.Time, err error) {
 }
 
 // Done counts n successful calls of a unary method. Call Note for each of them.
-func (of *Method) Done(n uint64) {
+func (of *methodCalls) Done(n uint64) {
 	if n > 0 {
 		at := of.here()
 		at.started.Add(n)
@@ -193,7 +193,7 @@ func (of *Method) Done(n uint64) {
 }
 
 // Note records the duration of a call that Done counts.
-func (of *Method) Note(took time.Duration) {
+func (of *methodCalls) Note(took time.Duration) {
 	if of.took != nil {
 		of.took.Note(took)
 	}
@@ -213,14 +213,14 @@ func codeOf(err error) codes.Code {
 	return st.Code()
 }
 
-// counts are the sums of all cells.
-type counts struct {
+// callCounts are the sums of all cells.
+type callCounts struct {
 	started, received, sent uint64
 	handled                 [numCodes]uint64
 }
 
 // load returns the counts. They are read one after the other, not at one moment.
-func (of *Method) load() (c counts) {
+func (of *methodCalls) load() (c callCounts) {
 	for i := range of.cells {
 		at := &of.cells[i]
 		c.started += at.started.Load()
@@ -237,9 +237,9 @@ func (of *Method) load() (c counts) {
 }
 
 // UnaryServerInterceptor counts unary calls. It must be the first interceptor.
-func (m *Metrics) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
+func (m *CallMetrics) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-		of := m.Unary(info.FullMethod)
+		of := m.unaryMethod(info.FullMethod)
 		begun := of.Begin()
 		resp, err := handle(ctx, req)
 		of.End(begun, err)
@@ -248,24 +248,24 @@ func (m *Metrics) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 }
 
 // StreamServerInterceptor counts streams and their messages.
-func (m *Metrics) StreamServerInterceptor() grpc.StreamServerInterceptor {
+func (m *CallMetrics) StreamServerInterceptor() grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		of := m.method(info.FullMethod, kindOf(info.IsClientStream, info.IsServerStream))
 		begun := of.Begin()
-		err := handle(srv, &counted{stream, of})
+		err := handle(srv, &countedStream{stream, of})
 		of.End(begun, err)
 		return err
 	}
 }
 
-// counted is a stream that counts its messages.
-type counted struct {
+// countedStream is a stream that counts its messages.
+type countedStream struct {
 	grpc.ServerStream
-	of *Method
+	of *methodCalls
 }
 
 // SendMsg implements grpc.ServerStream.
-func (c *counted) SendMsg(m any) error {
+func (c *countedStream) SendMsg(m any) error {
 	err := c.ServerStream.SendMsg(m)
 	if err == nil {
 		c.of.here().sent.Add(1)
@@ -274,7 +274,7 @@ func (c *counted) SendMsg(m any) error {
 }
 
 // RecvMsg implements grpc.ServerStream.
-func (c *counted) RecvMsg(m any) error {
+func (c *countedStream) RecvMsg(m any) error {
 	err := c.ServerStream.RecvMsg(m)
 	if err == nil {
 		c.of.here().received.Add(1)
