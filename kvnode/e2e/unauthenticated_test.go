@@ -19,7 +19,6 @@ import (
 
 	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/internal/tlstest"
-	"github.com/leaderlease/go/kvnode/e2e/unauthenticated"
 )
 
 var (
@@ -82,7 +81,7 @@ func withFiles(p testcluster.Program, n int) testcluster.Program {
 type siege struct {
 	*secured
 	arm
-	crowd unauthenticated.Crowd
+	crowd Crowd
 
 	stop context.CancelFunc
 	gone sync.WaitGroup
@@ -93,7 +92,7 @@ func newSiege(t *testing.T, a arm) *siege {
 	s := &siege{secured: newSecured(t, a.program), arm: a}
 	s.start()
 	s.trust()
-	s.crowd = unauthenticated.Crowd{
+	s.crowd = Crowd{
 		Silent: *silentFlag, Pause: 5 * time.Second, Failing: *failsFlag, Lies: *failsFlag / 20, Sources: a.sources,
 		Liar: s.liar(), Lie: s.lie(),
 	}

@@ -1,7 +1,4 @@
-// Package unauthenticated opens many unauthenticated connections to a cluster. Some send
-// nothing, some begin handshakes and do not finish them, and some have a valid
-// certificate and send a false hello.
-package unauthenticated
+package e2e
 
 import (
 	"context"
@@ -13,7 +10,8 @@ import (
 	"time"
 )
 
-// Crowd configures the clients and their targets.
+// Crowd opens many unauthenticated connections to a cluster. Some send nothing, some begin handshakes
+// and do not finish them, and some have a valid certificate and send a false hello.
 type Crowd struct {
 	// Peers and Clients are the addresses, host:port, of the peer port and the client port.
 	Peers, Clients []string
