@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leaderlease/go/cmd/kvnode/internal/logqueue"
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 )
 
@@ -33,7 +32,7 @@ const logFlushTime = time.Second
 // other outputs.
 type processLog struct {
 	*slog.Logger
-	queues []*logqueue.Writer // one per output
+	queues []*logQueue // one per output
 	files  []io.Closer
 }
 
@@ -42,7 +41,7 @@ func newLogger(sys *System, cfg settings.Log) (*processLog, error) {
 	l := &processLog{}
 	var all []io.Writer
 	add := func(name string, output io.Writer) {
-		q := logqueue.New(output, logQueueBytes, dropNotice(cfg, name))
+		q := newLogQueue(output, logQueueBytes, dropNotice(cfg, name))
 		l.queues, all = append(l.queues, q), append(all, q)
 	}
 	for _, name := range cfg.Outputs {

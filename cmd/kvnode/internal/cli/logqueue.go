@@ -1,10 +1,4 @@
-// Package logqueue writes log lines without making their callers wait for the output.
-//
-// A write to a pipe or a file blocks while its reader or its disk is stalled. The raft loop and
-// the lease log while other goroutines wait for them, so a blocked write would stop the member.
-// Write therefore queues the line, and one goroutine writes the queue to the output. When the
-// queue is full, Write drops the line and counts it.
-package logqueue
+package cli
 
 import (
 	"io"
@@ -13,9 +7,14 @@ import (
 	"time"
 )
 
-// Writer is an io.Writer that never blocks on its output. Each call of Write is one line, and
+// logQueue is an io.Writer that never blocks on its output. Each call of Write is one line, and
 // the output gets each line in one call of its own Write.
-type Writer struct {
+//
+// A write to a pipe or a file blocks while its reader or its disk is stalled. The raft loop and
+// the lease log while other goroutines wait for them, so a blocked write would stop the member.
+// Write therefore queues the line, and one goroutine writes the queue to the output. When the
+// queue is full, Write drops the line and counts it.
+type logQueue struct {
 	output   io.Writer                 // immutable
 	maxBytes int                       // immutable
 	notice   func(lines uint64) []byte // immutable
@@ -32,69 +31,69 @@ type Writer struct {
 	}
 }
 
-// New returns a Writer to output that queues up to maxBytes. notice makes the line that tells
+// newLogQueue returns a logQueue for output that holds up to maxBytes. notice makes the line that tells
 // readers of the output how many lines are missing before it; an empty one is not written.
-// Close ends the Writer's goroutine.
-func New(output io.Writer, maxBytes int, notice func(lines uint64) []byte) *Writer {
-	w := &Writer{output: output, maxBytes: maxBytes, notice: notice, done: make(chan struct{})}
-	w.changed = sync.NewCond(&w.mu.Mutex)
-	go w.run()
-	return w
+// Close ends the queue's goroutine.
+func newLogQueue(output io.Writer, maxBytes int, notice func(lines uint64) []byte) *logQueue {
+	q := &logQueue{output: output, maxBytes: maxBytes, notice: notice, done: make(chan struct{})}
+	q.changed = sync.NewCond(&q.mu.Mutex)
+	go q.run()
+	return q
 }
 
 // Write queues a copy of line, or drops it. It reports success in both cases, since the
 // caller could do nothing about a dropped log line.
-func (w *Writer) Write(line []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (q *logQueue) Write(line []byte) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	// An empty queue takes a line of any length, so that no line is too long for maxBytes.
-	if w.mu.closed || len(w.mu.lines) > 0 && w.mu.bytes+len(line) > w.maxBytes {
-		w.mu.unreported++
-		w.dropped.Add(1)
+	if q.mu.closed || len(q.mu.lines) > 0 && q.mu.bytes+len(line) > q.maxBytes {
+		q.mu.unreported++
+		q.dropped.Add(1)
 		return len(line), nil
 	}
-	w.mu.lines = append(w.mu.lines, append([]byte(nil), line...))
-	w.mu.bytes += len(line)
-	w.changed.Signal()
+	q.mu.lines = append(q.mu.lines, append([]byte(nil), line...))
+	q.mu.bytes += len(line)
+	q.changed.Signal()
 	return len(line), nil
 }
 
 // Dropped returns the number of lines that the output did not get: the queue was full, the
-// Writer was closed, or the output failed.
-func (w *Writer) Dropped() uint64 { return w.dropped.Load() }
+// queue was closed, or the output failed.
+func (q *logQueue) Dropped() uint64 { return q.dropped.Load() }
 
 // Close waits until the output has all queued lines, for at most wait, and reports whether it
 // has them. Lines that are written later are dropped. A second call waits again.
-func (w *Writer) Close(wait time.Duration) bool {
-	w.mu.Lock()
-	w.mu.closed = true
-	w.mu.Unlock()
-	w.changed.Signal()
+func (q *logQueue) Close(wait time.Duration) bool {
+	q.mu.Lock()
+	q.mu.closed = true
+	q.mu.Unlock()
+	q.changed.Signal()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-w.done:
+	case <-q.done:
 		return true
 	case <-timer.C:
 		return false
 	}
 }
 
-func (w *Writer) run() {
-	defer close(w.done)
+func (q *logQueue) run() {
+	defer close(q.done)
 	for {
-		lines, dropped, closed := w.take()
+		lines, dropped, closed := q.take()
 		for _, line := range lines {
-			if _, err := w.output.Write(line); err != nil {
+			if _, err := q.output.Write(line); err != nil {
 				dropped++
-				w.dropped.Add(1)
+				q.dropped.Add(1)
 			}
 		}
 		// All lines in dropped were refused while lines filled the queue, so the notice belongs here.
-		if dropped > 0 && !w.report(dropped) {
-			w.mu.Lock()
-			w.mu.unreported += dropped
-			w.mu.Unlock()
+		if dropped > 0 && !q.report(dropped) {
+			q.mu.Lock()
+			q.mu.unreported += dropped
+			q.mu.Unlock()
 		}
 		if closed {
 			return
@@ -103,23 +102,23 @@ func (w *Writer) run() {
 }
 
 // take waits for lines, and empties the queue. closed means that no further lines will come.
-func (w *Writer) take() (lines [][]byte, dropped uint64, closed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for len(w.mu.lines) == 0 && !w.mu.closed {
-		w.changed.Wait()
+func (q *logQueue) take() (lines [][]byte, dropped uint64, closed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.mu.lines) == 0 && !q.mu.closed {
+		q.changed.Wait()
 	}
-	lines, dropped = w.mu.lines, w.mu.unreported
-	w.mu.lines, w.mu.bytes, w.mu.unreported = nil, 0, 0
-	return lines, dropped, w.mu.closed
+	lines, dropped = q.mu.lines, q.mu.unreported
+	q.mu.lines, q.mu.bytes, q.mu.unreported = nil, 0, 0
+	return lines, dropped, q.mu.closed
 }
 
 // report writes the notice and reports whether the output has taken it.
-func (w *Writer) report(dropped uint64) bool {
-	line := w.notice(dropped)
+func (q *logQueue) report(dropped uint64) bool {
+	line := q.notice(dropped)
 	if len(line) == 0 {
 		return true
 	}
-	_, err := w.output.Write(line)
+	_, err := q.output.Write(line)
 	return err == nil
 }

@@ -1,4 +1,4 @@
-package logqueue
+package cli
 
 import (
 	"errors"
@@ -8,14 +8,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// output is a destination that blocks until open is closed, and fails if err is set.
-type output struct {
+// queueOutput is a destination that blocks until open is closed, and fails if err is set.
+type queueOutput struct {
 	open chan struct{}
 	err  error
 	mu   struct {
@@ -24,8 +20,8 @@ type output struct {
 	}
 }
 
-func newOutput(blocked bool) *output {
-	o := &output{open: make(chan struct{})}
+func newQueueOutput(blocked bool) *queueOutput {
+	o := &queueOutput{open: make(chan struct{})}
 	if !blocked {
 		close(o.open)
 	}
@@ -33,7 +29,7 @@ func newOutput(blocked bool) *output {
 }
 
 // Write implements io.Writer.
-func (o *output) Write(p []byte) (int, error) {
+func (o *queueOutput) Write(p []byte) (int, error) {
 	<-o.open
 	if o.err != nil {
 		return 0, o.err
@@ -43,16 +39,16 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.mu.text.Write(p)
 }
 
-func (o *output) String() string {
+func (o *queueOutput) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.mu.text.String()
 }
 
-func notice(lines uint64) []byte { return fmt.Appendf(nil, "dropped %d\n", lines) }
+func droppedLines(lines uint64) []byte { return fmt.Appendf(nil, "dropped %d\n", lines) }
 
-// write writes lines as a handler of log/slog does, which uses its buffer again.
-func write(t *testing.T, w *Writer, lines ...string) {
+// writeLines writes them as a handler of log/slog does, which uses its buffer again.
+func writeLines(t *testing.T, w *logQueue, lines ...string) {
 	t.Helper()
 	var buffer []byte
 	for _, line := range lines {
@@ -67,17 +63,17 @@ func write(t *testing.T, w *Writer, lines ...string) {
 // output later gets the number of dropped lines.
 func TestABlockedOutputBlocksNoCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutput(true)
-		w := New(o, 8, notice)
-		write(t, w, "1\n")
+		o := newQueueOutput(true)
+		w := newLogQueue(o, 8, droppedLines)
+		writeLines(t, w, "1\n")
 		synctest.Wait() // the goroutine has taken it, and blocks
-		write(t, w, "2\n", "3\n", "4\n", "5\n", "6\n", "7\n")
+		writeLines(t, w, "2\n", "3\n", "4\n", "5\n", "6\n", "7\n")
 		if got := w.Dropped(); got != 2 {
 			t.Errorf("Dropped() = %d with a queue of 8 bytes that has got 12, want 2", got)
 		}
 		close(o.open)
 		synctest.Wait()
-		write(t, w, "8\n")
+		writeLines(t, w, "8\n")
 		if !w.Close(time.Second) {
 			t.Error("Close() = false for an output that takes all")
 		}
@@ -90,9 +86,9 @@ func TestABlockedOutputBlocksNoCaller(t *testing.T) {
 // An output that blocks for ever does not keep the process from ending.
 func TestCloseOfABlockedOutputReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutput(true)
-		w := New(o, 8, notice)
-		write(t, w, "1\n")
+		o := newQueueOutput(true)
+		w := newLogQueue(o, 8, droppedLines)
+		writeLines(t, w, "1\n")
 		began := time.Now()
 		if first, second := w.Close(time.Second), w.Close(time.Second); first || second {
 			t.Error("Close() = true, though the output has taken nothing")
@@ -100,7 +96,7 @@ func TestCloseOfABlockedOutputReturns(t *testing.T) {
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("two calls of Close() took %v, want 2s", took)
 		}
-		write(t, w, "2\n")
+		writeLines(t, w, "2\n")
 		if got := w.Dropped(); got != 1 {
 			t.Errorf("Dropped() = %d after a line behind Close(), want 1", got)
 		}
@@ -109,10 +105,10 @@ func TestCloseOfABlockedOutputReturns(t *testing.T) {
 }
 
 func TestALineLongerThanTheQueue(t *testing.T) {
-	o := newOutput(false)
-	w := New(o, 8, notice)
+	o := newQueueOutput(false)
+	w := newLogQueue(o, 8, droppedLines)
 	long := strings.Repeat("x", 100) + "\n"
-	write(t, w, long)
+	writeLines(t, w, long)
 	w.Close(time.Minute)
 	if got := o.String(); got != long {
 		t.Errorf("the output has %q, want the line", got)
@@ -121,10 +117,10 @@ func TestALineLongerThanTheQueue(t *testing.T) {
 
 // Lines that the output refuses are counted as well.
 func TestAFailedOutputIsCounted(t *testing.T) {
-	o := newOutput(false)
+	o := newQueueOutput(false)
 	o.err = errors.New("no space")
-	w := New(o, 1<<10, notice)
-	write(t, w, "1\n", "2\n")
+	w := newLogQueue(o, 1<<10, droppedLines)
+	writeLines(t, w, "1\n", "2\n")
 	w.Close(time.Minute)
 	if got := w.Dropped(); got != 2 {
 		t.Errorf("Dropped() = %d of 2 lines that the output refused, want 2", got)
