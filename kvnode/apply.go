@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/internal/checkpoint"
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
@@ -167,13 +166,13 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 	}
 	// The plan depends on the registry after the previous entry, so all members refuse, or carry out, the same
 	// change.
-	plan := confchange.PlanEntry(a.store.Members(), e, a.newestClusterVersion)
+	plan := membership.PlanEntry(a.store.Members(), e, a.newestClusterVersion)
 	if plan.Stop != nil {
 		a.life.Fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.Stop))
 		return false
 	}
 	// A refused change is an empty one for raft. Raft must see it, because it takes no other change before.
-	if errors.Is(plan.Refusal, confchange.ErrMalformed) {
+	if errors.Is(plan.Refusal, membership.ErrMalformedChange) {
 		a.invalid.report(plan.Refusal, "index", e.GetIndex())
 	}
 	// The loop may find a change of the leader while it applies the change, and must not fail the proposal with

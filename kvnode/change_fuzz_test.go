@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
@@ -71,10 +71,10 @@ func (r *replica) restart() {
 // apply returns what the entry came to, and false if the member stops there.
 func (r *replica) apply(e *raftpb.Entry) (store.Result, bool) {
 	r.index++
-	if !confchange.Is(e) {
+	if !membership.IsConfChange(e) {
 		return r.store.Apply(r.index, 1, e.GetData()), true
 	}
-	plan := confchange.PlanEntry(r.store.Members(), e, store.ClusterVersionNewest)
+	plan := membership.PlanEntry(r.store.Members(), e, store.ClusterVersionNewest)
 	if plan.Stop != nil {
 		return store.Result{}, false
 	}
@@ -173,7 +173,7 @@ func changeSeeds(f *testing.F) (data []byte) {
 	}
 	for _, typ := range []byte{4, 5, 0, 1, 2, 3} { // the first two are unknown
 		for _, id := range []byte{0, 1, 2, 3, 4, 77} {
-			b, err := json.Marshal(confchange.Context{Member: store.Member{PeerURLs: peerURLs("x")}, Promote: id%2 == 0})
+			b, err := json.Marshal(membership.ChangeContext{Member: store.Member{PeerURLs: peerURLs("x")}, Promote: id%2 == 0})
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -195,7 +195,7 @@ func FuzzHostileEntriesAreAppliedAlike(f *testing.F) {
 		a, b := newReplica(t), newReplica(t)
 		defer func() { _, _ = a.store.Close(), b.store.Close() }()
 		for id := range uint64(3) {
-			e, err := confchange.NewEntry(raftpb.ConfChangeAddNode, &confchange.Context{Member: store.Member{ID: id + 1, PeerURLs: peerURLs(string(rune('a' + id)))}})
+			e, err := membership.NewChangeEntry(raftpb.ConfChangeAddNode, &membership.ChangeContext{Member: store.Member{ID: id + 1, PeerURLs: peerURLs(string(rune('a' + id)))}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
@@ -34,7 +34,7 @@ func changesEntry(context string, changes ...*raftpb.ConfChangeSingle) *raftpb.E
 // malformed are configuration changes that no member makes, and that raft takes.
 func malformed() map[string]*raftpb.Entry {
 	one := &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(uint64(77))}
-	registered, err := json.Marshal(confchange.Context{Member: store.Member{ID: 77, PeerURLs: peerURLs("x")}})
+	registered, err := json.Marshal(membership.ChangeContext{Member: store.Member{ID: 77, PeerURLs: peerURLs("x")}})
 	if err != nil {
 		panic(err)
 	}

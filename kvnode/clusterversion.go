@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode/internal/admission"
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
@@ -91,8 +90,8 @@ func (f *versionUpgrade) common() (version int64, keptBy []string) {
 
 // propose raises the cluster version. If that fails it is tried again, or another leader does it.
 func (f *versionUpgrade) propose(version int64) {
-	c := confchange.Context{Proposal: f.proposals.NextID(), ClusterVersion: version}
-	entry, err := confchange.NewClusterVersionEntry(&c)
+	c := membership.ChangeContext{Proposal: f.proposals.NextID(), ClusterVersion: version}
+	entry, err := membership.NewClusterVersionEntry(&c)
 	if err != nil {
 		f.life.Fail(err)
 		return

@@ -11,7 +11,6 @@ import (
 
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/internal/checkpoint"
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
@@ -235,7 +234,7 @@ func (l *raftLoop) step(m *raftpb.Message) {
 
 // stepForwarded queues proposals that a follower has forwarded.
 func (l *raftLoop) stepForwarded(m *raftpb.Message) {
-	err := confchange.CheckForwarded(m)
+	err := membership.CheckForwarded(m)
 	if err != nil {
 		l.invalid.report(err, "from", l.members.Describe(m.GetFrom()))
 	}

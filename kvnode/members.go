@@ -7,7 +7,6 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
@@ -17,18 +16,18 @@ import (
 
 var (
 	// ErrMemberExists means that a member with one of these peer URLs is there.
-	ErrMemberExists = confchange.ErrMemberExists
+	ErrMemberExists = membership.ErrMemberExists
 	// ErrMemberNotFound means that there is no member with that ID.
-	ErrMemberNotFound = confchange.ErrMemberNotFound
+	ErrMemberNotFound = membership.ErrMemberNotFound
 	// ErrNotLearner means that a voter cannot be promoted.
-	ErrNotLearner = confchange.ErrNotLearner
+	ErrNotLearner = membership.ErrNotLearner
 	// ErrLearnerNotReady means that the learner is too far behind to be promoted.
 	ErrLearnerNotReady = membership.ErrLearnerNotReady
 	// ErrTooManyLearners means that the cluster has a learner already.
-	ErrTooManyLearners = confchange.ErrTooManyLearners
+	ErrTooManyLearners = membership.ErrTooManyLearners
 	// ErrNotStarted means that the change could leave the cluster without a quorum of members that have started at
 	// least once: the last voter cannot be removed, for example.
-	ErrNotStarted = confchange.ErrNotStarted
+	ErrNotStarted = membership.ErrNotStarted
 	// ErrUnhealthy means that too few voters are connected for the change: it could cost the cluster its quorum.
 	ErrUnhealthy = membership.ErrUnhealthy
 	// ErrRemoved means that this member was removed from the cluster.

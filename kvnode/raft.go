@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/transport"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
@@ -74,7 +74,7 @@ func openRaft(n *Node) (raw *raft.RawNode, firstEntries uint64, err error) {
 // initialPeers returns the initial cluster, with which each member begins its log.
 func initialPeers(id *memberdir.Identity) (peers []raft.Peer, err error) {
 	for _, m := range id.Founders() {
-		data, err := json.Marshal(confchange.Context{Member: m})
+		data, err := json.Marshal(membership.ChangeContext{Member: m})
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
@@ -231,7 +231,7 @@ func TestAnOldChangeDoesNotUndoASnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		conf := n.Store().Durable().ConfState
-		change, err := confchange.NewEntry(raftpb.ConfChangeAddNode, &confchange.Context{Member: store.Member{ID: 77, PeerURLs: peerURLs("m9")}})
+		change, err := membership.NewChangeEntry(raftpb.ConfChangeAddNode, &membership.ChangeContext{Member: store.Member{ID: 77, PeerURLs: peerURLs("m9")}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/raftwal"
 )
@@ -154,7 +154,7 @@ func firstChange(log *raftwal.Log, lo, hi uint64) uint64 {
 		if err != nil || len(entries) == 0 {
 			return 0
 		}
-		if i := slices.IndexFunc(entries, confchange.Is); i >= 0 {
+		if i := slices.IndexFunc(entries, membership.IsConfChange); i >= 0 {
 			return entries[i].GetIndex()
 		}
 		lo += uint64(len(entries))

@@ -12,7 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
@@ -99,8 +99,8 @@ func TestReadWaitsUntilCommittedEntriesAreApplied(t *testing.T) {
 func TestChangesAreCheckedWhenTheyAreApplied(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
-		change := confchange.Context{Proposal: n.proposals.NextID(), Member: store.Member{ID: 77, PeerURLs: peerURLs("m1")}}
-		entry, err := confchange.NewEntry(raftpb.ConfChangeAddNode, &change)
+		change := membership.ChangeContext{Proposal: n.proposals.NextID(), Member: store.Member{ID: 77, PeerURLs: peerURLs("m1")}}
+		entry, err := membership.NewChangeEntry(raftpb.ConfChangeAddNode, &change)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 	"github.com/leaderlease/go/raftwal"
@@ -283,11 +283,11 @@ func (d *memberDir) replay(s *store.Store, sum hash.Hash) error {
 // applyOffline changes the state as the applier of a node does, without raft. The new cluster gets a
 // configuration of its own, so the store is given none. checkOwner needs the registry.
 func applyOffline(s *store.Store, e *raftpb.Entry) error {
-	if !confchange.Is(e) {
+	if !membership.IsConfChange(e) {
 		s.Apply(e.GetIndex(), e.GetTerm(), e.GetData())
 		return nil
 	}
-	plan := confchange.PlanEntry(s.Members(), e, store.ClusterVersionNewest)
+	plan := membership.PlanEntry(s.Members(), e, store.ClusterVersionNewest)
 	if plan.Stop == nil {
 		s.ApplyConf(e.GetIndex(), e.GetTerm(), nil, plan.Registry)
 	}

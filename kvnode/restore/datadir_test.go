@@ -11,8 +11,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 	"github.com/leaderlease/go/raftwal"
@@ -258,7 +258,7 @@ func TestRestoreStopsAtANewerFormat(t *testing.T) {
 	withMember(t, func(t *testing.T, m *member) {
 		m.stop()
 		s := m.Store()
-		e, err := confchange.NewClusterVersionEntry(&confchange.Context{ClusterVersion: store.ClusterVersionNewest + 1})
+		e, err := membership.NewClusterVersionEntry(&membership.ChangeContext{ClusterVersion: store.ClusterVersionNewest + 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/peerurl"
@@ -74,7 +73,7 @@ func (c *Changer) Add(ctx context.Context, peerURLs []string, learner bool) (sto
 	if learner {
 		typ = raftpb.ConfChangeAddLearnerNode
 	}
-	return m, c.change(ctx, typ, confchange.Context{Member: m})
+	return m, c.change(ctx, typ, ChangeContext{Member: m})
 }
 
 // Promote makes a learner a voter. Only the leader knows whether the learner is up to date, so Promote fails on other
@@ -89,7 +88,7 @@ func (c *Changer) Promote(ctx context.Context, id uint64) error {
 		return ErrLearnerNotReady
 	}
 	m.ID, m.Learner = id, false
-	return c.change(ctx, raftpb.ConfChangeAddNode, confchange.Context{Member: m, Promote: true})
+	return c.change(ctx, raftpb.ConfChangeAddNode, ChangeContext{Member: m, Promote: true})
 }
 
 // Update replaces the peer URLs of a member.
@@ -97,13 +96,13 @@ func (c *Changer) Update(ctx context.Context, id uint64, peerURLs []string) erro
 	if err := checkURLs(peerURLs); err != nil {
 		return err
 	}
-	return c.change(ctx, raftpb.ConfChangeUpdateNode, confchange.Context{Member: store.Member{ID: id, PeerURLs: peerURLs}})
+	return c.change(ctx, raftpb.ConfChangeUpdateNode, ChangeContext{Member: store.Member{ID: id, PeerURLs: peerURLs}})
 }
 
 // Remove removes a member. When it returns nil, every majority of the remaining members can elect a leader without the
 // removed one. Before, the removed member must keep running.
 func (c *Changer) Remove(ctx context.Context, id uint64) error {
-	return c.change(ctx, raftpb.ConfChangeRemoveNode, confchange.Context{Member: store.Member{ID: id}})
+	return c.change(ctx, raftpb.ConfChangeRemoveNode, ChangeContext{Member: store.Member{ID: id}})
 }
 
 func checkURLs(urls []string) error {
@@ -114,9 +113,9 @@ func checkURLs(urls []string) error {
 }
 
 // change proposes a change, and waits until it is applied and will survive a crash.
-func (c *Changer) change(ctx context.Context, typ raftpb.ConfChangeType, m confchange.Context) error {
+func (c *Changer) change(ctx context.Context, typ raftpb.ConfChangeType, m ChangeContext) error {
 	members := c.cfg.Registry.Members()
-	if _, err := confchange.PlanChange(members, typ, &m); err != nil {
+	if _, err := PlanChange(members, typ, &m); err != nil {
 		return err
 	}
 	if !c.cfg.LaxReconfig {
@@ -127,7 +126,7 @@ func (c *Changer) change(ctx context.Context, typ raftpb.ConfChangeType, m confc
 		}
 	}
 	m.Proposal = c.cfg.Proposer.NextID()
-	entry, err := confchange.NewEntry(typ, &m)
+	entry, err := NewChangeEntry(typ, &m)
 	if err != nil {
 		return err
 	}
@@ -155,7 +154,7 @@ func (c *Changer) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uin
 	case id == c.cfg.Self:
 		// Members that have applied the removal take no proposals from this one.
 		err = c.cfg.Removals.Await(ctx)
-	case !ok || self.Learner || !inEveryMajority(1, confchange.CountVoters(members)):
+	case !ok || self.Learner || !inEveryMajority(1, CountVoters(members)):
 		err = c.commitAfter(ctx)
 	default:
 		// This member is in every majority, and its log has the change as committed.
@@ -191,7 +190,7 @@ func (c *Changer) commitAfter(ctx context.Context) error {
 // checkReconfig is etcd's strict reconfiguration check, from the view of one member. It refuses a change that
 // would leave fewer than a quorum of voters started, or up. A new learner counts as the voter that it will become. To
 // replace a broken member, remove it first.
-func checkReconfig(members *store.Members, up map[uint64]bool, typ raftpb.ConfChangeType, m *confchange.Context) error {
+func checkReconfig(members *store.Members, up map[uint64]bool, typ raftpb.ConfChangeType, m *ChangeContext) error {
 	learner := typ == raftpb.ConfChangeAddLearnerNode
 	adds := learner || typ == raftpb.ConfChangeAddNode && !m.Promote
 	removed := uint64(0)
@@ -211,7 +210,7 @@ func checkReconfig(members *store.Members, up map[uint64]bool, typ raftpb.ConfCh
 	}
 	quorum := voters/2 + 1
 	if started < quorum && !learner {
-		return fmt.Errorf("%w: %d of %d voters, and a quorum is %d", confchange.ErrNotStarted, started, voters, quorum)
+		return fmt.Errorf("%w: %d of %d voters, and a quorum is %d", ErrNotStarted, started, voters, quorum)
 	}
 	if active < quorum {
 		return fmt.Errorf("%w: %d of %d voters would be up, and a quorum is %d", ErrUnhealthy, active, voters, quorum)

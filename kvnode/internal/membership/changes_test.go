@@ -11,7 +11,6 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
@@ -48,7 +47,7 @@ func (p *fakeProposer) IsUpToDate(uint64) (bool, error) { return true, nil }
 func changerOf(s *fakeStore, p *fakeProposer, up ...uint64) *Changer {
 	life := lifecycle.New(slog.New(slog.DiscardHandler))
 	p.apply = func(e *raftpb.Entry) error {
-		plan := confchange.PlanEntry(s.Members(), e, store.ClusterVersionNewest)
+		plan := PlanEntry(s.Members(), e, store.ClusterVersionNewest)
 		if plan.Refusal != nil {
 			return plan.Refusal
 		}
@@ -92,7 +91,7 @@ func TestStrictReconfigurationCheck(t *testing.T) {
 		want    error
 	}{
 		{"a second voter", []store.Member{voter(1)}, nil, add, 9, false, nil},
-		{"a third voter, and the second has not started", []store.Member{voter(1), fresh(2)}, nil, add, 9, false, confchange.ErrNotStarted},
+		{"a third voter, and the second has not started", []store.Member{voter(1), fresh(2)}, nil, add, 9, false, ErrNotStarted},
 		{"a learner, and the second voter has not started", []store.Member{voter(1), fresh(2)}, nil, addLearner, 9, false, ErrUnhealthy},
 		{"a third voter, and both are up", []store.Member{voter(1), voter(2)}, []uint64{2}, add, 9, false, nil},
 		{"a third voter, and the second is down", []store.Member{voter(1), voter(2)}, nil, add, 9, false, ErrUnhealthy},
@@ -112,7 +111,7 @@ func TestStrictReconfigurationCheck(t *testing.T) {
 		for _, id := range test.up {
 			up[id] = true
 		}
-		c := &confchange.Context{Member: store.Member{ID: test.id}, Promote: test.promote}
+		c := &ChangeContext{Member: store.Member{ID: test.id}, Promote: test.promote}
 		if err := checkReconfig(registry(test.members...), up, test.typ, c); !errors.Is(err, test.want) || test.want == nil && err != nil {
 			t.Errorf("%s: checkReconfig() = %v, want %v", test.name, err, test.want)
 		}

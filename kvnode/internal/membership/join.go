@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/peerurl"
 	"github.com/leaderlease/go/kvnode/internal/store"
@@ -118,7 +117,7 @@ func (j *Joiner) find(r transport.MemberList) (memberdir.Identity, error) {
 		id.MemberID = m.ID
 		return id, nil
 	}
-	return id, fmt.Errorf("%w with peer URLs %v: add it to the cluster first", confchange.ErrMemberNotFound, urls)
+	return id, fmt.Errorf("%w with peer URLs %v: add it to the cluster first", ErrMemberNotFound, urls)
 }
 
 // ask asks for the roster at all addresses at once, since one may hang. It passes the answers to use, one at a time,

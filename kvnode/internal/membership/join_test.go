@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/memlink"
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/transport"
@@ -96,7 +95,7 @@ func TestJoin(t *testing.T) {
 			want   error
 			words  string
 		}{
-			{"a member that was not added", []string{"behind"}, confchange.ErrMemberNotFound, "behind:2380: "},
+			{"a member that was not added", []string{"behind"}, ErrMemberNotFound, "behind:2380: "},
 			{"a member that has lost its directory", []string{"started"}, memberdir.ErrLost, "add it anew"},
 			{"a member without an answer", []string{"hangs"}, context.DeadlineExceeded, "hangs:2380"},
 			{"a cluster of one", nil, nil, "no other member to ask"},

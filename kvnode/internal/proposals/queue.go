@@ -8,8 +8,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 )
 
 const (
@@ -259,13 +257,13 @@ func (q *Queue) offerOwn() bool {
 // maxMessageBytes. A configuration change has a message of its own, because it waits until all entries
 // before it are applied (propose), and would delay the other proposals in its message.
 func firstMessage(qs []proposal) int {
-	if confchange.Is(qs[0].entry) {
+	if isConfChange(qs[0].entry) {
 		return 1
 	}
 	k, bytes := 0, 0
 	for _, q := range qs {
 		bytes += len(q.entry.GetData())
-		if confchange.Is(q.entry) || k > 0 && bytes > maxMessageBytes {
+		if isConfChange(q.entry) || k > 0 && bytes > maxMessageBytes {
 			break
 		}
 		k++
@@ -312,7 +310,9 @@ func (q *Queue) propose(m *raftpb.Message) error {
 	return q.raft.Step(m)
 }
 
-func hasConfChange(m *raftpb.Message) bool { return slices.ContainsFunc(m.GetEntries(), confchange.Is) }
+func isConfChange(e *raftpb.Entry) bool { return e.GetType() != raftpb.EntryNormal }
+
+func hasConfChange(m *raftpb.Message) bool { return slices.ContainsFunc(m.GetEntries(), isConfChange) }
 
 // maxQuotaMessages bounds a follower's messages, because entries without data cost memory, too.
 const maxQuotaMessages = 1024

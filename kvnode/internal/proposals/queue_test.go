@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
@@ -288,7 +288,7 @@ func TestFirstMessage(t *testing.T) {
 func TestChangeWaitsForTheLog(t *testing.T) {
 	q, r := newQueue(10)
 	r.state.Last, r.state.Commit = 5, 5
-	entry, err := confchange.NewEntry(raftpb.ConfChangeRemoveNode, &confchange.Context{Member: store.Member{ID: 3}})
+	entry, err := membership.NewChangeEntry(raftpb.ConfChangeRemoveNode, &membership.ChangeContext{Member: store.Member{ID: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestChangeWaitsForTheLog(t *testing.T) {
 func TestFormatChangeOnAFollower(t *testing.T) {
 	q, r := newQueue(10)
 	r.state.Leads = false
-	entry, err := confchange.NewClusterVersionEntry(&confchange.Context{ClusterVersion: store.ClusterVersionNewest})
+	entry, err := membership.NewClusterVersionEntry(&membership.ChangeContext{ClusterVersion: store.ClusterVersionNewest})
 	if err != nil {
 		t.Fatal(err)
 	}

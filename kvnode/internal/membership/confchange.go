@@ -1,8 +1,4 @@
-// Package confchange encodes the configuration changes in a member's log, and decides what each
-// of them does to raft's configuration and to the registry of members. Nodes propose and apply
-// them. Package restore applies a log without raft. All functions are pure, so all members decide
-// alike.
-package confchange
+package membership
 
 import (
 	"encoding/json"
@@ -18,8 +14,8 @@ import (
 )
 
 var (
-	// ErrMalformed means that a configuration change is not one that this package makes.
-	ErrMalformed = errors.New("kvnode: malformed configuration change")
+	// ErrMalformedChange means that a configuration change is not one that NewChangeEntry or NewClusterVersionEntry makes.
+	ErrMalformedChange = errors.New("kvnode: malformed configuration change")
 	// ErrMemberExists means that a member with one of these peer URLs is there.
 	ErrMemberExists = errors.New("kvnode: a member has that peer URL")
 	// ErrMemberNotFound means that there is no member with that ID.
@@ -36,12 +32,12 @@ var (
 // maxLearners is etcd's default: each of them costs the leader what a voter does.
 const maxLearners = 1
 
-// Is reports whether an entry is a configuration change. An EntryConfChangeV2 is one: it raises the
+// IsConfChange reports whether an entry is a configuration change. An EntryConfChangeV2 is one: it raises the
 // cluster version.
-func Is(e *raftpb.Entry) bool { return e.GetType() != raftpb.EntryNormal }
+func IsConfChange(e *raftpb.Entry) bool { return e.GetType() != raftpb.EntryNormal }
 
-// Context is the context of a raft configuration change, as JSON.
-type Context struct {
+// ChangeContext is the context of a raft configuration change, as JSON.
+type ChangeContext struct {
 	// Proposal is the ID of the proposal, and Member is the member that changes.
 	Proposal uint64       `json:"proposal,omitempty"`
 	Member   store.Member `json:"member"`
@@ -51,8 +47,8 @@ type Context struct {
 	ClusterVersion int64 `json:"format,omitempty"`
 }
 
-// NewEntry returns an entry with a change of c.Member.
-func NewEntry(typ raftpb.ConfChangeType, c *Context) (*raftpb.Entry, error) {
+// NewChangeEntry returns an entry with a change of c.Member.
+func NewChangeEntry(typ raftpb.ConfChangeType, c *ChangeContext) (*raftpb.Entry, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
@@ -62,7 +58,7 @@ func NewEntry(typ raftpb.ConfChangeType, c *Context) (*raftpb.Entry, error) {
 }
 
 // NewClusterVersionEntry returns a configuration change of no member, which raises the cluster version.
-func NewClusterVersionEntry(c *Context) (*raftpb.Entry, error) {
+func NewClusterVersionEntry(c *ChangeContext) (*raftpb.Entry, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
@@ -120,21 +116,21 @@ func PlanEntry(members *store.Members, e *raftpb.Entry, newestClusterVersion int
 func CheckForwarded(m *raftpb.Message) error {
 	changes := 0
 	for _, e := range m.GetEntries() {
-		if !Is(e) {
+		if !IsConfChange(e) {
 			continue
 		}
 		if changes++; changes > 1 {
-			return fmt.Errorf("%w: several in one message, of which raft takes one", ErrMalformed)
+			return fmt.Errorf("%w: several in one message, of which raft takes one", ErrMalformedChange)
 		}
 		cc, ctx, err := decodeChange(e)
 		if err != nil {
 			return err
 		}
 		if ctx.ClusterVersion != 0 {
-			return fmt.Errorf("%w: only the leader raises the cluster version", ErrMalformed)
+			return fmt.Errorf("%w: only the leader raises the cluster version", ErrMalformedChange)
 		}
 		if cc.GetNodeId() == raft.None {
-			return fmt.Errorf("%w: it names no member", ErrMalformed)
+			return fmt.Errorf("%w: it names no member", ErrMalformedChange)
 		}
 	}
 	return nil
@@ -145,12 +141,12 @@ var changeTypes = []raftpb.ConfChangeType{
 	raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode, raftpb.ConfChangeUpdateNode, raftpb.ConfChangeAddLearnerNode,
 }
 
-// decodeChange decodes what NewEntry, NewFormatEntry and raft's Bootstrap make. Its error wraps
-// ErrMalformed.
-func decodeChange(e *raftpb.Entry) (*raftpb.ConfChange, *Context, error) {
-	cc, ctx := &raftpb.ConfChange{}, &Context{}
-	malformed := func(format string, args ...any) (*raftpb.ConfChange, *Context, error) {
-		return nil, nil, fmt.Errorf("%w: %w", ErrMalformed, fmt.Errorf(format, args...))
+// decodeChange decodes what NewChangeEntry, NewFormatEntry and raft's Bootstrap make. Its error wraps
+// ErrMalformedChange.
+func decodeChange(e *raftpb.Entry) (*raftpb.ConfChange, *ChangeContext, error) {
+	cc, ctx := &raftpb.ConfChange{}, &ChangeContext{}
+	malformed := func(format string, args ...any) (*raftpb.ConfChange, *ChangeContext, error) {
+		return nil, nil, fmt.Errorf("%w: %w", ErrMalformedChange, fmt.Errorf(format, args...))
 	}
 	raises := e.GetType() == raftpb.EntryConfChangeV2
 	if raises {
@@ -181,7 +177,7 @@ func decodeChange(e *raftpb.Entry) (*raftpb.ConfChange, *Context, error) {
 // PlanChange returns what a configuration change does to the registry, or why it is refused. A
 // member calls it before it proposes the change. All members call it again when they apply the
 // change, because others may have come in between.
-func PlanChange(members *store.Members, typ raftpb.ConfChangeType, c *Context) (*store.MemberChange, error) {
+func PlanChange(members *store.Members, typ raftpb.ConfChangeType, c *ChangeContext) (*store.MemberChange, error) {
 	known, exists := members.ByID[c.Member.ID]
 	switch {
 	case c.Member.ID == raft.None || members.Removed[c.Member.ID]:
