@@ -102,13 +102,3 @@ func AreAmong(some, others []string) bool {
 	addrs := HostPorts(others)
 	return !slices.ContainsFunc(HostPorts(some), func(addr string) bool { return !slices.Contains(addrs, addr) })
 }
-
-// IsLoopback reports whether only programs on this machine can dial a peer URL.
-func IsLoopback(peer string) bool {
-	u, err := url.Parse(peer)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-}
