@@ -1,10 +1,8 @@
 // Command kvnode is a replicated key-value node that speaks the etcd v3 API.
 package main
 
-import (
-	"os"
+import "os"
 
-	"github.com/leaderlease/go/cmd/kvnode/internal/cli"
-)
-
-func main() { os.Exit(cli.Main(cli.OS())) }
+func main() {
+	os.Exit(run(System{Args: os.Args[1:], Environ: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr, Exit: os.Exit}))
+}

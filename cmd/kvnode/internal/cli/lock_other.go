@@ -1,8 +1,0 @@
-//go:build !linux
-
-package cli
-
-import "syscall"
-
-// untilWeEnd returns nil: only Linux kills a child when its parent dies.
-func untilWeEnd() *syscall.SysProcAttr { return nil }
