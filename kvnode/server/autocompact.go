@@ -153,8 +153,8 @@ type retention struct {
 // minPeriod keeps the recording interval, a tenth of the period, above the resolution of timers.
 const minPeriod = 10 * time.Millisecond
 
-// parseRetention parses Config.AutoCompactionRetention as etcd does: a number of revisions in revision mode; a duration, or a
-// number of hours, in periodic mode. 0 disables compaction.
+// parseRetention parses Config.AutoCompactionRetention as etcd does: a number of revisions in revision
+// mode; a duration, or a number of hours, in periodic mode. 0 disables compaction.
 func parseRetention(mode, value string) (retention, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	isNumber := err == nil && n >= 0
