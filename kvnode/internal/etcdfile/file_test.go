@@ -254,8 +254,8 @@ func TestHashKVIsEtcds(t *testing.T) {
 			if _, err := fmt.Sscan(string(line), &rev, &want); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := f.hashKV(rev); err != nil || got != want {
-				t.Errorf("hashKV(%d) of %s = %d, %v, want %d", rev, path, got, err, want)
+			if got, err := f.HashKV(rev); err != nil || got != want {
+				t.Errorf("HashKV(%d) of %s = %d, %v, want %d", rev, path, got, err, want)
 			}
 			n++
 		}
@@ -263,8 +263,8 @@ func TestHashKVIsEtcds(t *testing.T) {
 			t.Errorf("%d hashes of %s, want some", n, path)
 		}
 		for _, rev := range []int64{f.Compacted - 1, f.Revision + 1} {
-			if _, err := f.hashKV(rev); err == nil {
-				t.Errorf("hashKV(%d) of %s, which has %d to %d, is no error", rev, path, f.Compacted, f.Revision)
+			if _, err := f.HashKV(rev); err == nil {
+				t.Errorf("HashKV(%d) of %s, which has %d to %d, is no error", rev, path, f.Compacted, f.Revision)
 			}
 		}
 		if err := f.Close(); err != nil {
@@ -279,7 +279,7 @@ func TestHashKVLeavesOutWhatIsCompacted(t *testing.T) {
 	c := fresh()
 	c["meta"]["finishedCompactRev"], c["meta"]["scheduledCompactRev"] = at(5, 0), at(5, 0)
 	c["key"] = map[string]string{at(4, 0): record("a", "2", 3, 4, 2, 0), at(6, 0): record("b", "1", 6, 6, 1, 0)}
-	want, err := c.open(t).hashKV(6)
+	want, err := c.open(t).HashKV(6)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,35 +289,12 @@ func TestHashKVLeavesOutWhatIsCompacted(t *testing.T) {
 		"a tombstone below":                     func() { c["key"][tombstone(2, 0)] = "\x0a\x01d" },
 	} {
 		change()
-		if got, err := c.open(t).hashKV(6); err != nil || got != want {
-			t.Errorf("hashKV(6) with %s = %d, %v, want %d", name, got, err, want)
+		if got, err := c.open(t).HashKV(6); err != nil || got != want {
+			t.Errorf("HashKV(6) with %s = %d, %v, want %d", name, got, err, want)
 		}
 	}
 	c["key"][at(7, 0)] = record("c", "1", 7, 7, 1, 0)
-	if got, err := c.open(t).hashKV(7); err != nil || got == want {
-		t.Errorf("hashKV(7) with another key = %d, %v, want another one", got, err)
+	if got, err := c.open(t).HashKV(7); err != nil || got == want {
+		t.Errorf("HashKV(7) with another key = %d, %v, want another one", got, err)
 	}
-}
-
-// hashKV returns the hash at a revision.
-func (f *File) hashKV(at int64) (uint32, error) {
-	if at < f.Compacted || at > f.Revision {
-		return 0, fmt.Errorf("revision %d is not in the file, which has %d to %d", at, f.Compacted, f.Revision)
-	}
-	c := census{compacted: f.Compacted, newest: make(heads)}
-	err := f.records(func(r revision, value []byte) error {
-		if r.main <= at {
-			c.take(string(keyOf(value)), r)
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	h := f.newHasher(at, &c)
-	err = f.records(func(r revision, value []byte) error {
-		h.take(r, value)
-		return nil
-	})
-	return h.sum.Sum32(), err
 }

@@ -166,9 +166,32 @@ func decode(r revision, value []byte) (*mvccpb.KeyValue, error) {
 	}
 }
 
-// hasher computes the hash that etcdctl endpoint hashkv --rev REVISION prints for the same state, from
-// all records in order. It differs from the hash of a store with the same versions. For the last
-// compacted revision, etcd returns the hash from before the compaction until it is restarted.
+// HashKV returns the hash that etcdctl endpoint hashkv --rev REVISION prints for the same state. It
+// differs from the hash of a store with the same versions. For the last compacted revision, etcd
+// returns the hash from before the compaction until it is restarted.
+func (f *File) HashKV(at int64) (uint32, error) {
+	if at < f.Compacted || at > f.Revision {
+		return 0, fmt.Errorf("revision %d is not in the file, which has %d to %d", at, f.Compacted, f.Revision)
+	}
+	c := census{compacted: f.Compacted, newest: make(heads)}
+	err := f.records(func(r revision, value []byte) error {
+		if r.main <= at {
+			c.take(string(keyOf(value)), r)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	h := f.newHasher(at, &c)
+	err = f.records(func(r revision, value []byte) error {
+		h.take(r, value)
+		return nil
+	})
+	return h.sum.Sum32(), err
+}
+
+// hasher computes the hash of a revision from all records in order.
 type hasher struct {
 	at, compacted int64
 	live          int
