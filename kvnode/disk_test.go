@@ -321,7 +321,7 @@ func TestAStoreThatIsAheadOfItsLogIsRefused(t *testing.T) {
 		cfg.walFS = old
 		c.cfgs["m1"] = cfg
 		_, err := c.tryStart("m1")
-		if !errors.Is(err, raft.ErrUnavailable) || !strings.Contains(err.Error(), "whose snapshot is of index") {
+		if !errors.Is(err, raft.ErrUnavailable) || !strings.Contains(err.Error(), "in the log, which has one of index") {
 			t.Errorf("Start() with an old log = %v, want ErrUnavailable and both indexes", err)
 		}
 	})

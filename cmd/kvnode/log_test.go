@@ -108,7 +108,8 @@ func TestABlockedOutputOfTheLog(t *testing.T) {
 	}
 	log.close()
 	written := strings.Count(stdout.String(), `"msg":"m"`)
-	if least := uint64(lines / 2); written == 0 || log.dropped() < least {
+	// A third of the lines may be in the queue, and as many in the write that is blocked.
+	if least := uint64(lines / 4); written == 0 || log.dropped() < least {
 		t.Errorf("of %d lines for a blocked output and another one, the other has %d and %d were dropped, want some, and at least %d", lines, written, log.dropped(), least)
 	}
 }
