@@ -23,7 +23,9 @@ func (s *sim) finish() {
 		s.summarise()
 		return
 	}
-	if s.w.Bare {
+	// Without PreVote, which the library requires, a member that has missed changes may campaign in ever
+	// higher terms, in which the others ignore the only candidate that could win.
+	if s.w.Bare || s.w.NoPreVote {
 		s.finishBare()
 		return
 	}
@@ -61,8 +63,8 @@ func (s *sim) finish() {
 	s.summarise()
 }
 
-// recovery is how long a healed cluster may take to serve. Without PreVote, the only node that can
-// be elected may have to campaign once for each term that others are ahead.
+// recovery is how long a healed cluster may take to serve. The only node that can be elected may have to
+// campaign once for each term that others are ahead.
 func (s *sim) recovery() time.Duration {
 	if !s.w.RaftAlone {
 		return 10 * (s.w.D + s.w.electionTimeout())
