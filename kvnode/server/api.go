@@ -36,7 +36,7 @@ func (s *Server) build() (err error) {
 	// for a lock could keep out the one that unlocks it.
 	s.inside = grpc.NewServer(slices.Concat(s.clients.GatewayOptions(), s.grpcOptions(),
 		[]grpc.ServerOption{grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0)})...)
-	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.clients.Options(s.api.AdmitStream)...)...)
+	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.clients.Options(s.api.AdmitFastStream)...)...)
 	if s.locks, err = concurrency.New(s.streams, s.node, api); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 // endWithServer ends a stream's context when the server stops, so that a watch does not delay the
 // stop. The cause is ErrGRPCStopped, after which clients continue at another member.
 //
-// EndStreams ends the streams of service Fast instead, which keep the client's context.
+// StopFastStreams ends the streams of service Fast instead, which keep the client's context.
 func (s *Server) endWithServer(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	if info.FullMethod == fastwire.Method {
 		return handle(srv, stream)

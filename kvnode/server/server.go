@@ -311,7 +311,7 @@ func (s *Server) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	s.endStreams()
-	s.api.EndStreams()
+	s.api.StopFastStreams()
 	s.clients.End()
 	drained := make(chan struct{})
 	s.wg.Go(func() {

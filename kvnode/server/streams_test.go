@@ -218,7 +218,7 @@ func TestConnectionsOfClientsCanBeEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := solo(t, onePort, change)
 			e := ending{make(chan bool, 1)}
-			g := grpc.NewServer(slices.Concat(s.grpcOptions(), s.clients.Options(s.api.AdmitStream), []grpc.ServerOption{grpc.ChainUnaryInterceptor(
+			g := grpc.NewServer(slices.Concat(s.grpcOptions(), s.clients.Options(s.api.AdmitFastStream), []grpc.ServerOption{grpc.ChainUnaryInterceptor(
 				func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 					e.end(ctx)
 					return handle(ctx, req)

@@ -36,25 +36,26 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 	st.term = term // also for an entry without effect: the next checkpoint stores it
 	var r Result
 	if err != nil || c.Generations != nil && st.clusterVersion.Load() < ClusterVersionGenerations {
-		// Versions before FormatGenerations treat this command as malformed. All members must do
+		// Versions before ClusterVersionGenerations treat this command as malformed. All members must do
 		// the same until every one of them knows the cluster version.
 		r.Err = ErrMalformed
 	} else {
 		r = s.applyLocked(st, index, term, c)
 	}
-	// Also for a refused entry. applied comes last, since a reader that sees an index loads the
-	// revision next and must find that of the entry. An increment is sealed after it, so it
+	// A refused entry counts as applied, too. applied is stored last: a reader loads it, then the
+	// revision, and must find that of the entry. An increment is sealed after it, so it
 	// contains the whole effect of the entry.
 	st.applied.Store(index)
 	st.sealIfLarge(s.commitBytes)
 	return r
 }
 
-// ApplyConf applies a configuration change. conf is raft's new configuration, and change the change
-// of the registry and the cluster version, nil for none. An entry that is applied already changes nothing.
+// ApplyConf applies a configuration change. conf is raft's new configuration, and change is what
+// the entry does to the registry and the cluster version, nil for nothing. An entry that is applied
+// already changes nothing.
 //
-// conf is nil when a data directory is restored. There is no raft then, and the new cluster gets a
-// configuration of its own.
+// conf is nil in package restore, which applies the log of a data directory without raft. The new cluster
+// gets a configuration of its own.
 func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *MemberChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,7 @@ func (st *state) checkAllowed(c *Command) error {
 		return ErrNoGeneration // the proposing leader had not applied the new cluster version
 	case len(*st.alarms.Load()) == 0:
 		return nil
-	// This check comes first, as in etcd: CORRUPT also refuses deletions.
+	// CORRUPT comes before NOSPACE, as in etcd, since it also refuses deletions.
 	case st.raised(pb.AlarmType_CORRUPT) && touchesKeys(r):
 		return rpctypes.ErrGRPCCorrupt
 	case st.raised(pb.AlarmType_NOSPACE) && grows(r):

@@ -6,7 +6,7 @@ import "io"
 // storetest has one in memory for tests.
 //
 // A backend holds one meta value, and records in the order of their keys. The data that it shows
-// after Open, or after a failed Update, may be in memory only, so that a power failure brings back
+// after Open, or after a failed Update, may be in the page cache only; a power failure then brings back
 // older data. The store therefore calls Settle before it relies on it.
 //
 // View, Size and the methods of images are safe for concurrent use. All other methods are called by
@@ -22,7 +22,7 @@ type Backend interface {
 	// After an error, a crash may leave all of the changes or none. If another Update follows
 	// without a Settle, a crash may leave damaged data.
 	Update(fn func(tx Tx) error) error
-	// Stage opens the snapshot file path. It changes nothing.
+	// Stage opens the snapshot in the file at path. It changes nothing.
 	Stage(path string) (Staged, error)
 	// Defragment releases unused space.
 	Defragment() error

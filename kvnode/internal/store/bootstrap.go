@@ -55,19 +55,19 @@ func Bootstrap(b Backend, n NewCluster) (c Checkpoint, err error) {
 // make revisions overflow soon.
 const maxRevision = math.MaxInt64 / 2
 
-// maxIndex is the highest index, and the highest term, that a cluster may start with. Both grow and
-// must not overflow.
+// maxIndex is the highest index, and the highest term, that a cluster may start with, so that
+// neither overflows later.
 const maxIndex = math.MaxInt64 / 2
 
 // change makes m the meta value of the new cluster.
 func (n *NewCluster) change(m *meta) error {
 	switch {
 	case m.Index > maxIndex || m.Term > maxIndex:
-		return fmt.Errorf("index %d of term %d leaves too few for a log: a cluster begins with %d at most", m.Index, m.Term, int64(maxIndex))
+		return fmt.Errorf("the state has index %d and term %d, and a new cluster can start with at most %d", m.Index, m.Term, int64(maxIndex))
 	case m.Revision > maxRevision:
-		return fmt.Errorf("revision %d leaves too few for writes: a cluster begins with %d at most", m.Revision, int64(maxRevision))
+		return fmt.Errorf("the state is at revision %d, and a new cluster can start with at most %d", m.Revision, int64(maxRevision))
 	case n.BumpRevision < 0 || n.BumpRevision > maxRevision-m.Revision:
-		return fmt.Errorf("revision %d cannot be raised by %d: it must be from 0 to %d", m.Revision, n.BumpRevision, maxRevision-m.Revision)
+		return fmt.Errorf("cannot raise revision %d by %d: give a number from 0 to %d", m.Revision, n.BumpRevision, maxRevision-m.Revision)
 	}
 	conf, err := proto.Marshal(n.ConfState)
 	if err != nil {
@@ -85,9 +85,9 @@ func (n *NewCluster) change(m *meta) error {
 // for changed pages; smaller ones sync more often.
 const importBytes = 64 << 20
 
-// Foreign is the state of another program at one moment, as a store would hold it.
+// Foreign is the data of another program, such as etcd, that a store imports.
 type Foreign struct {
-	// Index and Term, at least 1, precede those of the first entry of the new cluster.
+	// The log of the new cluster starts after Index, in Term or later. Both are at least 1.
 	Index, Term uint64
 	// Revision is the newest revision, and Compacted the newest compacted one, -1 for none.
 	Revision, Compacted int64

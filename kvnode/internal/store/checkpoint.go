@@ -95,8 +95,8 @@ func (s *Store) update(fn func(tx Tx) error) error {
 }
 
 // saveTx writes one increment. The transaction may start from the result of an earlier attempt that
-// reported an error, so saveTx subtracts records that it replaces or deletes. It does not look up
-// versions that are newer than the file's revision, which would take a fifth of the time.
+// reported an error, so saveTx subtracts records that it replaces or deletes. Versions above the
+// file's revision cannot be there; to look them up would take a fifth of the time.
 //
 // Keys and values are in the slab, which the backend uses until the transaction has ended.
 //

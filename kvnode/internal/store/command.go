@@ -15,13 +15,14 @@ import (
 type Command struct {
 	// ID identifies the proposal on the member that waits for it. 0: no member waits.
 	ID uint64
-	// Fence drops the command unless the entry has this term. 0: any term. It fences commands
-	// that only the leader of a term may run, and proposals that are repeated in a later term.
+	// Fence drops the command unless the entry has this term. 0: any term. It is set for commands
+	// that only the leader of a term may run, and for proposals that are repeated in a later term: the
+	// earlier copy then has no effect.
 	Fence uint64
 	// Generations identifies the TTL leases of a LeaseRevoke or LeaseCheckpoint, in the order of the
 	// request, by the index of the entry that granted each. 0 stands for a lease that was
-	// granted before FormatGenerations. The command skips a lease that was granted again under the
-	// same ID. Nil: any lease with the ID. It requires FormatGenerations.
+	// granted before ClusterVersionGenerations. The command skips a lease that was granted again under the
+	// same ID. Nil: any lease with the ID. It requires ClusterVersionGenerations.
 	Generations []uint64
 	// Request is the client's request. At most one of Request and Register is set. A command
 	// with neither has no effect; reads through the log use it.
@@ -100,7 +101,7 @@ func DecodeCommand(data []byte) (*Command, error) {
 	switch kind {
 	case kindNothing:
 		if len(rest) > 0 {
-			err = fmt.Errorf("%d bytes follow it", len(rest))
+			err = fmt.Errorf("%d unexpected bytes follow it", len(rest))
 		}
 	case kindGenerations:
 		if c.Generations, rest, err = decodeGenerations(rest); err != nil {
@@ -117,7 +118,7 @@ func DecodeCommand(data []byte) (*Command, error) {
 		c.Register = &Member{}
 		err = json.Unmarshal(rest, c.Register)
 	default:
-		err = errors.New("this version does not know it")
+		err = errors.New("this version of kvnode does not know the kind")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: command of kind %#x: %w", kind, err)
@@ -177,7 +178,8 @@ func decodeGenerations(data []byte) (generations []uint64, rest []byte, err erro
 	return generations, rest, nil
 }
 
-// matchesLease reports whether l is the i-th TTL lease of the request.
+// matchesLease reports whether l, which has the ID of the i-th TTL lease of the request, is of the
+// generation that the command names, if it names any.
 func (c *Command) matchesLease(i int, l TTLLease) bool {
 	if c.Generations == nil {
 		return true
@@ -255,8 +257,8 @@ func decodePutField(put *pb.PutRequest, tag byte, data []byte) (n int) {
 
 // The cluster version is a number that decides which commands the cluster may use, and
 // how checkpoints are written. An entry raises it (MemberChange.ClusterVersion), so all members switch at
-// the same place in the log. A version that does not know a cluster version must not apply later entries,
-// and refuses checkpoints of that version (ErrFormat).
+// the same place in the log. A program that does not know the number stops at that entry, and refuses
+// checkpoints that have it (ErrFormat).
 const (
 	// ClusterVersionFirst is known to all versions.
 	ClusterVersionFirst = 1

@@ -12,7 +12,7 @@ import (
 // microseconds.
 const trimStep = 128
 
-// garbage lists the versions that compactions will free, in the order of revisions.
+// garbage lists, in the order of revisions, the versions at which a compaction frees something.
 type garbage struct {
 	// newer holds versions that replaced another one, and tombstones. A compaction at or above
 	// their revision frees the replaced version, and the tombstone.
@@ -55,8 +55,8 @@ func (q *queue) pop() {
 }
 
 // compactLocked makes the history up to a revision unreachable at once, and starts freeing it. The
-// response does not wait for that, not even for a request with Physical set: etcd's clients wait so
-// that hashes no longer change, and here they never do.
+// response does not wait for that. With Physical etcd's hashes are final afterwards; here hashes do not
+// depend on it, and etcdapi waits by FinishCompaction.
 func (s *Store) compactLocked(st *state, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
 	rev := st.revision.Load()
 	switch {
@@ -72,7 +72,7 @@ func (s *Store) compactLocked(st *state, r *pb.CompactionRequest) (*pb.Compactio
 }
 
 // startTrimLocked starts a goroutine that frees compacted versions and ends, unless it is running.
-// The store starts no other goroutine.
+// Once it is open, the store starts no other goroutine.
 func (s *Store) startTrimLocked() {
 	if s.mu.trimming || s.mu.closed {
 		return
@@ -126,8 +126,8 @@ func (st *state) trim(n int) bool {
 //
 // Versions written at the compacted revision stay, because watches may start there. That includes a
 // version below another one of the same revision: a transaction can delete a range and then put a
-// key of it. A tombstone below a newer version is freed together with that version; readers see no
-// difference.
+// key of it. A tombstone below a newer version is freed when the compaction reaches that version;
+// readers see no difference.
 func (st *state) free(v *Version, target int64) {
 	prev := v.prev.Load()
 	if prev != nil && prev.mod == target {
@@ -150,9 +150,9 @@ func (st *state) free(v *Version, target int64) {
 	}
 }
 
-// drop removes v from the durable state. If an increment contains v, a later increment deletes it,
-// even if nothing is committed yet: the checkpoint of the first one is older than the compaction,
-// so v is readable there.
+// drop removes v from the durable state. If v is in a sealed increment, a later increment deletes
+// it, even if neither is committed yet: the checkpoint of the first one may be older than the
+// compaction, and must contain v.
 func (st *state) drop(v *Version) {
 	if v.mod <= st.sealedRevision {
 		st.unsaved.trimmed = append(st.unsaved.trimmed, recordOf(v))

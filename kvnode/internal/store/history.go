@@ -17,12 +17,12 @@ type Write struct {
 	Deleted bool
 }
 
-// History calls visit with the writes from revision from on, in order, and returns the next
+// History calls visit with each write at revision first or later, in order, and returns the next
 // revision to read. It always ends after a complete revision: the newest one, the one in which
-// visit returned false, or the one in which the limit of writes was reached. If from is compacted,
+// visit returned false, or the one in which the limit of writes was reached. If first is compacted,
 // it fails with rpctypes.ErrGRPCCompacted, and the visited writes may have holes. It takes no lock.
-func (s *Store) History(from int64, limit int, visit func(Write) bool) (next int64, err error) {
-	return s.state.Load().writes(from, limit, visit)
+func (s *Store) History(first int64, limit int, visit func(Write) bool) (next int64, err error) {
+	return s.state.Load().writes(first, limit, visit)
 }
 
 func (st *state) writes(from int64, limit int, visit func(Write) bool) (next int64, err error) {
@@ -50,7 +50,7 @@ func (st *state) writes(from int64, limit int, visit func(Write) bool) (next int
 func (st *state) write(v *Version) Write {
 	w := Write{KV: v, Deleted: v.tombstone()}
 	prev := v.prev.Load().live()
-	// A previous version at or below the compacted revision may be freed at any time.
+	// If v itself is at or below the compacted revision, its previous version may be freed at any time.
 	if prev != nil && st.compacted.Load() < v.mod {
 		w.Prev = prev
 	}
@@ -99,28 +99,28 @@ func (h *history) add(v *Version) {
 	p.n.Store(n + 1)
 }
 
-// scan calls visit with the versions of revisions from to to, until visit returns false.
-func (h *history) scan(from, to int64, visit func(*Version) bool) {
+// scan calls visit with the versions of revisions first to last, until visit returns false.
+func (h *history) scan(first, last int64, visit func(*Version) bool) {
 	pages := *h.pages.Load()
-	for _, p := range pages[firstPage(pages, from):] {
+	for _, p := range pages[firstPage(pages, first):] {
 		for _, v := range p.list() {
 			switch {
-			case v.mod < from:
-			case v.mod > to || !visit(v):
+			case v.mod < first:
+			case v.mod > last || !visit(v):
 				return
 			}
 		}
 	}
 }
 
-// size returns the number of versions of revisions from to to. It may return up to a page more
+// size returns the number of versions of revisions first to last. It may return up to a page more
 // after a truncate.
-func (h *history) size(from, to int64) int {
-	if from > to {
+func (h *history) size(first, last int64) int {
+	if first > last {
 		return 0
 	}
 	pages := *h.pages.Load()
-	return position(pages, to+1) - position(pages, from)
+	return position(pages, last+1) - position(pages, first)
 }
 
 // position returns the position of the first version of revision rev or later.

@@ -87,7 +87,7 @@ func (l *loader) add(key, value []byte) error {
 		l.st.index.byKey.add(c)
 		l.tree.add(c)
 		if v.tombstone() {
-			l.st.index.dead.Set(c) // updateDead needs a version before to see this
+			l.st.index.dead.Set(c) // updateDead ignores a tombstone without a version before it
 		}
 	}
 	v.of = c

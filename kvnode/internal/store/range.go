@@ -12,7 +12,7 @@ import (
 )
 
 // maxRetries limits how often a read of the newest revision restarts because a compaction overtook
-// it. Reaching it takes one compaction during each attempt.
+// it. A read of a compacted revision of its own makes them all in vain.
 const maxRetries = 16
 
 // Range answers a range request at one revision. The error is a rpctypes.ErrGRPC… value or ctx's.
@@ -95,7 +95,8 @@ func (w view) collect(ctx context.Context, r *pb.RangeRequest, resp *pb.RangeRes
 }
 
 // messages builds the messages of a response in one allocation. With KeysOnly the TTL lease is left
-// out as well, unless the range is sorted by value: etcd 3.7 takes such keys from its index.
+// out as well: etcd 3.7 takes the keys from its index, which has no leases, unless the range is sorted by
+// value.
 func messages(r *pb.RangeRequest, found []*Version) []*mvccpb.KeyValue {
 	kvs, room := make([]*mvccpb.KeyValue, len(found)), make([]mvccpb.KeyValue, len(found))
 	for i, v := range found {
@@ -127,7 +128,7 @@ func (w view) at(rev int64) (view, error) {
 }
 
 // scan calls visit with the live versions from key up to end, in the order of keys, until visit
-// returns false. whole reports that it never did. An empty end means key alone, and "\0" means all
+// returns false. whole is true if it never did. An empty end means key alone, and "\0" means all
 // keys from key on.
 func (w view) scan(ctx context.Context, key, end []byte, visit func(*Version) bool) (whole bool, err error) {
 	if len(end) == 0 {
@@ -155,7 +156,7 @@ func bound(end []byte) []byte {
 }
 
 // scanChains calls visit with the chains from key up to end until visit returns false. whole
-// reports that it never did. It locks the index for one chunk at a time, and stops when ctx ends.
+// is true if it never did. It locks the index for one chunk at a time, and stops when ctx ends.
 func (w view) scanChains(ctx context.Context, key, end []byte, visit func(*chain) bool) (whole bool, err error) {
 	// Most ranges are short.
 	buf := make([]*chain, 0, chunk/8)
@@ -196,7 +197,7 @@ func needsSort(r *pb.RangeRequest) bool {
 }
 
 // limitsEarly reports whether the limit applies before the sort. As in etcd, it also does for a
-// sort target without an order.
+// sort target without an order, if no filter is set.
 func limitsEarly(r *pb.RangeRequest) bool {
 	return !needsSort(r) || r.GetSortOrder() == pb.RangeRequest_NONE && !filters(r)
 }

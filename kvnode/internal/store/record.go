@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A record holds one version. Its key is the main and sub revision, 8 bytes each, so records are in
-// the order of writes. Its value is a CRC-32C of key and rest, one byte for the kind, and a
-// KeyValue message.
+// A record holds one version, or a TTL lease (ttl.go). Its key is the main and sub revision, 8
+// bytes each, so records are in the order of writes. Its value is a CRC-32C of key and rest, one
+// byte for the kind, and a KeyValue message.
 const (
 	recordKeySize = 16
 	recordHead    = 5
@@ -69,8 +69,8 @@ func appendMessage(to []byte, v *Version) []byte {
 	return to
 }
 
-// recordCost is the approximate size of a record without key and value: its own key and header, the
-// numbers of the KeyValue, and its element in a bbolt page.
+// recordCost is the approximate size of a record besides the client's key and value: the record's own key
+// and header, the numbers of the KeyValue, and an element of a bbolt page.
 const recordCost = 80
 
 // cost estimates the size of v in a checkpoint.

@@ -61,13 +61,13 @@ func imageCheckpoint(img Image) (Checkpoint, error) {
 	return m.checkpoint()
 }
 
-// Restore replaces the whole state by the snapshot file path, and consumes the file. It returns
+// Restore replaces the whole state by the snapshot in the file at path, which it moves into place. It returns
 // when the new state is durable; until then, and if it fails, readers see the old state. The
 // applying goroutine calls it. It waits for a running checkpoint. The file must be on the
 // database's file system.
 //
-// Restore refuses a damaged file, and leaves it. If the installation fails, the store makes no more
-// checkpoints, because the next Open may find either state.
+// Restore refuses a damaged file, and leaves it. If the file cannot be moved into place, the store makes
+// no more checkpoints, because the next Open may find either state.
 func (s *Store) Restore(path string) error {
 	s.saving.acquire()
 	defer s.saving.release()

@@ -60,7 +60,7 @@ type state struct {
 	growth atomic.Int64
 }
 
-// unsaved collects what the next commit writes. So the cost of a commit depends on the writes since
+// unsaved collects what the next increment will contain. So the cost of a commit depends on the writes since
 // the last one, not on the size of the state.
 type unsaved struct {
 	versions []*Version // in the order of revisions

@@ -35,7 +35,7 @@ type Store struct {
 	durable atomic.Pointer[Checkpoint]
 
 	// saving is held during checkpoints, Restore, Defragment and Close, and while versions are
-	// freed: one goroutine at a time uses the backend. It is taken before mu, never after it,
+	// freed: one goroutine at a time changes the backend. It is taken before mu, never after it,
 	// so a goroutine that holds mu, and with it Apply, never waits for the disk.
 	saving semaphore
 	// unsettled is set after a failed update of the backend: the data that the backend shows
@@ -157,15 +157,15 @@ type Config struct {
 	Backend Backend
 	// Events receives the writes of each revision in order, from the applying goroutine, after
 	// the revision is visible. Each write has its previous version, if there is one. Writes are
-	// shared and must not be changed. Events must not block. A Restore skips revisions without
-	// events. Optional.
+	// shared and must not be changed. Events must not block. It is not called for the
+	// revisions that a Restore adds. Optional.
 	Events func(revision int64, writes []Write)
 	// Restored receives the newest revision after a Restore, from the goroutine of Restore,
 	// when the state is visible. It must not block. Optional.
 	Restored func(revision int64)
 	// TTLEvents receives each granted TTL lease, and each one that ended, with a TTL of 0, from
 	// the applying goroutine. It must not block, and may call only the TTL methods of the
-	// store. A Restore sends no events. Optional.
+	// store. It is not called for what a Restore adds or ends. Optional.
 	TTLEvents func(l TTLLease)
 	// CommitBytes is the approximate size of one commit of a checkpoint. Default: 4 MiB.
 	CommitBytes int64
@@ -173,8 +173,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Results that etcd does not have. Like etcd's errors they are gRPC statuses, and all members
-// return the same one for the same entry.
+// Results that etcd does not have. Like etcd's errors they are gRPC statuses. All members
+// that apply an entry for the first time return the same one.
 var (
 	// ErrFenced means that the entry's term differs from the term that the command was fenced
 	// with: another leader took over before the command was replicated.

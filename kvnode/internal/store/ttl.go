@@ -26,7 +26,7 @@ type TTLLease struct {
 	// checkpoint. 0 means TTL.
 	Remaining int64
 	// Generation is the index of the entry that granted the lease, which tells it from other
-	// leases with the same ID. It is 0 for a lease that was granted before FormatGenerations.
+	// leases with the same ID. It is 0 for a lease that was granted before ClusterVersionGenerations.
 	Generation uint64
 }
 

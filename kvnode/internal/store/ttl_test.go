@@ -217,7 +217,7 @@ func TestARevocationNamesAGrant(t *testing.T) {
 	}
 }
 
-// Before FormatGenerations, leases have no generation, and commands that name one are malformed, as for
+// Before ClusterVersionGenerations, leases have no generation, and commands that name one are malformed, as for
 // older versions.
 func TestGrantsNeedTheirFormat(t *testing.T) {
 	r := newReplica(t)

@@ -104,8 +104,8 @@ func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 	return path, nil
 }
 
-// checkRange checks a range within a transaction. In contrast to other ranges, a negative revision
-// is not the newest one but compacted, as in etcd. Nothing is written yet, so base is the newest
+// checkRange checks a range within a transaction. As in etcd, a negative revision is
+// refused as compacted; in other ranges it means the newest one. Nothing is written yet, so base is the newest
 // revision that a range may name.
 func (w *writer) checkRange(r *pb.RangeRequest) error {
 	switch rev := r.GetRevision(); {

@@ -33,7 +33,7 @@ type Hello struct {
 	// it cannot lead. Versions that do not know the field send 0.
 	Hold time.Duration `json:"hold,omitempty"`
 	// ClusterVersion is the newest cluster version that the sender's version knows
-	// (store.FormatNewest). 0 is a version that knows only the first one.
+	// (store.ClusterVersionNewest). 0 is a version that knows only the first one.
 	ClusterVersion int64 `json:"format,omitempty"`
 	// Log is the end of the log that the sender's process found at its start.
 	Log LogEnd `json:"log,omitzero"`

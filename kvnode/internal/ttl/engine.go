@@ -141,7 +141,7 @@ type Config struct {
 	// Default: 1,000, as in etcd.
 	Rate int
 	// Checkpoint is the interval at which the remaining time of longer TTL leases is written to
-	// the log, so that a new leader continues from it. It needs store.FormatGenerations. Default:
+	// the log, so that a new leader continues from it. It needs store.ClusterVersionGenerations. Default:
 	// never, as in etcd.
 	Checkpoint time.Duration
 	// Logger gets a line for failed proposals. Default: none.

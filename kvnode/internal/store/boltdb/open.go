@@ -23,7 +23,7 @@ var (
 )
 
 // layout is the number under formatKey. It describes the buckets. The format of records and state
-// is independent of it (store.FormatFirst).
+// is independent of it (store.ClusterVersionFirst).
 const layout = 1
 
 // mapSize is the address space reserved for a database. If the database outgrows it, bbolt remaps,
@@ -82,7 +82,7 @@ func openChecked(path string) (*bbolt.DB, error) {
 }
 
 // OpenAny opens any bbolt database for reading, after checking that the references between all
-// pages in use are consistent. So walks over the pages end. They may still fault, and must run
+// pages in use are consistent. So a walk over the pages ends. It may still fault, and must run
 // within Guard.
 func OpenAny(path string) (*bbolt.DB, error) {
 	switch info, err := os.Stat(path); {

@@ -68,7 +68,7 @@ func (h *Hub) Close() {
 	h.stopped.Wait()
 }
 
-// Publish implements store.Config.Events.
+// Publish queues the events of a revision for the watchers. It is store.Config.Events.
 func (h *Hub) Publish(number int64, writes []store.Write) {
 	// Without a watcher the events are not needed: a watcher that is added later starts at a
 	// newer revision or in the history (see Stream.Watch).
@@ -82,7 +82,8 @@ func (h *Hub) Publish(number int64, writes []store.Write) {
 	}
 }
 
-// Missed implements store.Config.Restored.
+// Missed makes watchers read the history up to a revision, as its events have not been published. It is
+// store.Config.Restored.
 func (h *Hub) Missed(number int64) {
 	h.inbox.skip(number)
 	signal(h.wake)
@@ -141,8 +142,8 @@ func (h *Hub) handle(r *revision) {
 	clear(h.mu.waiting)
 }
 
-// resyncLocked makes all synced watchers that have not got revision number fall behind, so they
-// read the history.
+// resyncLocked makes each synced watcher that still needs the revision number, or an earlier one, read
+// the history.
 func (h *Hub) resyncLocked(number int64) {
 	if number < h.mu.next {
 		return

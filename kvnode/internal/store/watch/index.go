@@ -26,7 +26,7 @@ type bucket struct {
 	pos      int // in index.list
 }
 
-type span struct{ from, end string } // empty to: no bound
+type span struct{ from, end string } // empty end: no bound
 
 type prefixLength struct{ length, buckets int }
 

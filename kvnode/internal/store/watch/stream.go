@@ -17,7 +17,7 @@ var (
 	ErrReservedID = fmt.Errorf("kvnode: watch ID %d means all watchers of a stream", All)
 )
 
-// Stream is a set of watchers that share one client connection. One goroutine at a time calls its
+// Stream is a set of watchers that share one Watch stream of a client. One goroutine at a time calls its
 // methods.
 type Stream struct {
 	hub    *Hub          // immutable
@@ -285,8 +285,8 @@ func (s *Stream) answerProgress() {
 	}
 }
 
-// outdated reports whether a watcher was added after x was queued. x, a progress response for all
-// watchers, may not hold for it, so progress is requested again.
+// outdated reports whether a watcher was added after x was queued. x reports progress for all
+// watchers, which may be untrue for the new one. If so, progress is requested again.
 func (s *Stream) outdated(x *item) bool {
 	if x.w != nil || x.added == s.added {
 		return false

@@ -32,7 +32,8 @@ type Request struct {
 type Response struct {
 	// ID is the watcher's, or All.
 	ID int64
-	// Revision is the revision up to which the watcher has now got all events.
+	// Revision is the revision up to which the watcher has now got all events; with Compacted it is the
+	// newest one.
 	Revision int64
 	// Events are in order. They are shared and must not be changed. Without events, the
 	// response reports progress.

@@ -35,8 +35,8 @@ const (
 	streamWorkers = 256
 )
 
-// API serves the etcd v3 API. It starts no goroutine, but its connection to the leader has some,
-// which Close ends.
+// API serves the etcd v3 API. Its connection to the leader has goroutines, which Close ends.
+// No other one outlives its request.
 type API struct {
 	node Node
 	cfg  Config

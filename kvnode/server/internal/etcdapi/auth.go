@@ -43,12 +43,12 @@ func (s *authServer) AuthDisable(context.Context, *pb.AuthDisableRequest) (*pb.A
 	return &pb.AuthDisableResponse{Header: s.header()}, nil
 }
 
-// UserList lists no users.
+// UserList returns an empty list: there are no users.
 func (s *authServer) UserList(context.Context, *pb.AuthUserListRequest) (*pb.AuthUserListResponse, error) {
 	return &pb.AuthUserListResponse{Header: s.header()}, nil
 }
 
-// RoleList lists no roles.
+// RoleList returns an empty list: there are no roles.
 func (s *authServer) RoleList(context.Context, *pb.AuthRoleListRequest) (*pb.AuthRoleListResponse, error) {
 	return &pb.AuthRoleListResponse{Header: s.header()}, nil
 }

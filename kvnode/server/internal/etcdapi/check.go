@@ -61,8 +61,8 @@ func checkDelete(r *pb.DeleteRangeRequest) error {
 	return nil
 }
 
-// checkTxn checks r. Its longest list may have maxOps elements. Nested transactions may use the
-// rest, which limits the depth of nesting.
+// checkTxn checks r. No list of it may have more than maxOps elements. A nested transaction may have maxOps
+// less the length of its parent's longest list, so the depth of nesting is limited.
 func checkTxn(r *pb.TxnRequest, maxOps int) error {
 	n := max(len(r.GetCompare()), len(r.GetSuccess()), len(r.GetFailure()))
 	if n > maxOps {
@@ -194,7 +194,7 @@ func deleted(d *pb.DeleteRangeRequest) (begin, end string) {
 
 const (
 	fromKey = "\x00"
-	// infinite is the end of an unlimited interval. No other interval ends before the empty key.
+	// infinite is the end of an unlimited interval. No real interval can end there.
 	infinite = ""
 )
 

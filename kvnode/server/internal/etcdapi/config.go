@@ -57,11 +57,11 @@ type Config struct {
 	// request that ends their wait. Default: none.
 	WaitingMethods []string
 	// WaitForLeader makes requests without a deadline wait for a leader until RequestTimeout, as
-	// requests with a deadline do. By default they fail after one election timeout without a
-	// leader, if they had no effect.
+	// requests with a deadline do. By default they fail with ErrNoLeader after one election
+	// timeout without a leader, unless they were proposed before.
 	WaitForLeader bool
-	// ElectionTimeout is the cluster's. Streams that require a leader end after three of them
-	// without a leader. Default: the node's.
+	// ElectionTimeout is the cluster's. Streams that require a leader end after three election
+	// timeouts without one. Default: the node's.
 	ElectionTimeout time.Duration
 	// QuotaBytes limits the size of the store. Above it the member raises the NOSPACE alarm and
 	// rejects writes that may grow the store. Negative means no limit. Default: 2 GiB.

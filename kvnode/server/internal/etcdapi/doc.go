@@ -10,7 +10,8 @@
 //   - Every member serves every request. Every response header carries cluster ID, member ID,
 //     revision and term.
 //   - A panic in a handler fails that request with Internal. It does not end the process.
-//   - A unary request has a deadline and a size limit, and counts towards MaxInFlight.
+//   - A unary request has a deadline and a size limit, and counts towards MaxInFlight. Waiting
+//     for a lock, and Defragment, have no deadline.
 //
 // # Linearizable reads
 //
@@ -24,8 +25,13 @@
 // A watch stream uses one goroutine that receives requests and one that does everything else. The
 // second one takes events from its watch.Stream when the transport can send more. So a client
 // that does not read costs at most what watch.Limits allows, and delays no other client. The
-// revision in a reply's header is one up to which the watcher has received all events. In etcd it
-// is the newest revision, even if older events are still to be sent.
+// revision in the header of events and of progress is one up to which the watcher has received all
+// events. In etcd it is the newest revision, even if older events are still to be sent.
+//
+// # Fast
+//
+// A stream of the service Fast carries many KV requests of a client, and their answers, for package
+// fastkv (fast.go). It saves gRPC's cost of a call.
 //
 // # Requests for the leader
 //
@@ -35,18 +41,19 @@
 //
 // # Not supported
 //
-// Downgrades and the administration of users and roles (auth.go) return Unimplemented:
-// authentication is always off. Package concurrency implements the Lock and Election services.
+// Downgrades and the administration of users and roles (auth.go) return Unimplemented, apart from
+// their lists, which are empty, and AuthDisable: authentication is always off. Package concurrency
+// implements the Lock and Election services.
 //
 // # Use
 //
 //	api := etcdapi.New(node, etcdapi.Config{})
 //	s := grpc.NewServer(api.ServerOptions()...)
-//	api.RegisterFast(s) // for package fastkv, unless s has interceptors of its own
+//	api.RegisterFast(s) // unless s has interceptors of its own
 //	api.Register(s)
 //	go s.Serve(listener)
 //	...
-//	api.EndStreams() // before s.GracefulStop, which waits for fastkv's streams
+//	api.StopFastStreams() // before s.GracefulStop, which waits for fastkv's streams
 //	s.GracefulStop()
 //
 // Handler and Gateway serve HTTP on another listener.

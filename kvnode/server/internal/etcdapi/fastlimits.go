@@ -15,14 +15,13 @@ const (
 	// maxFastStreams limits the streams of service Fast on all connections. Each has three
 	// goroutines, about 40 KiB. With fewer streams more clients make calls instead.
 	maxFastStreams = 1024
-	// maxFastBytes limits the charge of all streams: a request is charged before it is copied
-	// until it is answered, an answer until gRPC has written it. A stream charged for
-	// fairFastBytes may grow only while its own charge, its connection's and that of all
-	// connections add up to less than maxFastBytes. So a single stream uses up to a third, a
-	// connection with many streams nearly half, and each further connection finds as much free. A
-	// stream over the limit is not read. With less, clients with hundreds of pending requests
-	// wait. With more, a client that does not read costs as much memory, and 16,000 goroutines
-	// per 256 MiB.
+	// maxFastBytes limits the charge of all streams: a request from before it
+	// is copied until it is answered, an answer until gRPC has written it. Each stream may hold
+	// fairFastBytes. It may hold more only while its own charge, its connection's and that of all
+	// connections add up to less than maxFastBytes. So a single stream uses up to a third, and a
+	// connection with many streams nearly half. A stream over the limit is not read. With a lower
+	// limit clients with hundreds of pending requests wait. With a higher one a client that does
+	// not read costs as much memory, and 16,000 goroutines per 256 MiB.
 	maxFastBytes = 64 << 20
 	// fairFastBytes is what each stream may be charged for in any case: two small requests and
 	// their answers.
@@ -43,7 +42,7 @@ type fastLimits struct {
 	idleWorkers atomic.Int64
 
 	stop     sync.Once
-	stopping chan struct{} // closed by EndStreams
+	stopping chan struct{} // closed by StopFastStreams
 
 	mu struct {
 		sync.Mutex
@@ -86,17 +85,17 @@ func (l *fastLimits) checkLocked(addr net.Addr) (*fastConn, error) {
 		c = &fastConn{addr: addr}
 	}
 	if c.streams+1+l.mu.streams+1 > maxFastStreams {
-		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: too many streams of %s: %d are open on this connection, and %d on all, of %d at most; "+
-			"a connection may have as many as all leave free: make calls instead", fastwire.Service, c.streams, l.mu.streams, maxFastStreams)
+		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: too many streams of %s: %d on this connection, %d on all connections, of at most %d, of which a connection may have "+
+			"as many as remain free; make calls instead", fastwire.Service, c.streams, l.mu.streams, maxFastStreams)
 	}
 	return c, nil
 }
 
-// AdmitStream returns an error if a new stream of service Fast on the connection from addr
+// AdmitFastStream returns an error if a new stream of service Fast on the connection from addr
 // exceeds the limits. It returns nil for other methods. A server that calls it in
 // grpc.InTapHandle rejects streams before they cost goroutines. It does not count the stream: of
 // streams that open at the same time, some may be rejected later.
-func (a *API) AdmitStream(addr net.Addr, method string) error {
+func (a *API) AdmitFastStream(addr net.Addr, method string) error {
 	if method != fastwire.Method {
 		return nil
 	}
@@ -116,10 +115,10 @@ func (l *fastLimits) closeStream(c *fastConn) {
 	}
 }
 
-// EndStreams makes the streams of service Fast accept no further requests when the server stops.
+// StopFastStreams makes the streams of service Fast accept no further requests when the server stops.
 // Each stream tells its client the last request it has received, answers the pending ones and
 // ends. Call it before GracefulStop, which waits for the streams.
-func (a *API) EndStreams() { a.fast.stop.Do(func() { close(a.fast.stopping) }) }
+func (a *API) StopFastStreams() { a.fast.stop.Do(func() { close(a.fast.stopping) }) }
 
 // costOf returns the cost of a request of size bytes.
 func (s *fastStream) costOf(r *fastwire.Request, size int) int {

@@ -323,7 +323,7 @@ func TestStoppingMemberFinishesRequests(t *testing.T) {
 		before := r.proposals()
 		r.in <- r.requests(6, 2, "Put", putK)
 		synctest.Wait()
-		r.api.EndStreams()
+		r.api.StopFastStreams()
 		synctest.Wait()
 		r.in <- r.requests(8, 3, "Put", putK)
 		synctest.Wait()
@@ -338,7 +338,7 @@ func TestStoppingMemberFinishesRequests(t *testing.T) {
 			t.Errorf("%d puts are proposed, want the 2 that were taken", n)
 		}
 		late := r.beside(r.api.cfg)
-		late.api.EndStreams()
+		late.api.StopFastStreams()
 		late.wantEnding(0)
 	})
 }
@@ -350,7 +350,7 @@ func TestStoppingMemberFinishesMessage(t *testing.T) {
 		const many = aloneRequests + 100 // more than there is room for
 		r.in <- r.requests(1, many, "Put", putK)
 		synctest.Wait()
-		r.api.EndStreams()
+		r.api.StopFastStreams()
 		synctest.Wait()
 		close(leave)
 		for range many {

@@ -104,7 +104,7 @@ var (
 	largeSpares   sync.Pool
 )
 
-// newMessage begins a message with capacity for size bytes.
+// newMessage begins a message of about size bytes, in a spare buffer if there is one.
 func (s *fastStream) newMessage(size int) []byte {
 	var spare *[]byte
 	if size > smallMessage/2 {
@@ -181,7 +181,7 @@ func (s *fastStream) greeting() *outMessage {
 	return &outMessage{stream: s, data: s.newMessage(0)}
 }
 
-// next waits for the next message, while gRPC has maxUnwritten unwritten ones. ok is false after
+// next waits until there is a message, and gRPC has fewer than maxUnwritten unwritten ones. ok is false after
 // the last message.
 func (s *fastStream) next() (message *outMessage, ok bool) {
 	s.mu.Lock()

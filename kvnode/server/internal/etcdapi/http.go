@@ -124,7 +124,7 @@ func (a *API) servingProbe() probe {
 	)
 }
 
-// Readiness returns why /readyz fails, or has no result before ctx ends, or nil.
+// Readiness returns nil if /readyz succeeds before ctx ends, else the reason.
 func (a *API) Readiness(ctx context.Context) error { return a.readyz().failure(ctx) }
 
 func (a *API) readCheck(serializable bool) func(context.Context) (string, error) {
@@ -147,9 +147,9 @@ func (a *API) voterCheck(context.Context) (string, error) {
 	return "", nil
 }
 
-// holdCheck fails while this member may neither vote nor lead after a restart. If another member
-// were stopped now, no successor could be elected. A leader is held after its clock has stepped,
-// and serves meanwhile.
+// holdCheck fails in the restart hold (docs/glossary.md), in which this member may neither vote nor lead. If
+// another member were stopped now, no successor could be elected. It does not fail at a leader, which may
+// hold after its clock has stepped, and serves meanwhile.
 func (a *API) holdCheck(context.Context) (string, error) {
 	s := a.node.Status()
 	if hold := s.Lease.Promise.Hold; hold > 0 && s.Leader != s.ID {
@@ -245,7 +245,8 @@ type healthReply struct {
 }
 
 // serveHealth serves /health. With ?serializable=true it checks this member alone, like /livez,
-// because liveness probes ask for that. ?exclude=NOSPACE ignores an alarm.
+// because liveness probes ask for that; an alarm of any member fails it all the same, as in etcd.
+// ?exclude=NOSPACE ignores an alarm.
 func (a *API) serveHealth(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	reason := a.unhealthyReason(r.Context(), query["exclude"], query.Get("serializable") == "true")

@@ -81,8 +81,8 @@ func (a *API) handleWithTimeout(ctx context.Context, begun time.Time, req any, h
 	defer late.stop()
 	resp, err := handle(late, req)
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
-		// The server's timeout has ended the request, not the client's deadline. For
-		// that, etcd has an error of its own, after which clients repeat reads.
+		// The server's timeout has ended the request, for which etcd has an error of its own, after
+		// which clients repeat reads. The client's deadline has not passed.
 		err = rpctypes.ErrGRPCTimeout
 	}
 	return resp, err
@@ -204,8 +204,9 @@ func (c *lazyContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// clientContext returns the client's context if ctx is a lazyContext. Work that a member does
-// alone after it was permitted is limited by the client only: another member would not be faster.
+// clientContext returns the client's context if ctx is a lazyContext. Once a read is permitted,
+// only the client's deadline limits it: RequestTimeout sends clients to another member, which would not
+// be faster.
 func clientContext(ctx context.Context) context.Context {
 	if late, ok := ctx.(*lazyContext); ok {
 		return late.Context
@@ -228,7 +229,7 @@ func (c *lazyContext) stop() {
 	}
 }
 
-// noLeaderTimeouts is for how many election timeouts a stream that requires a leader continues
+// noLeaderTimeouts is the number of election timeouts for which a stream that requires a leader continues
 // without one. It is etcd's value: a new connection costs more than a rejected request, and most
 // elections take less.
 const noLeaderTimeouts = 3

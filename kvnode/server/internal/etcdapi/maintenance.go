@@ -53,7 +53,7 @@ func (s *maintenanceServer) Status(context.Context, *pb.StatusRequest) (*pb.Stat
 func (s *maintenanceServer) statusErrors(node *kvnode.Status) []string {
 	var all []string
 	if node.Replaying {
-		all = append(all, "kvnode: the member still applies its log since its start, so its data may be older than what it had acknowledged")
+		all = append(all, "kvnode: the member still applies its log after its start: reads may return older data than it acknowledged before")
 	}
 	if node.Leader == 0 {
 		all = append(all, status.Convert(rpctypes.ErrGRPCNoLeader).Message())
@@ -162,8 +162,8 @@ func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.
 const (
 	// snapshotChunk is the size of a message of a snapshot.
 	snapshotChunk = 64 << 10
-	// snapshotAlign is the unit of the file's size. From a rest of the division clients know that
-	// the checksum has arrived.
+	// snapshotAlign is the unit of the file's size. Clients know that the checksum has
+	// arrived if the size is not a multiple of it.
 	snapshotAlign = 512
 )
 

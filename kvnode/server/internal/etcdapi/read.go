@@ -78,7 +78,7 @@ const pathLease = "lease"
 // copies trailers, so requests may share them.
 var leaseTrailerCache [4096]atomic.Pointer[metadata.MD]
 
-// otherTrailers are the trailers of the other paths.
+// otherTrailers has the trailers of each path without a lease.
 var otherTrailers = func() map[string]metadata.MD {
 	all := make(map[string]metadata.MD)
 	for _, path := range []string{"joined", "read_index", "forwarded", "log", "serializable"} {

@@ -31,7 +31,7 @@ const (
 	// longer one lets a client that does not read delay others.
 	replyGrace = 10 * time.Second
 	replyRate  = 1 << 20
-	// reclaimInterval is the minimum time between two searches for slow clients by waiting
+	// reclaimInterval is twice the minimum time between two searches for slow clients by waiting
 	// requests. Without it, thousands of waiting requests would take the CPU from the raft loop.
 	reclaimInterval = time.Second
 	// maxWaiting limits the replies that wait for the budget, maxWaitingPerConn those of one
@@ -115,8 +115,8 @@ func (b *replyBudget) reserve(ctx context.Context, size, factor int64) (*reserva
 		}
 		if waiting.Err() != nil {
 			r.release()
-			return nil, status.Errorf(codes.ResourceExhausted, "kvnode: a reply of %d bytes found no memory within %v, or before its request ended: "+
-				"replies in progress may take %d bytes; read less at a time, use RangeStream, or ask another member", size, b.timeout, b.limit)
+			return nil, status.Errorf(codes.ResourceExhausted, "kvnode: no memory for a reply of %d bytes within %v, or before its request ended: "+
+				"all replies in progress may take %d bytes; read less at a time, use RangeStream, or ask another member", size, b.timeout, b.limit)
 		}
 	}
 }

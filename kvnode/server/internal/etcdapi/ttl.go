@@ -263,8 +263,8 @@ func (k *keepAlives) runWorker(id int64) {
 }
 
 func (k *keepAlives) answer(id int64) {
-	// Read the header before renewing: a lease revoked at a later revision was revoked
-	// after the renewal.
+	// Read the header before renewing, or the answer could have a revision at which the lease is
+	// already revoked.
 	resp := &pb.LeaseKeepAliveResponse{Header: k.header(), ID: id}
 	var err error
 	if resp.TTL, err = k.renewTTL(id); err != nil {

@@ -46,7 +46,7 @@ func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.Wat
 	defer c.stream.Close()
 	requests := make(chan *pb.WatchRequest)
 	failed := make(chan error, 1)
-	// Recv fails only after this call has returned, so it must not wait for the goroutine.
+	// Do not wait for this goroutine: if this call ends first, Recv ends only once it has returned.
 	go receiveWatches(ctx, out, requests, failed)
 	return c.run(requests, failed)
 }

@@ -88,7 +88,7 @@ func (s *electionServer) Resign(ctx context.Context, r *pb.ResignRequest) (*pb.R
 	if r.GetLeader() == nil {
 		return nil, errMissingLeader
 	}
-	session, err := s.session(ctx, noLease)
+	session, err := s.session(ctx, unusedLeaseID)
 	if err != nil {
 		return nil, clientError(ctx, err)
 	}
@@ -105,7 +105,7 @@ func resumeElection(session *concurrency.Session, k *pb.LeaderKey) *concurrency.
 
 // Leader returns the current leader's key and value.
 func (s *electionServer) Leader(ctx context.Context, r *pb.LeaderRequest) (*pb.LeaderResponse, error) {
-	session, err := s.session(ctx, noLease)
+	session, err := s.session(ctx, unusedLeaseID)
 	if err != nil {
 		return nil, clientError(ctx, err)
 	}
@@ -119,7 +119,7 @@ func (s *electionServer) Leader(ctx context.Context, r *pb.LeaderRequest) (*pb.L
 // Observe sends each leader and each proclaimed value, beginning with the current one.
 func (s *electionServer) Observe(r *pb.LeaderRequest, stream grpc.ServerStreamingServer[pb.LeaderResponse]) error {
 	ctx, done := s.untilStopping(stream.Context())
-	session, err := s.session(ctx, noLease)
+	session, err := s.session(ctx, unusedLeaseID)
 	if err != nil {
 		done()
 		return clientError(ctx, err)

@@ -135,11 +135,11 @@ func (w requireLeaderWatcher) Watch(ctx context.Context, key string, opts ...cli
 // callers learn late that their wait has failed if there is no leader.
 const revokeTime = time.Second
 
-// noLease is for sessions that put no key. No TTL lease has this ID.
-const noLease = -1
+// unusedLeaseID is for sessions that put no key. No TTL lease has this ID.
+const unusedLeaseID = -1
 
-// session returns a session with a TTL lease, or with a new one if lease is 0. The caller keeps
-// it alive.
+// session returns a session with a TTL lease, or with a new one if lease is 0. Its caller keeps a
+// given one alive.
 func (s *Services) session(ctx context.Context, lease int64) (*concurrency.Session, error) {
 	return newSession(ctx, s.client, lease)
 }
