@@ -16,7 +16,7 @@ type checks struct {
 	// handed is the newest committed entry that raft has handed out, or the newest snapshot; 0 before
 	// the first.
 	handed uint64
-	// readAgain is set once Storage was read again at the first Ready of a RawNode.
+	// readAgain is set once Storage was read again at the first Ready of a RawNode. Wrap sets it at once.
 	readAgain bool
 	// explained is set in a term in which a leader may answer ReadIndex: a round has left, or the
 	// leader was the only voter at some time, and needs none.

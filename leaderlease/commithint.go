@@ -11,10 +11,11 @@ import (
 // commitHint is a committed entry. It travels on answers to candidates, in the fields Commit and RejectHint,
 // which raft does not use there.
 //
-// Raft counts votes by the configuration that a node has applied. A leader that applies its own removal
-// becomes a follower at once. If the message with the new commit index is lost, no member repeats it. The
-// remaining members then ask the removed one for its vote, and it rejects them if its log is longer: of two
-// members, the other is never elected. With the hint the candidate learns that the removal is committed.
+// Raft counts votes by the configuration that a node has applied. A leader that applies its own
+// removal becomes a follower at once. If the message with the new commit index is lost, no member
+// repeats it. The remaining members then ask the removed one for its vote, and it rejects them if
+// its log is longer: in a group of two the remaining member is then never elected. With the hint
+// the candidate learns that the removal is committed.
 type commitHint struct{ index, term uint64 }
 
 // follow takes over the newest committed entry of rd.

@@ -151,8 +151,8 @@ type confWatch struct {
 	// skipped is the newest index that was applied while an older change was open. acknowledged is the
 	// newest index that raft takes for applied.
 	skipped, acknowledged uint64
-	// superseded: the newest configuration came with a snapshot. An apply thread may still report the
-	// result of an older change, which is void.
+	// superseded: the newest configuration came with a snapshot. A late ApplyConfState for an
+	// older change is ignored.
 	superseded bool
 	// appended holds the changes that raft has appended as leader of this term, and that are neither
 	// closed nor applied. Raft appends one at a time, unless Advance is early.

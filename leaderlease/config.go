@@ -13,11 +13,12 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Config describes one Raft group's lease. Raft and TickInterval are required;
-// the rest has defaults that suit most groups. All nodes of a group should use
-// the same durations.
+// Config describes one Raft group's lease. TickInterval is required, and Raft for
+// New and Wrap; the rest has defaults that suit most groups. All nodes of a group
+// should use the same durations.
 type Config struct {
-	// Raft is the configuration the node was, or will be, started with.
+	// Raft is the configuration the node was, or will be, started with. It must be nil
+	// for NewRawNode, StartNode and RestartNode, which take it as an argument.
 	// PreVote, CheckQuorum and StepDownOnRemoval must be on, ReadOnlyOption
 	// must be ReadOnlySafe. Storage tells whether this is a restart.
 	Raft *raft.Config
@@ -38,9 +39,9 @@ type Config struct {
 	// maximum rate of your time daemon.
 	MaxDriftPPM int
 	// MaxPromise is the longest promise that this node makes. Default: Duration. Below the leader's
-	// Duration this node grants nothing. It is also the restart hold. With Promises the restart hold
-	// is the saved duration instead: the longest promise that the process before was asked for, and
-	// at least Duration. MaxPromise may then be as long as any member's Duration ever was.
+	// Duration this node grants nothing. Without Promises a restarted node neither votes nor campaigns for
+	// MaxPromise, the restart hold. With Promises the hold is the saved duration, so a long MaxPromise
+	// costs nothing: it may be as long as any member's Duration ever was.
 	MaxPromise time.Duration
 	// AllowLongDuration permits a Duration beyond (ElectionTick−1)·TickInterval. Voters are then
 	// still bound when they would campaign, which delays every fail-over.
@@ -51,11 +52,11 @@ type Config struct {
 	// saved.
 	Promises PromiseStore
 	// ConfIndex is the index up to which the ConfState of Storage has every configuration change, if
-	// that is beyond its snapshot. It is for embedders with a durable state machine, which makes that
-	// ConfState and skips old changes when raft hands them out again: they do not call
-	// ApplyConfState for these. The log may end before ConfIndex. Default: 0, ApplyConfState follows
-	// every change. If it is too low, there is no lease (StatusConfPending). If it is too high, the
-	// lease counts outdated voters, or ApplyConfState with other voters is a misuse.
+	// that is beyond its snapshot. Set it only if a durable state machine makes that ConfState, and
+	// skips old changes when raft hands them out again, without ApplyConfState. The log may end before
+	// it. Default: 0, ApplyConfState follows every change. If it is too low, there is no lease
+	// (StatusConfPending). If it is too high, the lease may count former voters and reads may be stale,
+	// or ApplyConfState with other voters is a misuse.
 	ConfIndex uint64
 
 	// Clock is this node's lease clock (assumption A2). Default: clock.System. Every reader reads it,
@@ -75,11 +76,11 @@ type Config struct {
 	// dropped, and the next line has their number as dropped_lines. Close waits for the handler for
 	// at most a second. Default: none. Safety never depends on it.
 	Logger *slog.Logger
-	// Tracer receives the events and decisions of the raft side. Each Lease needs a *leasetrace.Trace
+	// Tracer receives all events and decisions but reads under the lease. Each Lease needs a *leasetrace.Trace
 	// of its own. Package leasetrace writes traces to a file and checks them. Default: none.
 	Tracer Tracer
-	// Disabled turns lease reads off on this node: every Read takes ReadIndex. The node still makes
-	// promises to other leaders.
+	// Disabled turns the lease of this node off: as leader it makes a quorum round for each Read. It still
+	// makes promises to other leaders, which answer its Reads from their leases.
 	Disabled bool
 }
 

@@ -45,9 +45,9 @@
 //
 // # Which packages are stable
 //
-// This package, clock, fence, fence/boltfence and metrics keep their exported names as semantic
-// versioning asks. Status, PeerInfo and the like are types of package core, which users need not
-// import. Packages core, leasetest and leasetrace, and the events of a Tracer, change without notice.
+// This package, with its aliases of types of package core, clock, fence, fence/boltfence and metrics keep
+// their exported names as semantic versioning asks. Packages core, detector, leasepage, leasetest and
+// leasetrace, and the events of a Tracer, change without notice.
 //
 // # How it works
 //
@@ -59,7 +59,7 @@
 // for the longest promise that it may have made. The leader gives its lease up before it acts on a
 // step-down, a transfer, or its own removal.
 //
-// A renewal costs no message and no disk write, only 19 bytes on a heartbeat and 31 on its response.
+// A renewal costs no message and no disk write, only about 20 bytes on a heartbeat and 30 on its response.
 // The rules and the proof are in docs/design.md.
 //
 // # Embedding
@@ -79,14 +79,17 @@
 // which entries are committed.
 //
 // Read, TryRead, Do, Token and Watch are for the rest of the program. A leader that shuts down calls
-// Resign and is replaced at once. After the death of its process, ProcessDied does the same.
+// Resign and sends the message that it returns. Once a leader's process has died, the others call
+// ProcessDied and step the message that it returns. Either way a leader is elected without a wait for
+// the promises.
 //
-// Two rules cannot be checked: Ready sees every raft.Ready before anything of it leaves, and Applied
-// never runs ahead of the state machine. The Lease detects some violations, such as Readys of two
-// nodes, and returns a MisuseError. Mistakes with Ready that do no harm:
+// Safety rests on two rules that the Lease can check only in part: Ready sees every raft.Ready before
+// anything of it leaves, and Applied never runs ahead of the state machine. A violation that it finds, such
+// as Readys of two nodes, is a MisuseError in Info and in the errors of reads. To call Ready for some
+// Readys only is not safe. These mistakes do no harm:
 //
 //   - Sending messages from a copy of the Ready. Messages are stamped and voided in place.
-//   - Calling Ready never or too late, or with clones of the messages. Such a member holds no lease
+//   - Calling Ready never, always too late, or with clones of the messages. Such a member holds no lease
 //     unless it is the only voter, and no leader counts on its promises.
 //
 // Any other forgotten call may cost the lease, never correctness, and shows in Info. Without Incoming
@@ -129,8 +132,8 @@
 // A node without the library is a voter that never grants, so lease reads are safe in any mix. A
 // follower does not believe a leader without the library: its reads fail until a leader attests its
 // answers. A ReadIndex read does not believe a leader of a version that does not confirm its rounds
-// (ErrLeaderTooOld). A node that ran the library must stay down for MaxPromise, or its saved promise
-// if that is longer, before it runs without it, as PromiseFile.Retire does.
+// (ErrLeaderTooOld). A node that ran the library must stay down for its restart hold (MaxPromise, or
+// with Promises the saved duration) before it runs without it. PromiseFile.Retire waits for that.
 //
 // # Errors
 //

@@ -9,8 +9,8 @@ import (
 )
 
 // Status says whether a lease read may be served, and if not, why. The zero value refuses. Refusals
-// are ordered from the strongest to the weakest: a lease that is refused for two reasons reports the
-// smaller one.
+// are ordered from the strongest to the weakest: of two reasons the smaller one counts, but
+// a failed reading of the clock counts only if nothing else does.
 type Status = core.Status
 
 // The values of a Status, from the strongest refusal to none.
@@ -22,8 +22,8 @@ const (
 	// StatusDisabled means that leases are off: by configuration, because of a misuse, or because
 	// the *Lease is nil.
 	StatusDisabled = core.Disabled
-	// StatusRestartHold means that the node restarted recently, or that its clock failed. It may
-	// neither vote nor campaign yet.
+	// StatusRestartHold means that the node restarted recently, or that its clock went backwards or was
+	// disrupted. It may neither vote nor campaign yet.
 	StatusRestartHold = core.RestartHold
 	// StatusNotLeader means that another node leads, or none.
 	StatusNotLeader = core.NotLeader
@@ -43,7 +43,7 @@ const (
 	// StatusDiskStalled means that SetDiskStalled reported a stalled disk.
 	StatusDiskStalled = core.DiskStalled
 	// StatusExpired means that the lease has ended, or that no quorum has answered yet. Another
-	// leader may exist.
+	// leader may exist, as with StatusMargin.
 	StatusExpired = core.Expired
 	// StatusMargin means that less than MaxClockSkew is left: no reads, but a renewal is possible.
 	StatusMargin = core.Margin
@@ -66,14 +66,14 @@ type (
 	// must not be enough to report the death. kvnode's IDs are hashes of secrets that only the parent
 	// of the process holds, and a report reveals the secret.
 	//
-	// Two mistakes let two leaders have valid leases at the same time if ProcessDied is called too: an
-	// ID that an earlier process of the same member had (an operating system's process ID is 1 in
-	// every container), and an ID that the receiver keeps per peer instead of per connection.
+	// If you call ProcessDied, never use an ID again: an operating system's process ID, which is 1 in every
+	// container, will not do. The receiver keeps the ID per connection, not per peer. Either mistake lets
+	// two leaders have valid leases at the same time.
 	ProcessID = core.ProcessID
 )
 
-// ErrNoLease is matched, with errors.Is, by every error of a read that could not be served, or of
-// work that may not go on. *NoLeaseError has the reason.
+// ErrNoLease is matched, with errors.Is, by every *NoLeaseError, which has the reason. The error of a read
+// after the end of its context matches the context's error instead.
 var ErrNoLease = errors.New("leaderlease: no usable lease")
 
 // ErrLeaderTooOld is the cause of the *NoLeaseError of ReadIndex on a follower if the leader does not
@@ -84,8 +84,8 @@ var ErrLeaderTooOld = errors.New("leaderlease: the leader runs a version that ma
 // errNoLibrary is the error of a nil *Lease.
 var errNoLibrary = &NoLeaseError{Status: core.Disabled}
 
-// NoLeaseError says why a lease could not be used. The request has had no effect and may be tried
-// again, here or at Leader.
+// NoLeaseError says why a lease could not be used, or that it was lost. A read with this error has had no
+// effect and may be tried again, here or at Leader. Work of Do or Context has begun.
 type NoLeaseError struct {
 	// Term is the newest term this node knows.
 	Term uint64

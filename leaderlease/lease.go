@@ -24,8 +24,8 @@ import (
 //
 // A nil *Lease is a member without the library. Ready, Incoming, Tick, ApplyConfState and Applied leave
 // raft as it is, WouldBlock and CanCampaign forbid nothing, ReadRequests never delivers, and reads and
-// Token fail with StatusDisabled. A member that ran with a Lease must stay down for MaxPromise before
-// it runs with nil.
+// Token fail with StatusDisabled. A member that ran with a Lease must stay down for its restart hold
+// before it runs with nil.
 //
 // All methods are safe for concurrent use. Ready must see each raft.Ready once and in order.
 type Lease struct {
@@ -114,8 +114,8 @@ func (v *view) same(o *core.View, marker uint64) bool {
 // New returns the lease of the group that cfg.Raft describes. NewRawNode, StartNode and RestartNode
 // also make the raft node. With New, cfg.Raft must be the same raft.Config that raft gets, and the log
 // must be in its Storage, which tells whether this is a restart. Call New before the first Ready is
-// handled. A Storage that is filled later is a misuse, and begins a restart hold when a Ready shows
-// it. Errors name every wrong field.
+// handled. If Storage is filled later, the first Ready that shows it is a misuse and begins a restart
+// hold. Errors name every wrong field.
 //
 // New returns a *MisuseError if the log in Storage proves more entries committed than its HardState
 // says (RecoverCommit). Do not run raft on such a Storage, even without a Lease: a majority of an
@@ -235,8 +235,8 @@ func (l *Lease) SetDiskStalled(stalled bool) {
 	done.report()
 }
 
-// nowLocked reads the clock for the raft side. A clock that fails, steps back or was disrupted costs
-// the lease here. nowLocked returns 0 if the reading must not be used.
+// nowLocked reads the clock, for all but TryRead and Read's fast path. A clock that fails, steps
+// back or was disrupted costs the lease here. nowLocked returns 0 if the reading must not be used.
 func (l *Lease) nowLocked() core.Instant {
 	now, marker := l.clock.Now(), l.disruptions()
 	if marker != l.mu.marker {
@@ -338,7 +338,7 @@ func (l *Lease) publishLocked(now core.Instant) finished {
 	mu.lease.SetRestartHold(mu.guard.Held(now))
 	mu.lease.SetConfPending(pending)
 	mu.lease.SetDisabled(disabled)
-	// A failed reading leaves the refusal to FailClock; last is a lower bound.
+	// now is 0 after a failed reading, for which FailClock refuses reads. The newest good one serves here.
 	v := mu.lease.View(max(now, mu.last))
 	if old := l.view.Load(); old != nil && old.same(&v, mu.marker) {
 		l.noteLocked(now)

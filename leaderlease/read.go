@@ -225,7 +225,7 @@ type Path uint8
 const (
 	// PathNone is the zero value: the read was not served.
 	PathNone Path = iota
-	// PathLease means at once, under a valid lease.
+	// PathLease means under a lease that was valid at once. The read may have waited for Applied.
 	PathLease
 	// PathJoined means under the lease, after a renewal that covers the moment of arrival.
 	PathJoined

@@ -35,7 +35,8 @@ import (
 // # Changes that no leader has proposed
 //
 // RawNode.Bootstrap, StartNode and some tools that restore a group append changes without a leader. They
-// prove nothing: with one of two changes of Bootstrap, a node would elect itself. Each leader begins its term
+// prove nothing: else a node with two changes of Bootstrap would take the first one for committed, be its only
+// voter, and elect itself. Each leader begins its term
 // with a normal entry. So a change is proof only if the log holds a normal entry of the same term before it.
 // If the log begins after a snapshot, the entry at the snapshot's index stands for such an entry. That is
 // right if the snapshot was made of applied state. It is also right for a hand-made snapshot with which all

@@ -44,14 +44,15 @@ const lockPatience = 50 * time.Millisecond
 // Resign is for a leader that shuts down: its disk has failed, or its loop panics. If this member leads,
 // Resign gives the lease up for good, as Close does, and then returns the message that hands the promises
 // back (L6). Its receiver campaigns at once, and the voters need not wait for the end of their promises.
-// On another member it returns nil and false.
+// It returns nil and false on another member, and if the lease gave up nothing: to is 0 or this member, or
+// the lock was not free within 50 ms.
 //
-// Choose for to the reachable voter with the longest log. If raft transfers leadership already
-// (LeadTransferee, with the whole log), choose the transferee. Do not resign to several voters, since they
+// Choose for to the reachable voter with the longest log. If a transfer is under way
+// (LeadTransferee) and the transferee has the whole log, choose it. Do not resign to several voters, since they
 // would split the vote. Send the message at once, past raft and Ready. If it is lost, the promises end by
 // themselves. A member that goes on after Resign does no harm, but holds no lease in this process.
 //
-// Resign waits only for the lock, and for at most 50 ms. It may be called from any goroutine, after Close,
+// Resign waits only for the lock. It may be called from any goroutine, after Close,
 // and more than once.
 func (l *Lease) Resign(to uint64) (*raftpb.Message, bool) {
 	if l == nil || to == raft.None || to == l.id() || !l.lockSoon() {

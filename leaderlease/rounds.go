@@ -170,7 +170,7 @@ func (n nonce) seq(id []byte) (seq uint64, quorum, ours bool) {
 	return seq &^ roundMark, seq&roundMark != 0, true
 }
 
-// others returns the answers to requests of the embedder itself, which has no reader for the lease's own.
+// others drops the answers to the lease's own requests, which the embedder must not see.
 func (n nonce) others(states []raft.ReadState) (kept []raft.ReadState) {
 	for _, s := range states {
 		if _, _, ours := n.seq(s.RequestCtx); !ours {

@@ -23,7 +23,8 @@ type Stats struct {
 	// Reads counts served reads by path, without TryRead. Refused counts failed lease checks by reason.
 	Reads   [numPaths]uint64
 	Refused [core.NumStatus]uint64
-	// Rounds counts requested ReadIndex rounds, Answered the forwarded reads answered from the lease.
+	// Rounds counts requested ReadIndex rounds, Answered the forwarded reads that this leader answered
+	// itself, from its lease or after a round.
 	Rounds, Answered uint64
 	// Withheld counts the messages and calls that promises, and in rare cases other rules, forbade.
 	Withheld struct {
@@ -36,7 +37,8 @@ type Stats struct {
 		Tick, Self uint64
 	}
 	// Probes counts sent probes, Promises made promises, and Grants sent grants. RefusedProbes counts probes
-	// without a promise: they asked for too much, or came from a deposed leader.
+	// without a promise: they asked for more than MaxPromise or than is saved, came from a deposed leader or a
+	// dead process, or this node could not read its clock.
 	Probes, Promises, Grants, RefusedProbes uint64
 	// Malformed counts invalid lease fields, Absent the heartbeats and responses without one.
 	Malformed, Absent uint64
@@ -160,13 +162,13 @@ type Info struct {
 	// Status says whether a lease read would be served now, and if not, why.
 	Status Status
 	// Remaining is for how long lease reads are still served, 0 if they are not. End is the time until
-	// another leader may exist, by this node's clock: Remaining and the margin. Both are at most Duration.
+	// the send instant plus Duration. Another leader may exist MaxClockSkew before that, when Remaining is 0.
+	// Both are at most Duration.
 	Remaining, End time.Duration
 
 	// Promise is this node's promise to a leader, and its restart hold.
 	Promise PromiseInfo
-	// Peers are the other voters as the leader sees them. It shows peers without a grant, and peers with
-	// another Duration.
+	// Peers are the other voters as the leader sees them, for example those that do not grant.
 	Peers []PeerInfo
 
 	Commit, Applied uint64

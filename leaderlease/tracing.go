@@ -15,7 +15,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// Tracer receives the events and decisions of a Lease on the raft side. A read under the lease is no event.
+// Tracer receives the events and decisions of a Lease. A read under the lease is no event.
 // *leasetrace.Trace is a Tracer that keeps the newest events in memory.
 //
 // The Lease calls both methods while locked. They must not block, and must not call the Lease.
@@ -34,7 +34,7 @@ type traced struct {
 	role         raft.StateType
 }
 
-// traceLocked must not run in the check of a lease.
+// traceLocked is not for TryRead and check, which run without the lock.
 func (l *Lease) traceLocked(e leasetrace.Event) {
 	if t := l.cfg.Tracer; t != nil {
 		t.TraceEvent(e)

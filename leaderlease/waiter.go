@@ -150,7 +150,7 @@ func (e *waitError) Error() string {
 	s := fmt.Sprintf("leaderlease: read: %v: waits for ", e.err)
 	switch {
 	case e.index > 0:
-		s += fmt.Sprintf("Applied >= %d, is %d", e.index, e.applied)
+		s += fmt.Sprintf("Applied to reach %d, now %d", e.index, e.applied)
 	case e.uncommitted:
 		s += "the first commit of the term"
 	case e.untaken:

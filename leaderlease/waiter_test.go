@@ -112,7 +112,7 @@ func TestAReadSaysWhatItWaitsFor(t *testing.T) {
 		event func(*puppet)
 		want  string
 	}{
-		{"the state machine", leading, func(p *puppet) { p.commitNew() }, "waits for Applied >= 3, is 2"},
+		{"the state machine", leading, func(p *puppet) { p.commitNew() }, "waits for Applied to reach 3, now 2"},
 		{"a round that raft is not asked for", expired, func(*puppet) {}, "waits for ReadIndex to be called with what ReadRequests delivers, try 1"},
 		{"the first commit", newPuppet, func(p *puppet) { p.win(2) }, "waits for the first commit of the term"},
 		{"a misuse", expired, func(p *puppet) { p.misuse("a rule", false) }, "leaderlease: misuse: a rule"},

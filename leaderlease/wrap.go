@@ -57,8 +57,8 @@ type node struct {
 	pumps    sync.WaitGroup
 }
 
-// pumpReady filters each Ready before the embedder sees it. A Ready that waits for the embedder is
-// already published, which only makes the lease shorter.
+// pumpReady filters each Ready before the embedder sees it. Its probes are stamped before they are sent,
+// which only makes the lease shorter.
 func (n *node) pumpReady() {
 	// Even after a panic, no lease outlives the pump (L7).
 	defer n.lease.Close()

@@ -1,11 +1,11 @@
-// Package core is the arithmetic of the leader lease: no clock, goroutine, lock, logger or IO. Time
+// Package core has the rules of the leader lease as arithmetic: no clock, goroutine, lock, logger or IO. Time
 // comes in as an argument, decisions go out as return values. Package leaderlease drives it. The rule
 // numbers (V1–V9, L1–L8) are those of docs/design.md.
 //
 // # What it promises
 //
-// While a View of term t answers Valid to Check(now), no other node has won, or can win before now,
-// an election in a term later than t, provided that
+// If Check(now) of a View of term t returns Valid, no other node had won an election in a term later than t
+// when the clock showed now, provided that
 //
 //   - the node asks its Lease before it probes, counts every grant through it, and tells it of every
 //     step-down, transfer and configuration change before acting on it (L1–L8);
@@ -22,8 +22,7 @@
 // that voter is bound. The leader's own vote is no exception: it steps down, and so voids the view,
 // before its vote can leave.
 //
-// Zero values refuse: a zero View is not valid, a zero Lease grants nothing, a zero Guard promises
-// nothing.
+// Zero values refuse: a zero View and a zero Lease are not valid. A Guard is made by NewGuard.
 //
 // Nothing here is safe for concurrent use, except that a View is immutable.
 package core

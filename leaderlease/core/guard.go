@@ -17,7 +17,8 @@ type Guard struct {
 	// term is the newest term this node is known to be in.
 	term uint64
 
-	// promise is the newest one. until never moves back, except to 0 when a release voids it.
+	// promise is the newest one. until never moves back, except to 0: by a release, a death, or a step of
+	// the clock.
 	promise struct {
 		leader, term uint64
 		sent         Instant // on the leader's clock
@@ -117,8 +118,8 @@ func (g *Guard) Grant(leader, term uint64, now Instant) (Grant, bool) {
 // elect any node, itself included (V3, V4, V5).
 func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || g.Held(now) }
 
-// Owes is Bound without promises that no grant has carried to a leader yet. It decides about a vote of this
-// node that cannot be withheld any more (V5).
+// Owes is Bound, but counts a promise only once a grant has reported it to the leader. It decides about this
+// node's own vote, which raft counts without a message (V5).
 func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now) }
 
 // ClockStepped starts over at now, after the clock went back or was disrupted. The clock may have
@@ -277,8 +278,8 @@ func (s *saved) clockStepped(most time.Duration) {
 	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
 }
 
-// Keep tells the guard that stable storage holds d, and may fall to floor. Without a call the guard
-// makes promises up to the longest, saves nothing, and each restart holds for that.
+// Keep tells the guard that stable storage holds d, and that Save may lower that to floor after the restart
+// hold. Without this call Save never asks for a write, and each restart holds for the longest promise.
 func (g *Guard) Keep(floor, d time.Duration) { g.saved = saved{limit: d, longest: floor} }
 
 // Save returns the duration that storage must hold from now on, if it is not what storage holds.

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Params are the durations of the leader's half. The caller has validated them: 0 < MaxClockSkew <
+// Params are the ID and the durations of the leader's half. The caller has validated them: 0 < MaxClockSkew <
 // Duration, TransferTimeout > 0.
 type Params struct {
 	// ID is this node's raft ID.
@@ -31,8 +31,8 @@ type Lease struct {
 	// term is the term that the node leads, or 0.
 	term      uint64
 	ownCommit bool
-	// Probes sent at after or earlier do not count: after is the last moment before the node led, a
-	// release, or an invalidation. Invariant: it never decreases within a term.
+	// Only probes sent later than the instant after count: the last moment before the node led, a release,
+	// or an invalidation. Invariant: it never decreases within a term.
 	after Instant
 	// probed is the send instant of the newest probe.
 	probed Instant
@@ -68,7 +68,7 @@ func (l *Lease) Lead(term uint64, now Instant) {
 	}
 	l.StepDown()
 	l.term = term
-	// Grants count from now on, and after is exclusive.
+	// Probes sent at now or later count, and after is exclusive.
 	l.after = now - 1
 	l.clockFault = !now.Valid()
 	l.recompute()
@@ -116,7 +116,7 @@ func (l *Lease) SetVoters(cfg quorum.JointConfig) {
 func (l *Lease) IsVoter() bool { return l.voter }
 
 // Probe returns the probe of the next heartbeat (L1). It returns false if there must be none: the
-// node does not lead, transfers leadership, or cannot read its clock.
+// node does not lead, transfers leadership, cannot read its clock, or its lease is off.
 func (l *Lease) Probe(now Instant) (Probe, bool) {
 	if l.term == 0 || l.closed || l.disabled || l.clockFault || !now.Valid() || now.Before(l.transferUntil) {
 		return Probe{}, false
@@ -175,7 +175,8 @@ func (l *Lease) Invalidate(now Instant) {
 // of the term, since such a clock will go back again.
 const maxSteps = 3
 
-// ClockWentBack is ClockStepped for a clock that goes back by itself. It is counted.
+// ClockWentBack is ClockStepped for a step back that no disruption explains. After maxSteps of them there is
+// no lease for the rest of the term.
 func (l *Lease) ClockWentBack(now Instant) {
 	l.steps++
 	l.ClockStepped(now)
@@ -197,7 +198,8 @@ func (l *Lease) ClockStepped(now Instant) {
 // FailClock records that the clock cannot be read. There is no lease until ClockRead.
 func (l *Lease) FailClock() { l.clockFault = l.term != 0 }
 
-// ClockRead ends FailClock at now. From here on only probes sent after now count.
+// ClockRead ends FailClock at now, unless the clock went back too often. From here on only probes sent after
+// now count.
 func (l *Lease) ClockRead(now Instant) {
 	bad := l.steps > maxSteps || l.shift >= time.Duration(maxReading)
 	l.clockFault, l.stepped = bad && l.term != 0, l.term != 0

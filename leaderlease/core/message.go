@@ -13,8 +13,8 @@ import (
 // clock could not be read. A node with such a reading has no lease and makes no promise.
 type Instant int64
 
-// Forever is later than every reading. It stands for the leader's own promise to itself: it cannot
-// vote for another node without giving its lease up first.
+// Forever is later than every reading. It is the end of the leader's promise to itself, as it cannot
+// vote for another node without giving its lease up first, and the instant of a death's release.
 const Forever Instant = math.MaxInt64
 
 // maxReading bounds a reading, and a duration that is added to it, so that the sum never reaches
@@ -65,8 +65,8 @@ type Probe struct {
 	Duration time.Duration
 }
 
-// Grant rides on a heartbeat response and reports a promise (V2). An echo of a Probe is never a
-// Grant.
+// Grant rides on a heartbeat response and reports a promise (V2). The bytes of a probe, sent back,
+// are no grant.
 type Grant struct {
 	// Sent is the newest Probe.Sent for which the voter has made a promise.
 	Sent Instant
@@ -82,7 +82,7 @@ type Grant struct {
 
 // Incarnation identifies one run of one node's clock: that of a process, up to the next step or
 // disruption. Only readings of one run are comparable. It is random, because the clock of each
-// process may begin at the same reading. A valid one is from 1 to Forever.
+// process may begin at the same reading. A valid one is from 1 to 2^63 − 1.
 type Incarnation uint64
 
 // Next returns the incarnation that follows a step or a disruption of the clock.

@@ -133,8 +133,8 @@ func (w *rateWatch) observe(s sample, p Params) {
 
 // outside reports whether the two clocks provably diverge by more than MaxClockSkew over one
 // Duration. While a voter's clock advances by Duration, the leader's must advance by more than
-// Duration − MaxClockSkew, or the promise ends before the lease. The same holds the other way round,
-// for when the roles change.
+// Duration − MaxClockSkew, or the promise may end before the leader stops its reads. The same holds
+// the other way round, for when the roles change.
 func outside(a, b sample, p Params) bool {
 	voter := float64(b.reading - a.reading)
 	least := float64(max(b.sent-a.received, 0))

@@ -6,20 +6,21 @@ import "time"
 type View struct {
 	// Term is the term of the lease; 0 when the node does not lead.
 	Term uint64
-	// From is the clock reading at which the view was made. A reader with an earlier reading has seen
-	// its clock go backwards.
+	// From is the clock reading at which the view was made. A reading that was taken after the view was
+	// loaded and is earlier proves that the clock went backwards.
 	From Instant
-	// End is when the lease ends: another leader may exist from then on. It is Forever for a sole
-	// voter, and zero while no quorum has answered.
+	// End is the send instant plus Duration. It is Forever for a sole voter, and zero while no quorum
+	// has answered.
 	End Instant
-	// Usable is End less MaxClockSkew: reads are served before it only.
+	// Usable is End less MaxClockSkew. Reads are served only before it; from it on another leader may
+	// exist, if the clocks drift apart as far as MaxClockSkew allows.
 	Usable Instant
 	// Status is Valid if only time decides, else the reason to refuse.
 	Status Status
 }
 
-// Check reports whether a read that arrived before now was read may be served. The read takes effect
-// at now; a pause after the check is harmless. now must not be reused for a request that arrives
+// Check reports whether a request may be served that arrived before the reading now was taken. The read
+// takes effect at now; a pause after the check is harmless. now must not be reused for a request that arrives
 // later.
 func (v *View) Check(now Instant) Status {
 	if v.Status == Valid && v.From <= now && now < v.Usable {
@@ -52,8 +53,8 @@ func (v *View) Remaining(now Instant, limit time.Duration) time.Duration {
 }
 
 // Status says whether a lease read may be served, and if not, why. The zero value refuses. Refusals
-// are ordered from the strongest to the weakest: a lease that is refused for two reasons reports the
-// smaller one.
+// are ordered from the strongest to the weakest: of two reasons in Status the smaller
+// one counts.
 type Status uint8
 
 // The constants StatusNone to StatusValid of package leaderlease explain the values.

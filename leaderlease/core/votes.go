@@ -14,7 +14,7 @@ func Void(m *raftpb.Message) { m.Type = raftpb.MsgUnreachable.Enum() }
 
 // DelayVotes moves each MsgVote of one Ready into the Responses of the MsgStorageAppend that makes
 // its term durable (V9), and returns the other messages. If no write of this Ready makes its
-// term durable, a MsgVote is returned in stray and must not leave; raft 3.7 makes none. DelayVotes does not
+// term durable, a MsgVote is returned in stray and must not leave; raft 3.7 makes no such Ready. DelayVotes does not
 // change the slice msgs. It moves a clone of the MsgVote, and voids the original.
 //
 // With AsyncStorageWrites raft 3.7 sends MsgVote in the Ready that begins to write the candidate's
