@@ -44,16 +44,15 @@ func (s *sums) add(b []byte) {
 
 // chunkWriter is the sender's half. It writes each chunk with one call of Write.
 type chunkWriter struct {
-	w     io.Writer
-	size  int64 // sent to the receiver by begin
-	sent  int64
-	chunk int // size of a chunk
-	sums  *sums
-	buf   []byte
+	w    io.Writer
+	size int64 // sent to the receiver by begin
+	sent int64
+	sums *sums
+	buf  []byte
 }
 
-func newChunkWriter(w io.Writer, size int64, chunk int) *chunkWriter {
-	return &chunkWriter{w: w, size: size, chunk: chunk, sums: newSums(size)}
+func newChunkWriter(w io.Writer, size int64) *chunkWriter {
+	return &chunkWriter{w: w, size: size, sums: newSums(size)}
 }
 
 func (w *chunkWriter) begin() error {
@@ -67,7 +66,7 @@ func (w *chunkWriter) Write(p []byte) (n int, err error) {
 		return 0, fmt.Errorf("state is longer than the %d bytes it claims", w.size)
 	}
 	for len(p) > 0 {
-		part := p[:min(len(p), w.chunk)]
+		part := p[:min(len(p), maxChunk)]
 		w.sums.add(part)
 		w.buf = binary.BigEndian.AppendUint32(w.buf[:0], uint32(len(part)))
 		w.buf = binary.BigEndian.AppendUint32(w.buf, w.sums.crc)

@@ -32,10 +32,6 @@ type Config struct {
 	// Dial connects to a peer's address, host:port. Default: net.Dialer over TCP.
 	// Tests pass in-memory links.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// SnapshotRate limits the bytes per second of all snapshots together. Default:
-	// 0, no limit. A low limit delays members that are far behind. Without a limit
-	// a snapshot can use the whole network.
-	SnapshotRate int64
 	// Authenticate checks that the other end of a connection is member h.From. It
 	// is called for each connection, accepted or dialled, before any method of
 	// Handler. If it rejects an accepted connection, its error, which may be a
@@ -87,9 +83,6 @@ func (c Config) Validate() error {
 	}
 	if c.Handler == nil {
 		errs = append(errs, errors.New("handler is missing"))
-	}
-	if c.SnapshotRate < 0 {
-		errs = append(errs, fmt.Errorf("snapshot rate %d must not be negative", c.SnapshotRate))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("transport: invalid config: %w", errors.Join(errs...))

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -257,8 +256,9 @@ func snapOf(from, to, index uint64) *raftpb.Message {
 // testState is a State in memory.
 type testState struct {
 	data   []byte
-	size   int64 // claimed; 0 means len(data)
-	err    error // of WriteTo
+	size   int64         // claimed; 0 means len(data)
+	err    error         // of WriteTo
+	pause  time.Duration // before each part of maxChunk bytes
 	mu     sync.Mutex
 	closed []time.Time
 }
@@ -271,11 +271,16 @@ func (s *testState) Size() int64 {
 }
 
 func (s *testState) WriteTo(w io.Writer) (int64, error) {
-	n, err := io.Copy(w, bytes.NewReader(s.data))
-	if err == nil {
-		err = s.err
+	n := 0
+	for part := range slices.Chunk(s.data, maxChunk) {
+		time.Sleep(s.pause)
+		wrote, err := w.Write(part)
+		n += wrote
+		if err != nil {
+			return int64(n), err
+		}
 	}
-	return n, err
+	return int64(n), s.err
 }
 
 func (s *testState) Close() error {

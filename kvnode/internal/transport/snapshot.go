@@ -144,7 +144,7 @@ func closeReason(ctx context.Context) error {
 }
 
 func (s *snapshotSender) write(p *peer, c net.Conn) error {
-	w := &pacedWriter{ctx: p.ctx, conn: c, t: s.t, count: &p.counts.out[snapshots]}
+	w := &snapshotWriter{conn: c, stall: s.t.limits.stall, count: &p.counts.out[snapshots]}
 	head, err := appendFrame(nil, s.m)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (s *snapshotSender) write(p *peer, c net.Conn) error {
 	if s.size < 0 {
 		return fmt.Errorf("size %d of the state must not be negative", s.size)
 	}
-	chunks := newChunkWriter(w, s.size, s.t.chunkSize())
+	chunks := newChunkWriter(w, s.size)
 	if err := chunks.begin(); err != nil {
 		return err
 	}
@@ -166,45 +166,21 @@ func (s *snapshotSender) write(p *peer, c net.Conn) error {
 	return chunks.end()
 }
 
-// chunkSize returns the size of chunks. It is small at a low rate, so that the
-// receiver gets a chunk several times a second.
-func (t *Transport) chunkSize() int {
-	if r := t.cfg.SnapshotRate; r > 0 {
-		return int(min(maxChunk, max(r/8, 1)))
-	}
-	return maxChunk
-}
-
-// pacedWriter writes to a connection at the transport's rate. Each write fails
-// after limits.stall.
-type pacedWriter struct {
-	ctx   context.Context
+// snapshotWriter writes to a connection and counts the bytes. Each write fails after stall.
+type snapshotWriter struct {
 	conn  net.Conn
-	t     *Transport
+	stall time.Duration
 	count *outCounts
 }
 
 // Write implements io.Writer.
-func (w *pacedWriter) Write(b []byte) (n int, err error) {
-	for len(b) > 0 {
-		part := b
-		if pace := w.t.pace; pace != nil {
-			part = b[:min(len(b), pace.Burst())]
-			if err := pace.WaitN(w.ctx, len(part)); err != nil {
-				return n, err
-			}
-		}
-		if err := w.conn.SetWriteDeadline(time.Now().Add(w.t.limits.stall)); err != nil {
-			return n, err
-		}
-		got, err := w.conn.Write(part)
-		n, b = n+got, b[got:]
-		w.count.sentBytes.Add(uint64(got))
-		if err != nil {
-			return n, err
-		}
+func (w *snapshotWriter) Write(b []byte) (int, error) {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(w.stall)); err != nil {
+		return 0, err
 	}
-	return n, nil
+	n, err := w.conn.Write(b)
+	w.count.sentBytes.Add(uint64(n))
+	return n, err
 }
 
 // remoteError is the receiver's error for a snapshot.

@@ -43,7 +43,6 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
-	"golang.org/x/time/rate"
 
 	"github.com/leaderlease/go/kvnode/internal/connlimit"
 )
@@ -56,7 +55,6 @@ type Transport struct {
 	self   uint64
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	pace   *rate.Limiter   // of snapshots, nil if unlimited
 	port   *connlimit.Port // limits the connections that have not sent a hello
 	totals totals
 
@@ -101,9 +99,6 @@ func start(cfg Config, lim limits) (*Transport, error) {
 	t.mu.processes = make(map[uint64]*memberProcesses)
 	t.totals.logLimit, t.totals.connectLog = newLogLimit(), newLogLimit()
 	t.peers.Store(&map[uint64]*peer{})
-	if cfg.SnapshotRate > 0 {
-		t.pace = rate.NewLimiter(rate.Limit(cfg.SnapshotRate), t.chunkSize())
-	}
 	t.wg.Go(t.accept)
 	return t, nil
 }
