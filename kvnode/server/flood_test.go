@@ -51,7 +51,11 @@ func TestFloods(t *testing.T) {
 // useDuringFlood floods a server on two connections while c writes.
 func useDuringFlood(t *testing.T, s *Server, c *clientv3.Client, kind flood.Kind) {
 	t.Helper()
-	const floods, puts = 2, 20
+	const floods = 2
+	puts := 20
+	if testing.Short() {
+		puts = 4 // with -race each takes long in a flood
+	}
 	flooding, end := context.WithTimeout(t.Context(), patience)
 	var wg sync.WaitGroup
 	var rounds [floods]atomic.Uint64
