@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/leaderlease/go/bench/internal/inproc"
 	"github.com/leaderlease/go/bench/internal/load"
-	"github.com/leaderlease/go/bench/internal/rawnode"
 	"github.com/leaderlease/go/bench/internal/report"
 	"github.com/leaderlease/go/internal/stale"
 	"github.com/leaderlease/go/kvnode"
@@ -18,40 +16,6 @@ import (
 )
 
 const startTime = time.Second // what starting a cluster takes, about
-
-// Check plans layer a. One goroutine measures each arm: several at once would measure
-// the machine.
-func (s *Suite) Check(t Timing) {
-	var arms *rawnode.Arms
-	s.add("check: start", time.Second, func(ctx context.Context) (err error) {
-		if arms, err = rawnode.StartArms(ctx); err == nil {
-			s.later(arms.Close)
-		}
-		return err
-	})
-	const armCount = 8 // known before there are any
-	for round := range t.Rounds {
-		for i := range armCount {
-			s.add(fmt.Sprintf("check: round %d, arm %d of %d", round+1, i+1, armCount), t.Duration, func(context.Context) error {
-				if len(arms.List) != armCount {
-					return fmt.Errorf("%d arms, planned for %d", len(arms.List), armCount)
-				}
-				arm := &arms.List[rotated(armCount, round)[i]]
-				runtime.GC() // the arm's own garbage is its own
-				n, elapsed, err := arm.Measure(t.Duration)
-				if err != nil {
-					return err
-				}
-				s.Report.Measurements = append(s.Report.Measurements, report.Measurement{
-					Layer: report.Check, Group: report.Group{{Key: "goroutines", Value: "1"}}, Arm: arm.Name, Op: "check",
-					Round: round, Done: int64(n), Elapsed: elapsed,
-				})
-				return nil
-			})
-		}
-	}
-	s.stop("check")
-}
 
 // perTrial is about how long a trial takes in real time.
 const perTrial = 3 * time.Millisecond
@@ -72,7 +36,7 @@ func (s *Suite) Stale(trials int, seed uint64) {
 	}
 }
 
-// ClusterPlan is what layer b measures: each RTT with each Work and each arm.
+// ClusterPlan is what the part cluster measures: each RTT with each Work and each arm.
 type ClusterPlan struct {
 	Timing
 	Keys  int
@@ -92,7 +56,7 @@ type clusterArm struct {
 	follower bool
 }
 
-// clusterArms are the arms of layer b. The others are compared with the first.
+// clusterArms are the arms in one process. The others are compared with the first.
 var clusterArms = []clusterArm{
 	{"read-index", kvnode.ReadIndex, false},
 	{"lease", kvnode.ReadLease, false},
@@ -140,7 +104,7 @@ const (
 	leaderPause   = 10 * time.Millisecond
 )
 
-// Cluster plans layer b.
+// Cluster plans the reads in one process.
 func (s *Suite) Cluster(p ClusterPlan) {
 	c := &inCluster{floor: load.NewFloor(p.Keys)}
 	s.add("cluster: start", startTime, func(ctx context.Context) error {

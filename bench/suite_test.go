@@ -36,15 +36,6 @@ func run(t *testing.T, s *Suite) *report.Report {
 	return s.Report
 }
 
-func TestCheckMeasuresEachArmInEachRound(t *testing.T) {
-	s := New()
-	s.Check(Timing{Rounds: 2, Duration: short / 10})
-	all := run(t, s).Comparisons(report.Check)
-	if len(all) != 1 || len(all[0].Rows) != 8 || all[0].Rows[7].Rounds != 2 || all[0].Base() != "try-read" {
-		t.Errorf("comparisons %+v, want one of 8 arms, 2 rounds", all)
-	}
-}
-
 func TestClusterMeasuresEachArmAndCatchesTheWrongOnes(t *testing.T) {
 	s := New()
 	s.Cluster(ClusterPlan{
@@ -119,15 +110,15 @@ func TestComparedArmsAreNamedByServer(t *testing.T) {
 
 func TestPartsAddUpToThePlan(t *testing.T) {
 	s := New()
-	s.Check(Timing{Rounds: 1, Duration: time.Second})
+	s.add("one: step", time.Second, nil)
 	s.Stale(10, 1)
 	parts := s.Parts()
 	var sum time.Duration
 	for _, p := range parts {
 		sum += p.Takes
 	}
-	if len(parts) != 2 || parts[0].Name != report.Check || parts[1].Name != "stale" || sum != s.Takes() {
-		t.Errorf("parts %+v of %v, want check and stale", parts, s.Takes())
+	if len(parts) != 2 || parts[0].Name != "one" || parts[1].Name != "stale" || sum != s.Takes() {
+		t.Errorf("parts %+v of %v, want one and stale", parts, s.Takes())
 	}
 }
 

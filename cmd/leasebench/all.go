@@ -63,10 +63,6 @@ func planAll(ctx context.Context, s *bench.Suite, t bench.Timing, srv *serverFla
 		died.Rounds = quickFailoverRounds
 	}
 	s.Stale(trials, 1)
-	check := t
-	check.Duration = min(t.Duration, 300*time.Millisecond)
-	s.Check(check)
-
 	cluster := clusterFlags{clusterDefaults, defaultRTTs()}
 	if err := cluster.add(s, t, quick); err != nil {
 		return err

@@ -7,29 +7,20 @@ const rootLong = `Measure lease reads against every other way to serve a lineari
 Begin with "leasebench all --quick": one minute, one report. A measurement of
 one part prints its report and writes files only with --out.
 
-There are three layers. A comparison has arms of one layer only.
+There are two layers. A comparison has arms of one layer only.
 
-  check     a  The question "may I answer?" alone. Nothing is read.
-  cluster   b  The whole linearizable read in one process: three kvnode members
-               with their logs on disk, and a round trip between peers of 0, 0.2,
-               1, 5, 20 and 80 ms. No gRPC, no client's network.
-  wire      c  etcd's client against server processes, kvnode or any other
-               etcd v3 endpoint. compare, size and failover are of this layer,
-               too, and measure several servers side by side.
+  cluster   The whole linearizable read in one process: three kvnode members
+            with their logs on disk, and a round trip between peers of 0, 0.2,
+            1, 5, 20 and 80 ms. No gRPC, no client's network.
+  wire      etcd's client against server processes, kvnode or any other
+            etcd v3 endpoint. compare, size and failover are of this layer,
+            too, and measure several servers side by side.
+
+The lease check alone is measured by go test -bench TryRead ./leaderlease.
 
 Arms of a comparison differ in one thing. They run on the same cluster, one after
 the other in each round, in an order that turns from round to round. Figures are
 medians over rounds, with the least and the greatest.
-
-Arms of check:
-  try-read            leaderlease: one lease check
-  try-read-of-16      the same, shared by 16 reads that arrived together
-  read                leaderlease: a check with its fallback
-  lease-clock         one reading of the clock, without which there is no check
-  time-now            time.Now()
-  rwmutex-time-now    the check one would write at first
-  raft-lease-based    raft's own ReadOnlyLeaseBased; its reads may be stale
-  raft-safe           raft's ReadOnlySafe, without any transport
 
 Arms of cluster and wire:
   read-index          a quorum round, shared by the reads that wait, as in etcd

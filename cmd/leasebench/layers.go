@@ -10,15 +10,7 @@ import (
 	"github.com/leaderlease/go/bench"
 )
 
-func newCheck(c *common) *cobra.Command {
-	cmd := &cobra.Command{Use: "check", Short: "layer a: the lease check alone"}
-	return c.part(cmd, "", func(s *bench.Suite, t bench.Timing, _ bool) error {
-		s.Check(t)
-		return nil
-	})
-}
-
-// clusterFlags are the conditions of layer b.
+// clusterFlags are the conditions of the part cluster.
 type clusterFlags struct {
 	loadFlags
 	rtts []time.Duration
@@ -31,7 +23,7 @@ type loadFlags struct {
 	rate    float64
 }
 
-// The defaults of layers b and c.
+// The defaults of the parts.
 var (
 	clusterDefaults = loadFlags{[]int{1, 16, 64, 256, 1024}, 10_000, 2000}
 	wireDefaults    = loadFlags{[]int{1, 16, 64, 256, 1024}, 1000, 1000}
@@ -66,13 +58,13 @@ func defaultRTTs() []time.Duration {
 
 func newCluster(c *common) *cobra.Command {
 	f := &clusterFlags{}
-	cmd := &cobra.Command{Use: "cluster", Short: "layer b: the whole linearizable read, in process, against the peers' round trip"}
+	cmd := &cobra.Command{Use: "cluster", Short: "the whole linearizable read, in process, against the peers' round trip"}
 	cmd.Flags().DurationSliceVar(&f.rtts, "rtt", defaultRTTs(), "round-trip times between peers")
 	f.register(cmd, clusterDefaults)
 	return c.part(cmd, "clients", f.add)
 }
 
-// add plans layer b.
+// add plans the reads in one process.
 func (f *clusterFlags) add(s *bench.Suite, t bench.Timing, quick bool) error {
 	_, works, err := f.works(quick)
 	if err != nil {

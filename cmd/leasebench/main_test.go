@@ -49,7 +49,6 @@ func TestEachSubcommandMeasures(t *testing.T) {
 		want    []string
 		network bool
 	}{
-		{"check", tiny("check"), []string{"try-read", "raft-safe"}, false},
 		{"stale", tiny("stale", "--trials=5"), []string{"ReadOnlyLeaseBased", "leaderlease"}, false},
 		{"failover", tiny("failover", "--death=kill", "--start="+kvnodeName+"="+self+","+memberCommand), []string{"kill -9, 3 members", "writes", "all samples"}, true},
 		{"size", tiny("size", "--keys=200", "--streams=40", "--connections=2", "--start="+kvnodeName+"="+self+","+memberCommand), []string{
@@ -152,7 +151,7 @@ func TestAllPlansEveryPart(t *testing.T) {
 	if s.Takes() > 90*time.Second {
 		t.Errorf("leasebench all --quick takes %v, want about a minute", s.Takes())
 	}
-	for _, part := range []string{"stale:", "check:", "cluster:", "audit:", "failover:", "wire:"} {
+	for _, part := range []string{"stale:", "cluster:", "audit:", "failover:", "wire:"} {
 		if !slices.ContainsFunc(plan, func(step string) bool { return strings.HasPrefix(step, part) }) {
 			t.Errorf("leasebench all --quick does not plan %q", part)
 		}
@@ -164,7 +163,7 @@ func TestHelpOfAllShowsThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"part", "--quick", "--start etcd=…", "check", "failover", "compare", "total", defaultOut, "Usage:"} {
+	for _, want := range []string{"part", "--quick", "--start etcd=…", "cluster", "failover", "compare", "total", defaultOut, "Usage:"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("all --help does not show %q:\n%s", want, out)
 		}
@@ -172,7 +171,7 @@ func TestHelpOfAllShowsThePlan(t *testing.T) {
 }
 
 func TestHelpSaysWhereFilesGo(t *testing.T) {
-	for _, command := range []string{"compare", "wire", "check"} {
+	for _, command := range []string{"compare", "wire", "stale"} {
 		if out, _, err := leasebench(t, command, "--help"); err != nil || !strings.Contains(out, "default: none, the text is only printed") {
 			t.Errorf("%s --help does not say that files are written with --out only (%v):\n%s", command, err, out)
 		}
@@ -185,7 +184,6 @@ func TestHelpExplainsEachArm(t *testing.T) {
 		t.Fatal(err)
 	}
 	arms := []string{
-		"try-read", "try-read-of-16", "lease-clock", "time-now", "rwmutex-time-now", "raft-lease-based", "raft-safe",
 		"read-index", "lease", "log", "serializable", "follower", "kvnode-read-index", "PEER-linearizable",
 		"kvnode-serializable", "PEER-serializable", "PEER-put", "fastkv",
 	}
@@ -219,7 +217,7 @@ func TestBadFlagsAreRefusedByNameAndLimit(t *testing.T) {
 		{[]string{"size", "--keys=99"}, "keys 99 must be in [100, 10000000]"},
 		{[]string{"size", "--streams=0"}, "streams 0 must be in [1, 100000]"},
 		{[]string{"size", "--streams=5", "--connections=6"}, "connections 6 must be in [1, 5]"},
-		{[]string{"check", "more"}, "more"},
+		{[]string{"cluster", "more"}, "more"},
 	} {
 		if _, _, err := leasebench(t, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("leasebench %v = %v, want an error with %q", c.args, err, c.want)
@@ -235,9 +233,9 @@ func TestWrongUsage(t *testing.T) {
 	}{
 		{"foo", `unknown command "foo" for "leasebench"`, 2},
 		{"wrie", "wire", 2},
-		{"check --round 1", "unknown flag: --round", 2},
-		{"check more", "more", 2},
-		{"check --rounds 0", "rounds", 1},
+		{"cluster --round 1", "unknown flag: --round", 2},
+		{"cluster more", "more", 2},
+		{"cluster --rounds 0", "rounds", 1},
 		{"", "", 0},
 	} {
 		var out, errs bytes.Buffer

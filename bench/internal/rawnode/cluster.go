@@ -1,7 +1,6 @@
 // Package rawnode measures reads under lease against the other ways in which a raft
 // leader can serve linearizable reads: on three bare RawNodes in one process, each
-// with its raft loop in a goroutine, over loopback TCP. It also measures the check
-// alone, which those reads begin with.
+// with its raft loop in a goroutine, over loopback TCP.
 //
 // What the arms have in common is everything but the question "may I answer?":
 // raft's configuration, transport, storage (in memory), state machine (one
@@ -40,12 +39,6 @@ const (
 	// ReadIndex reads as etcd does: raft's ReadOnlySafe, one round for all reads
 	// that wait, one round at a time.
 	ReadIndex Mode = "readindex"
-	// RaftSafe asks raft's ReadOnlySafe for an index for each read.
-	RaftSafe Mode = "raft-safe"
-	// RaftLease asks raft's ReadOnlyLeaseBased for an index for each read. Its
-	// reads may be stale (docs/design.md); it shows what passing through the
-	// raft loop costs without a round.
-	RaftLease Mode = "raft-lease"
 )
 
 // Voters is the number of nodes.
@@ -139,7 +132,7 @@ func (c *Cluster) Write(ctx context.Context) (version uint64, err error) {
 	return c.nodes[0].write(ctx)
 }
 
-// Lease returns the first node's lease, nil in modes other than Lease.
+// Lease returns the first node's lease, nil in mode ReadIndex.
 func (c *Cluster) Lease() *leaderlease.Lease { return c.nodes[0].lease }
 
 // Close stops the nodes and waits for them.
@@ -153,17 +146,13 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-func raftConfig(id uint64, mode Mode, storage raft.Storage) *raft.Config {
-	cfg := &raft.Config{
+func raftConfig(id uint64, storage raft.Storage) *raft.Config {
+	return &raft.Config{
 		ID: id, ElectionTick: electionTick, HeartbeatTick: heartbeatTick, Storage: storage, Applied: 1,
 		MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 256,
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
 		Logger: &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)},
 	}
-	if mode == RaftLease {
-		cfg.ReadOnlyOption = raft.ReadOnlyLeaseBased
-	}
-	return cfg
 }
 
 // newStorage returns the storage of a member that was bootstrapped with all

@@ -49,7 +49,7 @@ func newNode(id uint64, mode Mode) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := raftConfig(id, mode, storage)
+	cfg := raftConfig(id, storage)
 	n.loop.storage, n.loop.dirty = storage, make(map[*link]struct{})
 	if n.loop.raw, err = raft.NewRawNode(cfg); err != nil {
 		return nil, err
@@ -116,7 +116,6 @@ func (n *node) tick() {
 	if n.lease == nil || n.lease.Tick() {
 		n.loop.raw.Tick()
 	}
-	n.reads.tick()
 }
 
 // step ignores errors as every embedder does: raft drops what it cannot use.

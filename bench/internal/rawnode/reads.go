@@ -18,22 +18,17 @@ type reads interface {
 	read(ctx context.Context) error
 	// run is the mode's own goroutine, for as long as the cluster runs.
 	run(ctx context.Context)
-	// answer and tick are called by the raft loop.
+	// answer is called by the raft loop.
 	answer(s raft.ReadState)
-	tick()
 }
 
 func newReads(mode Mode, n *node) reads {
-	switch mode {
-	case Lease:
+	if mode == Lease {
 		return &leaseReads{lease: n.lease}
-	case ReadIndex:
-		r := &batchedReads{node: n, wake: make(chan struct{}, 1), answers: make(chan raft.ReadState, 64)}
-		r.mu.next = &batch{done: make(chan struct{})}
-		return r
-	default:
-		return &singleReads{node: n}
 	}
+	r := &batchedReads{node: n, wake: make(chan struct{}, 1), answers: make(chan raft.ReadState, 64)}
+	r.mu.next = &batch{done: make(chan struct{})}
+	return r
 }
 
 // leaseReads serves with leaderlease, which does everything by itself.
@@ -46,7 +41,6 @@ func (r *leaseReads) read(ctx context.Context) error {
 
 func (*leaseReads) run(context.Context)   {}
 func (*leaseReads) answer(raft.ReadState) {}
-func (*leaseReads) tick()                 {}
 
 // batchedReads is etcd's linearizableReadLoop (server/etcdserver/v3_server.go):
 // reads that arrive while a round is under way share the next one.
@@ -135,46 +129,6 @@ func (r *batchedReads) answer(s raft.ReadState) {
 	}
 }
 
-func (*batchedReads) tick() {}
-
-// singleReads asks raft for each read.
-type singleReads struct {
-	node    *node
-	waiters waiters
-	ticks   int // counted by the raft loop
-}
-
-func (r *singleReads) read(ctx context.Context) error {
-	id, done := r.waiters.add()
-	select {
-	case r.node.readIndex <- binary.BigEndian.AppendUint64(nil, id):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	index, err := done.wait(ctx)
-	if err != nil {
-		return err
-	}
-	return r.node.applied.wait(ctx, index)
-}
-
-func (*singleReads) run(context.Context) {}
-
-func (r *singleReads) answer(s raft.ReadState) {
-	r.waiters.finish(binary.BigEndian.Uint64(s.RequestCtx), s.Index, nil)
-}
-
-// tick asks again for reads that raft has lost, now and then: it has no way to
-// say so.
-func (r *singleReads) tick() {
-	if r.ticks++; r.ticks%electionTick != 0 {
-		return
-	}
-	for _, id := range r.waiters.unanswered() {
-		r.node.loop.raw.ReadIndex(binary.BigEndian.AppendUint64(nil, id))
-	}
-}
-
 // barrier lets goroutines wait until an index is applied.
 type barrier struct {
 	index atomic.Uint64
@@ -259,16 +213,6 @@ func (w *waiters) finish(id, index uint64, err error) {
 	if done != nil {
 		done.answer <- answer{index, err}
 	}
-}
-
-// unanswered returns the requests that wait.
-func (w *waiters) unanswered() (ids []uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id := range w.mu.waiting {
-		ids = append(ids, id)
-	}
-	return ids
 }
 
 func (w *waiter) wait(ctx context.Context) (index uint64, err error) {

@@ -29,7 +29,6 @@ type Report struct {
 
 // The layers, from the inside out.
 const (
-	Check   = "check"
 	Cluster = "cluster"
 	Wire    = "wire"
 	Compare = "compare"

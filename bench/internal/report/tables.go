@@ -22,14 +22,13 @@ type Table struct {
 
 // layerNotes say what a layer measures, and what it leaves out.
 var layerNotes = map[string][2]string{
-	Check:   {"Layer a: the check alone", "One goroutine, or as many as stated; nothing is read. ns for one operation."},
-	Cluster: {"Layer b: the whole linearizable read, in process", "Three kvnode members in one process, logs on disk, an injected round trip between peers. No gRPC."},
-	Wire:    {"Layer c: over the wire", "etcd's client against server processes on this machine."},
-	Compare: {"Layer c, side by side", "The same client and the same load against each server, in alternation, on this machine."},
+	Cluster: {"The whole linearizable read, in process", "Three kvnode members in one process, logs on disk, an injected round trip between peers. No gRPC."},
+	Wire:    {"Over the wire", "etcd's client against server processes on this machine."},
+	Compare: {"Over the wire, side by side", "The same client and the same load against each server, in alternation, on this machine."},
 }
 
 // Layers are all that have measurements, from the inside out.
-var Layers = []string{Check, Cluster, Wire, Compare}
+var Layers = []string{Cluster, Wire, Compare}
 
 // Tables returns the whole report but its environment.
 func (r *Report) Tables() []Table {
@@ -58,17 +57,10 @@ func (r *Report) layerTable(layer string) Table {
 			"– is not measured, or too few operations for that percentile.",
 		Header: []string{"conditions", "arm", "per second", "×", "p50", "p50 ×", "p99", "p99.9", "p99.99", "failed", "stale", "paths"},
 	}
-	if layer == Check {
-		t.Header = []string{"conditions", "arm", "ns/op", "×"}
-	}
 	for _, c := range r.Comparisons(layer) {
 		for i := range c.Rows {
 			row := &c.Rows[i]
 			where := c.Group.String() + " " + c.Op
-			if layer == Check {
-				t.Rows = append(t.Rows, []string{where, row.Arm, spread(row.NsPerOp, duration), spread(row.Ratio, ratio)})
-				continue
-			}
 			t.Rows = append(t.Rows, []string{
 				where, row.Arm, spread(row.PerSecond, rate), spread(row.Ratio, ratio),
 				duration(row.Quantiles[0.5].Median), ratio(row.P50Ratio.Median), duration(row.Quantiles[0.99].Median),
