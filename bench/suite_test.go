@@ -88,22 +88,22 @@ func TestRoundsBeginWithDifferentArms(t *testing.T) {
 }
 
 func TestComparedArmsAreNamedByServer(t *testing.T) {
-	arms := CompareArms([]Server{{Name: "kvnode"}, {Name: "etcd"}})
+	arms := wireArms([]Server{{Name: "kvnode"}, {Name: "etcd"}})
 	var names []string
 	for _, a := range arms {
-		names = append(names, a.Name)
+		names = append(names, a.name)
 	}
 	want := []string{
-		"kvnode-read-index", "kvnode-lease", "kvnode-serializable", "kvnode-three-endpoints", "kvnode-three-endpoints-client", "kvnode-fastkv",
+		"kvnode-read-index", "kvnode-lease", "kvnode-log", "kvnode-serializable", "kvnode-follower", "kvnode-three-endpoints", "kvnode-three-endpoints-client", "kvnode-fastkv",
 		"etcd-linearizable", "etcd-serializable", "etcd-three-endpoints",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("arms %v, want %v", names, want)
 	}
-	if puts := armsFor(arms, Work{WritePercent: 100}); len(puts) != 6 || puts[4].Name != "etcd-put" || puts[3].Path != load.PathUnknown {
+	if puts := armsFor(arms, Work{WritePercent: 100}); len(puts) != 6 || puts[4].name != "etcd-put" || puts[3].path != load.PathUnknown {
 		t.Errorf("arms of writes %+v, want one for each server and way", puts)
 	}
-	if arms[1].Mode != wire.ByLease || arms[6].Mode != wire.Auto || arms[4].Via != AllForLeader || arms[5].Via != ByStream {
+	if arms[1].mode != wire.ByLease || arms[8].mode != wire.Auto || arms[6].via != AllForLeader || arms[7].via != ByStream {
 		t.Errorf("modes of %+v", arms)
 	}
 }

@@ -49,7 +49,7 @@ func newAll(c *common) *cobra.Command {
 
 // planAll plans everything with the defaults of the parts.
 func planAll(ctx context.Context, s *bench.Suite, t bench.Timing, srv *serverFlags, quick bool) error {
-	servers, err := srv.servers(true)
+	servers, err := srv.servers()
 	if err != nil {
 		return err
 	}
@@ -74,28 +74,11 @@ func planAll(ctx context.Context, s *bench.Suite, t bench.Timing, srv *serverFla
 		}
 	}
 	s.Failover(died)
-	return planServers(s, t, servers, quick)
-}
-
-// planServers plans layer c: kvnode alone, and then side by side with other servers.
-func planServers(s *bench.Suite, t bench.Timing, servers []bench.Server, quick bool) error {
-	own := slices.IndexFunc(servers, func(s bench.Server) bool { return s.Name == kvnodeName })
-	f := wireFlags{wireDefaults}
-	p, err := f.plan(false, t, servers[own:own+1], quick)
-	if err != nil {
-		return err
-	}
-	s.Wire(p)
 	if len(servers) < 2 {
-		s.Report.Note("No other server was compared with: see leasebench compare, or give all a --start.")
-		return nil
+		s.Report.Note("No other server was compared with: give all a --start.")
 	}
-	f = wireFlags{compareDefaults}
-	if p, err = f.plan(true, t, servers, quick); err != nil {
-		return err
-	}
-	s.Wire(p)
-	return nil
+	compare := compareFlags{compareDefaults, *srv}
+	return compare.add(s, t, quick)
 }
 
 // defaultTiming and quickTiming are how long arms are measured.
@@ -215,9 +198,9 @@ func (f *serverFlags) registerStart(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.starts, "start", nil, "a `NAME=BINARY` that takes etcd's flags and is started as a cluster, of three members unless --members says otherwise; arguments before the flags follow commas; repeat for more")
 }
 
-// servers returns the servers of the flags. With own, the first is kvnode: this binary,
-// unless the flags name another one.
-func (f *serverFlags) servers(own bool) ([]bench.Server, error) {
+// servers returns kvnode, which is this binary unless the flags name another one, and the
+// servers of the flags.
+func (f *serverFlags) servers() ([]bench.Server, error) {
 	var all []bench.Server
 	names := make(map[string]bool)
 	for i, p := range slices.Concat(f.peers, f.starts) {
@@ -235,7 +218,7 @@ func (f *serverFlags) servers(own bool) ([]bench.Server, error) {
 		names[s.Name] = true
 		all = append(all, s)
 	}
-	if !own || names[kvnodeName] {
+	if names[kvnodeName] {
 		return all, nil
 	}
 	program, err := ownMember()

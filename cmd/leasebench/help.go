@@ -7,14 +7,11 @@ const rootLong = `Measure lease reads against every other way to serve a lineari
 Begin with "leasebench all --quick": one minute, one report. A measurement of
 one part prints its report and writes files only with --out.
 
-There are two layers. A comparison has arms of one layer only.
-
   cluster   The whole linearizable read in one process: three kvnode members
             with their logs on disk, and a round trip between peers of 0, 0.2,
             1, 5, 20 and 80 ms. No gRPC, no client's network.
-  wire      etcd's client against server processes, kvnode or any other
-            etcd v3 endpoint. compare, size and failover are of this layer,
-            too, and measure several servers side by side.
+  compare   etcd's client against server processes: kvnode, and side by side
+            with it any other etcd v3 endpoint.
 
 The lease check alone is measured by go test -bench TryRead ./leaderlease.
 
@@ -22,39 +19,34 @@ Arms of a comparison differ in one thing. They run on the same cluster, one afte
 the other in each round, in an order that turns from round to round. Figures are
 medians over rounds, with the least and the greatest.
 
-Arms of cluster and wire:
+Arms of cluster:
   read-index          a quorum round, shared by the reads that wait, as in etcd
   lease               under the leader's lease, at the leader
   log                 through the log, as a write
   serializable        local state at the leader: not linearizable, no check at
                       all; the ceiling for every other arm
   follower            lease mode at a follower, which asks the leader
-  three-endpoints     lease mode at all members in turn, the default of clientv3
-  three-endpoints-client  the same with kvnode/client, which finds the leader
-  fastkv              the same with kvnode/fastkv (not in cluster)
 
-Arms of compare (PEER is the name given to --start or --peer):
-  kvnode-read-index   a quorum round, with kvnode
-  kvnode-lease        under the leader's lease, with kvnode
-  kvnode-serializable local state, with kvnode
+Arms of compare are the same with kvnode- before them, and (PEER is the name given to
+--start or --peer):
   PEER-linearizable   the peer's own linearizable read
   PEER-serializable   the peer's local state
-  kvnode-three-endpoints, PEER-three-endpoints   all members in turn
-  kvnode-three-endpoints-client   the same with kvnode/client
+  kvnode-three-endpoints, PEER-three-endpoints   all members in turn, the default of
+                      clientv3
+  kvnode-three-endpoints-client   the same with kvnode/client, which finds the leader
   kvnode-fastkv       the same with kvnode/fastkv
   kvnode-put, PEER-put    loads of writes alone; -three-endpoints as above
 kvnode-read-index against PEER-linearizable shows the effect of the server, and
 kvnode-lease against kvnode-read-index the effect of the lease.
 
-Arms of stale:
-  raft ReadOnlyLeaseBased, leaderlease    the same partitions, in virtual time
-
-Arms of size and failover are the servers: kvnode, and each PEER. See their --help.
+Arms of stale are raft ReadOnlyLeaseBased and leaderlease, those of size and failover
+the servers: kvnode, and each PEER. See their --help.
 
 Audit: a read is stale if it is below the version floor, the newest version of its
-key that any operation had shown before the read began. The audit must catch the arms that are wrong on purpose (the
-value is fetched before the check; a stale read is labelled a lease read). If it
-does not, or an arm that must not serve a stale read did, the exit code is 1.
+key that any operation had shown before the read began. The audit must
+catch the arms that are wrong on purpose (the value is fetched before the check; a
+stale read is labelled a lease read). If it does not, or an arm that must not serve
+a stale read did, the exit code is 1.
 
 Failed operations are counted, never dropped, and the report has their texts. Open
 loops take latencies from when an operation was due (no coordinated omission).`

@@ -26,7 +26,6 @@ type loadFlags struct {
 // The defaults of the parts.
 var (
 	clusterDefaults = loadFlags{[]int{1, 16, 64, 256, 1024}, 10_000, 2000}
-	wireDefaults    = loadFlags{[]int{1, 16, 64, 256, 1024}, 1000, 1000}
 	compareDefaults = loadFlags{[]int{1, 16, 64, 256}, 1000, 1000}
 )
 
@@ -175,7 +174,7 @@ func newFailover(c *common) *cobra.Command {
 }
 
 func (f *failoverFlags) add(s *bench.Suite, p bench.FailoverPlan) (err error) {
-	if p.Servers, err = f.servers(true); err != nil {
+	if p.Servers, err = f.servers(); err != nil {
 		return err
 	}
 	if f.supervise {

@@ -76,7 +76,7 @@ func newRoot(s streams) *cobra.Command {
 	f.StringVar(&c.out, "out", "", "`directory` for the report's files: text, and text for benchstat (default: none, the text is only printed; all has "+defaultOut+")")
 	f.StringVar(&c.name, "name", "", "name of the report's files without suffix (default: the date and the command)")
 	root.AddCommand(
-		newCluster(c), newWire(c), newStale(c), newFailover(c),
+		newCluster(c), newStale(c), newFailover(c),
 		newCompare(c), newSize(c), newAll(c), newMember(),
 	)
 	return root

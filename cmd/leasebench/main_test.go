@@ -55,7 +55,9 @@ func TestEachSubcommandMeasures(t *testing.T) {
 			"kvnode: 3 members", "2,000 puts", "40 watch streams on 2 connections", "200 keys are loaded", "of it anonymous", "longest stall of a get",
 			"count of 200", "a new member has them after", "from the start to a read", "20 keys × 10 versions", "compaction --physical of 180 versions", "in use when it has returned",
 		}, true},
-		{"wire", tiny("wire", "--clients=2", "--keys=16"), []string{"read-index", "lease 100%", "kvnode: 3 members"}, true},
+		{"compare", tiny("compare", "--clients=2", "--keys=16", "--start=other="+self+","+memberCommand), []string{
+			"kvnode-read-index", "lease 100%", "kvnode: 3 members", "kvnode-lease", "kvnode-log", "other-linearizable", "other-serializable", "other-put",
+		}, true},
 	} {
 		t.Run("command="+c.name, func(t *testing.T) {
 			if c.network && testing.Short() {
@@ -122,26 +124,6 @@ func TestSizesAreMeasuredInTurnOnServersThatBeginEmpty(t *testing.T) {
 	}
 }
 
-// Two kvnode clusters under other names stand in for etcd.
-func TestCompareMeasuresTwoServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts servers")
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, _, err := leasebench(t, tiny("compare", "--clients=2", "--keys=16", "--start=other="+self+","+memberCommand)...)
-	if err != nil {
-		t.Fatalf("compare: %v\n%s", err, out)
-	}
-	for _, want := range []string{"kvnode-read-index", "kvnode-lease", "other-linearizable", "other-serializable", "other-put"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("compare does not print %q:\n%s", want, out)
-		}
-	}
-}
-
 func TestAllPlansEveryPart(t *testing.T) {
 	s := bench.New()
 	if err := planAll(t.Context(), s, quickTiming(), &serverFlags{}, true); err != nil {
@@ -151,7 +133,7 @@ func TestAllPlansEveryPart(t *testing.T) {
 	if s.Takes() > 90*time.Second {
 		t.Errorf("leasebench all --quick takes %v, want about a minute", s.Takes())
 	}
-	for _, part := range []string{"stale:", "cluster:", "audit:", "failover:", "wire:"} {
+	for _, part := range []string{"stale:", "cluster:", "audit:", "failover:", "compare:"} {
 		if !slices.ContainsFunc(plan, func(step string) bool { return strings.HasPrefix(step, part) }) {
 			t.Errorf("leasebench all --quick does not plan %q", part)
 		}
@@ -171,7 +153,7 @@ func TestHelpOfAllShowsThePlan(t *testing.T) {
 }
 
 func TestHelpSaysWhereFilesGo(t *testing.T) {
-	for _, command := range []string{"compare", "wire", "stale"} {
+	for _, command := range []string{"compare", "cluster", "stale"} {
 		if out, _, err := leasebench(t, command, "--help"); err != nil || !strings.Contains(out, "default: none, the text is only printed") {
 			t.Errorf("%s --help does not say that files are written with --out only (%v):\n%s", command, err, out)
 		}
@@ -185,7 +167,7 @@ func TestHelpExplainsEachArm(t *testing.T) {
 	}
 	arms := []string{
 		"read-index", "lease", "log", "serializable", "follower", "kvnode-read-index", "PEER-linearizable",
-		"kvnode-serializable", "PEER-serializable", "PEER-put", "fastkv",
+		"kvnode-three-endpoints", "PEER-serializable", "PEER-put", "fastkv",
 	}
 	for _, arm := range arms {
 		if !strings.Contains(out, arm) {
@@ -202,10 +184,8 @@ func TestBadFlagsAreRefusedByNameAndLimit(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"wire", "--peer=etcd"}, `"etcd" must be NAME=`},
-		{[]string{"wire", "--start==x"}, `"=x" must be NAME=`},
-		{[]string{"wire", "--peer=a=1:1", "--peer=b=1:2"}, "one server, not 2"},
-		{[]string{"compare"}, "--peer NAME=ENDPOINTS"},
+		{[]string{"compare", "--peer=etcd"}, `"etcd" must be NAME=`},
+		{[]string{"compare", "--start==x"}, `"=x" must be NAME=`},
 		{[]string{"compare", "--peer=a=1:1", "--peer=a=1:2"}, "twice"},
 		{[]string{"cluster", "--clients=0"}, "clients 0 must be in [1, 10000]"},
 		{[]string{"cluster", "--rtt=1h"}, "1h0m0s must be in [0, 300ms]"},
@@ -232,7 +212,7 @@ func TestWrongUsage(t *testing.T) {
 		code       int
 	}{
 		{"foo", `unknown command "foo" for "leasebench"`, 2},
-		{"wrie", "wire", 2},
+		{"comapre", "compare", 2},
 		{"cluster --round 1", "unknown flag: --round", 2},
 		{"cluster more", "more", 2},
 		{"cluster --rounds 0", "rounds", 1},

@@ -46,7 +46,7 @@ func newSize(c *common) *cobra.Command {
 
 // add plans the measurement.
 func (f *sizeFlags) add(s *bench.Suite, t bench.Timing, quick bool) error {
-	servers, err := f.servers(true)
+	servers, err := f.servers()
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,6 @@ type Report struct {
 // The layers, from the inside out.
 const (
 	Cluster = "cluster"
-	Wire    = "wire"
 	Compare = "compare"
 	// Size is about Figures.
 	Size = "size"

@@ -23,12 +23,11 @@ type Table struct {
 // layerNotes say what a layer measures, and what it leaves out.
 var layerNotes = map[string][2]string{
 	Cluster: {"The whole linearizable read, in process", "Three kvnode members in one process, logs on disk, an injected round trip between peers. No gRPC."},
-	Wire:    {"Over the wire", "etcd's client against server processes on this machine."},
-	Compare: {"Over the wire, side by side", "The same client and the same load against each server, in alternation, on this machine."},
+	Compare: {"Over the wire", "etcd's client and the same load against each server, in alternation, on this machine."},
 }
 
 // Layers are all that have measurements, from the inside out.
-var Layers = []string{Cluster, Wire, Compare}
+var Layers = []string{Cluster, Compare}
 
 // Tables returns the whole report but its environment.
 func (r *Report) Tables() []Table {

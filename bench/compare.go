@@ -28,25 +28,14 @@ type Server struct {
 	cluster *testcluster.Cluster // of members that the suite has started
 }
 
-// WirePlan is what layer c measures.
-type WirePlan struct {
+// ComparePlan says how servers are measured over the wire.
+type ComparePlan struct {
 	Timing
-	// Compare says that several servers are measured side by side.
-	Compare bool
-	Keys    int
-	Works   []Work
+	Keys  int
+	Works []Work
 	// Servers are measured in alternation. All arms are compared with the first arm
 	// of the first server.
 	Servers []Server
-	// Arms are the arms of all servers; see WireArms and CompareArms.
-	Arms []WireArm
-}
-
-func (p *WirePlan) layer() string {
-	if p.Compare {
-		return report.Compare
-	}
-	return report.Wire
 }
 
 // Via says which members a client knows, and to which of them it sends.
@@ -62,65 +51,53 @@ const (
 	ByStream
 )
 
-// WireArm is a way to read from a server.
-type WireArm struct {
-	Name   string
-	Server string
-	Mode   wire.Mode
-	Via    Via
-	// Path is the path in the trailers of nearly all reads: PathUnknown for servers
+// wireArm is a way to read from a server.
+type wireArm struct {
+	name   string
+	server string
+	mode   wire.Mode
+	via    Via
+	// path is the path in the trailers of nearly all reads: PathUnknown for servers
 	// without trailers, and where reads take several paths.
-	Path load.Path
+	path load.Path
 }
 
-// WireArms are all ways to read from a kvnode.
-func WireArms(server string) []WireArm {
-	return []WireArm{
-		{"read-index", server, wire.ByReadIndex, Leader, load.PathReadIndex},
-		{"lease", server, wire.ByLease, Leader, load.PathLease},
-		{"log", server, wire.ByLog, Leader, load.PathLog},
-		{"serializable", server, wire.Serializable, Leader, load.PathSerializable},
-		{"follower", server, wire.ByLease, Follower, load.PathForwarded},
-		{"three-endpoints", server, wire.ByLease, AllInTurn, load.PathUnknown},
-		{"three-endpoints-client", server, wire.ByLease, AllForLeader, load.PathLease},
-		{"fastkv", server, wire.Plain, ByStream, load.PathUnknown},
-	}
-}
-
-// CompareArms returns the arms that all servers have, and kvnode's own.
-func CompareArms(servers []Server) (arms []WireArm) {
+// wireArms returns the arms that all servers have, and kvnode's own.
+func wireArms(servers []Server) (arms []wireArm) {
 	for _, s := range servers {
 		if s.Name == "kvnode" {
 			arms = append(arms,
-				WireArm{"kvnode-read-index", s.Name, wire.ByReadIndex, Leader, load.PathReadIndex},
-				WireArm{"kvnode-lease", s.Name, wire.ByLease, Leader, load.PathLease},
-				WireArm{"kvnode-serializable", s.Name, wire.Serializable, Leader, load.PathSerializable},
-				WireArm{"kvnode-three-endpoints", s.Name, wire.ByLease, AllInTurn, load.PathUnknown},
-				WireArm{"kvnode-three-endpoints-client", s.Name, wire.ByLease, AllForLeader, load.PathLease},
-				WireArm{"kvnode-fastkv", s.Name, wire.Plain, ByStream, load.PathUnknown},
+				wireArm{"kvnode-read-index", s.Name, wire.ByReadIndex, Leader, load.PathReadIndex},
+				wireArm{"kvnode-lease", s.Name, wire.ByLease, Leader, load.PathLease},
+				wireArm{"kvnode-log", s.Name, wire.ByLog, Leader, load.PathLog},
+				wireArm{"kvnode-serializable", s.Name, wire.Serializable, Leader, load.PathSerializable},
+				wireArm{"kvnode-follower", s.Name, wire.ByLease, Follower, load.PathForwarded},
+				wireArm{"kvnode-three-endpoints", s.Name, wire.ByLease, AllInTurn, load.PathUnknown},
+				wireArm{"kvnode-three-endpoints-client", s.Name, wire.ByLease, AllForLeader, load.PathLease},
+				wireArm{"kvnode-fastkv", s.Name, wire.Plain, ByStream, load.PathUnknown},
 			)
 			continue
 		}
 		arms = append(arms,
-			WireArm{s.Name + "-linearizable", s.Name, wire.Auto, Leader, load.PathUnknown},
-			WireArm{s.Name + "-serializable", s.Name, wire.Serializable, Leader, load.PathUnknown},
-			WireArm{s.Name + "-three-endpoints", s.Name, wire.Auto, AllInTurn, load.PathUnknown},
+			wireArm{s.Name + "-linearizable", s.Name, wire.Auto, Leader, load.PathUnknown},
+			wireArm{s.Name + "-serializable", s.Name, wire.Serializable, Leader, load.PathUnknown},
+			wireArm{s.Name + "-three-endpoints", s.Name, wire.Auto, AllInTurn, load.PathUnknown},
 		)
 	}
 	return arms
 }
 
 // armsFor keeps one arm for each server and each way to it if w reads nothing.
-func armsFor(all []WireArm, w Work) (arms []WireArm) {
+func armsFor(all []wireArm, w Work) (arms []wireArm) {
 	if w.WritePercent < 100 {
 		return all
 	}
 	names := map[Via]string{Leader: "-put", AllInTurn: "-put-three-endpoints", AllForLeader: "-put-three-endpoints-client", ByStream: "-put-fastkv"}
 	seen := make(map[string]bool)
 	for _, a := range all {
-		if name := a.Server + names[a.Via]; a.Via != Follower && !seen[name] {
+		if name := a.server + names[a.via]; a.via != Follower && !seen[name] {
 			seen[name] = true
-			arms = append(arms, WireArm{Name: name, Server: a.Server, Mode: a.Mode, Via: a.Via})
+			arms = append(arms, wireArm{name: name, server: a.server, mode: a.mode, via: a.via})
 		}
 	}
 	return arms
@@ -143,35 +120,34 @@ type connected struct {
 	floor *load.Floor
 }
 
-// Wire plans layer c.
-func (s *Suite) Wire(p WirePlan) {
-	layer := p.layer()
+// Compare plans reads and writes of servers over the wire.
+func (s *Suite) Compare(p ComparePlan) {
 	servers := make(map[string]*connected)
 	for _, srv := range p.Servers {
 		c := &connected{Server: srv, conns: make(map[Via]*wire.Conns), floor: load.NewFloor(p.Keys)}
 		servers[srv.Name] = c
-		s.add(layer+": start "+srv.Name, startTime, func(ctx context.Context) error { return s.connect(ctx, c, &p) })
+		s.add("compare: start "+srv.Name, startTime, func(ctx context.Context) error { return s.connect(ctx, c, &p) })
 	}
 	for round := range p.Rounds {
 		for _, w := range p.Works {
-			arms := armsFor(p.Arms, w)
+			arms := armsFor(wireArms(p.Servers), w)
 			for _, i := range rotated(len(arms), round) {
 				arm := arms[i]
-				name := fmt.Sprintf("%s: round %d, %d clients, %d%% writes, %s", layer, round+1, w.Clients, w.WritePercent, arm.Name)
+				name := fmt.Sprintf("compare: round %d, %d clients, %d%% writes, %s", round+1, w.Clients, w.WritePercent, arm.name)
 				s.add(name, p.Warmup+p.Duration, func(ctx context.Context) error {
-					return s.wire(ctx, &p, servers[arm.Server], &arm, &w, round)
+					return s.compare(ctx, &p, servers[arm.server], &arm, &w, round)
 				})
 			}
 		}
 	}
-	s.add(layer+": find the leader again", 0, func(ctx context.Context) error {
+	s.add("compare: find the leader again", 0, func(ctx context.Context) error {
 		for _, srv := range p.Servers {
 			c := servers[srv.Name]
-			s.stillLeads(ctx, layer, &c.Server, c.conns[Leader].Endpoints[0])
+			s.stillLeads(ctx, report.Compare, &c.Server, c.conns[Leader].Endpoints[0])
 		}
 		return nil
 	})
-	s.stop(layer)
+	s.stop("compare")
 }
 
 // stillLeads adds a note if the leader of srv has changed during the run.
@@ -187,7 +163,7 @@ func (s *Suite) stillLeads(ctx context.Context, part string, srv *Server, leader
 	}
 }
 
-func (s *Suite) connect(ctx context.Context, c *connected, p *WirePlan) error {
+func (s *Suite) connect(ctx context.Context, c *connected, p *ComparePlan) error {
 	roles, err := s.start(ctx, &c.Server)
 	if err != nil {
 		return err
@@ -269,19 +245,19 @@ func (srv *Server) logTail() string {
 	return strings.Join(all, "\n")
 }
 
-func (s *Suite) wire(ctx context.Context, p *WirePlan, c *connected, arm *WireArm, w *Work, round int) error {
-	conns := c.conns[arm.Via]
+func (s *Suite) compare(ctx context.Context, p *ComparePlan, c *connected, arm *wireArm, w *Work, round int) error {
+	conns := c.conns[arm.via]
 	if conns == nil {
 		return nil // a cluster of one has no follower
 	}
-	res, err := w.run(ctx, conns.Reader(arm.Mode), p.Keys, c.floor, p.Timing, round)
+	res, err := w.run(ctx, conns.Reader(arm.mode), p.Keys, c.floor, p.Timing, round)
 	if err != nil {
 		return err
 	}
-	s.Report.AddLoad(report.Measurement{Layer: p.layer(), Group: w.group(), Arm: arm.Name, Round: round}, res)
-	if took := res.Read.Path(arm.Path); arm.Path != load.PathUnknown && took < res.Read.Done*9/10 {
+	s.Report.AddLoad(report.Measurement{Layer: report.Compare, Group: w.group(), Arm: arm.name, Round: round}, res)
+	if took := res.Read.Path(arm.path); arm.path != load.PathUnknown && took < res.Read.Done*9/10 {
 		s.Report.Note("Only %d of %d reads of arm %s (%s) were served by path %s: it measured something else too.",
-			took, res.Read.Done, arm.Name, w.group(), arm.Path)
+			took, res.Read.Done, arm.name, w.group(), arm.path)
 	}
 	return nil
 }
