@@ -155,8 +155,7 @@ func (s *Suite) clusterCell(c *inCluster, p *ClusterPlan, rtt time.Duration, w W
 			if err != nil {
 				return err
 			}
-			group := append(report.Group{{Key: "rtt", Value: rtt.String()}}, w.group()...)
-			s.Report.AddLoad(report.Measurement{Layer: report.Cluster, Group: group, Arm: arm.name, Round: round}, res)
+			s.Report.AddLoad(report.Figure{Part: report.Cluster, Row: fmt.Sprintf("rtt=%v/%s", rtt, w.conditions()), Arm: arm.name, Round: round}, res)
 			return nil
 		})
 	}

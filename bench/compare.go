@@ -254,10 +254,10 @@ func (s *Suite) compare(ctx context.Context, p *ComparePlan, c *connected, arm *
 	if err != nil {
 		return err
 	}
-	s.Report.AddLoad(report.Measurement{Layer: report.Compare, Group: w.group(), Arm: arm.name, Round: round}, res)
-	if took := res.Read.Path(arm.path); arm.path != load.PathUnknown && took < res.Read.Done*9/10 {
+	s.Report.AddLoad(report.Figure{Part: report.Compare, Row: w.conditions(), Arm: arm.name, Round: round}, res)
+	if took := res.Read.Paths[arm.path]; arm.path != load.PathUnknown && took < res.Read.Done*9/10 {
 		s.Report.Note("Only %d of %d reads of arm %s (%s) were served by path %s: it measured something else too.",
-			took, res.Read.Done, arm.name, w.group(), arm.path)
+			took, res.Read.Done, arm.name, w.conditions(), arm.path)
 	}
 	return nil
 }

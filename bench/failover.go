@@ -112,9 +112,9 @@ func (s *Suite) death(ctx context.Context, c *failoverServer, d *failover.Death,
 	}
 	for _, o := range all {
 		row := fmt.Sprintf("%s, %d members", o.What, c.size)
-		f := report.Figure{Part: report.Failover, Row: row, Unit: report.Nanoseconds, Arm: c.Name, Round: round, Failed: failed}
+		f := report.Figure{Part: report.Failover, Row: row, Arm: c.Name, Round: round, Missing: failed}
 		for kind, what := range []string{"reads", "writes"} {
-			f.What, f.Value, f.Errors = what, float64(o.Time[kind]), o.Errors[kind]
+			f.What, f.Value, f.Counts.Errors = what, float64(o.Time[kind]), o.Errors[kind]
 			s.Report.Figures = append(s.Report.Figures, f)
 		}
 	}

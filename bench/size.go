@@ -117,9 +117,9 @@ func (s *Suite) probed(c *sized, row string, p *size.Probed) {
 		name string
 		*load.Tally
 	}{{"put", p.Put}, {"get", p.Get}} {
-		s.figure(c, report.Figure{Row: row, What: "longest stall of a " + kind.name, Unit: report.Nanoseconds, Value: float64(kind.Latency.Max())})
+		s.figure(c, report.Figure{Row: row, What: "longest stall of a " + kind.name, Value: float64(kind.Latency.Max())})
 		if kind.Supports(0.99) {
-			s.figure(c, report.Figure{Row: row, What: kind.name + " p99", Unit: report.Nanoseconds, Value: float64(kind.Quantile(0.99))})
+			s.figure(c, report.Figure{Row: row, What: kind.name + " p99", Value: float64(kind.Quantile(0.99))})
 		}
 		for text, n := range kind.Errors {
 			s.Report.Note("size, %s, %s: %d of the probing client's requests failed: %s.", c.Name, row, n, report.WithoutPaths(text))
@@ -129,7 +129,7 @@ func (s *Suite) probed(c *sized, row string, p *size.Probed) {
 
 // figure adds one to the report.
 func (s *Suite) figure(c *sized, f report.Figure) {
-	f.Arm, f.Round = c.Name, c.round
+	f.Part, f.Arm, f.Round = report.Size, c.Name, c.round
 	s.Report.Figures = append(s.Report.Figures, f)
 }
 
@@ -156,7 +156,6 @@ func (s *Suite) memory(c *sized, row string) error {
 	} {
 		f := report.Figure{Row: row, What: kind.name, Unit: report.Bytes}
 		for _, m := range all {
-			f.Each = append(f.Each, float64(kind.of(m)))
 			f.Value += float64(kind.of(m)) / float64(len(all))
 		}
 		s.figure(c, f)
@@ -235,11 +234,11 @@ func (s *Suite) streams(ctx context.Context, c *sized) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		s.figure(c, report.Figure{Row: row, What: "time to open all", Unit: report.Nanoseconds, Failed: report.WithoutPaths(err.Error())})
+		s.figure(c, report.Figure{Row: row, What: "time to open all", Missing: report.WithoutPaths(err.Error())})
 		return nil
 	}
 	s.later(open.Close)
-	s.figure(c, report.Figure{Row: row, What: "time to open all", Unit: report.Nanoseconds, Value: float64(open.Took)})
+	s.figure(c, report.Figure{Row: row, What: "time to open all", Value: float64(open.Took)})
 	if err := rest(ctx, c); err != nil {
 		return err
 	}
@@ -277,8 +276,8 @@ func (s *Suite) scans(ctx context.Context, c *sized) error {
 		if err != nil {
 			return err
 		}
-		s.figure(c, report.Figure{Row: row, What: "median time", Unit: report.Nanoseconds, Value: float64(took)})
-		s.figure(c, report.Figure{Row: row, What: "CPU of all members", Unit: report.Nanoseconds, Value: float64(cpu) / scans})
+		s.figure(c, report.Figure{Row: row, What: "median time", Value: float64(took)})
+		s.figure(c, report.Figure{Row: row, What: "CPU of all members", Value: float64(cpu) / scans})
 	}
 	return nil
 }
@@ -293,7 +292,7 @@ func (s *Suite) joined(ctx context.Context, c *sized) error {
 	s.figure(c, report.Figure{Row: row, What: "largest data directory", Unit: report.Bytes, Value: float64(disk)})
 	took, err := size.Join(ctx, c.cluster)
 	c.Endpoints = c.cluster.Endpoints() // it may come to lead
-	s.figure(c, report.Figure{Row: row, What: "a new member has them after", Unit: report.Nanoseconds, Value: float64(took)})
+	s.figure(c, report.Figure{Row: row, What: "a new member has them after", Value: float64(took)})
 	return err
 }
 
@@ -304,7 +303,7 @@ func (s *Suite) restarted(ctx context.Context, c *sized) error {
 		return err
 	}
 	row := fmt.Sprintf("%s keys on the disk", count(c.plan.Keys))
-	s.figure(c, report.Figure{Row: row, What: "all are killed; from the start to a read", Unit: report.Nanoseconds, Value: float64(took)})
+	s.figure(c, report.Figure{Row: row, What: "all are killed; from the start to a read", Value: float64(took)})
 	if err := s.restedMemory(ctx, c, fmt.Sprintf("%s keys after the restart", count(c.plan.Keys))); err != nil {
 		return err
 	}
@@ -338,7 +337,7 @@ func (s *Suite) compaction(ctx context.Context, c *sized) error {
 	if err != nil {
 		return err
 	}
-	s.figure(c, report.Figure{Row: row, What: "returns after", Unit: report.Nanoseconds, Value: float64(done.Took)})
+	s.figure(c, report.Figure{Row: row, What: "returns after", Value: float64(done.Took)})
 	s.figure(c, report.Figure{Row: row, What: "in use before", Unit: report.Bytes, Value: float64(done.Before)})
 	s.figure(c, report.Figure{Row: row, What: "in use when it has returned", Unit: report.Bytes, Value: float64(done.After)})
 	s.probed(c, row, &probed)
@@ -362,8 +361,8 @@ func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions
 		return err
 	}
 	puts := float64(keys * versions)
-	s.figure(c, report.Figure{Row: loading, What: "time", Unit: report.Nanoseconds, Value: float64(filled.Took)})
-	s.figure(c, report.Figure{Row: loading, What: "CPU of all members for a put", Unit: report.Nanoseconds, Value: float64(cpu) / puts})
+	s.figure(c, report.Figure{Row: loading, What: "time", Value: float64(filled.Took)})
+	s.figure(c, report.Figure{Row: loading, What: "CPU of all members for a put", Value: float64(cpu) / puts})
 	s.probed(c, loading, &probed)
 	return s.memory(c, row)
 }

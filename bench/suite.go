@@ -154,7 +154,8 @@ type Work struct {
 	Rate float64
 }
 
-func (w *Work) group() report.Group {
+// conditions prints w as key=value, separated by slashes.
+func (w *Work) conditions() string {
 	keys, loop := "uniform", "closed"
 	if w.Zipf > 0 {
 		keys = fmt.Sprintf("zipf%v", w.Zipf)
@@ -162,12 +163,7 @@ func (w *Work) group() report.Group {
 	if w.Rate > 0 {
 		loop = fmt.Sprintf("open-%v/s", w.Rate)
 	}
-	return report.Group{
-		{Key: "clients", Value: fmt.Sprint(w.Clients)},
-		{Key: "writes", Value: fmt.Sprintf("%d%%", w.WritePercent)},
-		{Key: "keys", Value: keys},
-		{Key: "loop", Value: loop},
-	}
+	return fmt.Sprintf("clients=%d/writes=%d%%/keys=%s/loop=%s", w.Clients, w.WritePercent, keys, loop)
 }
 
 // run loads target.

@@ -104,8 +104,6 @@ namespaces of their own, which the kernel removes at the end.
 
 const allLong = `Do every part, one after the other, and write one report.
 
-The report goes to ` + defaultOut + ` unless --out says otherwise: text, and text
-for benchstat. With --start or --peer there is also compare. Of failover it has
-kill, panic and term. What it will take, about:
+The report goes to ` + defaultOut + ` unless --out says otherwise. Of failover it has kill, panic and term. What it will take, about:
 
 `

@@ -55,7 +55,6 @@ type common struct {
 	bench.Timing
 	quick bool
 	out   string
-	name  string
 }
 
 func newRoot(s streams) *cobra.Command {
@@ -73,8 +72,7 @@ func newRoot(s streams) *cobra.Command {
 	f.DurationVar(&c.Duration, "duration", t.Duration, "how long each arm is measured in each round")
 	f.DurationVar(&c.Warmup, "warmup", t.Warmup, "how long each arm runs before that")
 	f.BoolVar(&c.quick, "quick", false, "one short round and fewer conditions: it shows that everything works, not how fast")
-	f.StringVar(&c.out, "out", "", "`directory` for the report's files: text, and text for benchstat (default: none, the text is only printed; all has "+defaultOut+")")
-	f.StringVar(&c.name, "name", "", "name of the report's files without suffix (default: the date and the command)")
+	f.StringVar(&c.out, "out", "", "`directory` for a file with the report (default: none, the text is only printed; all has "+defaultOut+")")
 	root.AddCommand(
 		newCluster(c), newStale(c), newFailover(c),
 		newCompare(c), newSize(c), newAll(c), newMember(),
@@ -137,11 +135,9 @@ func (c *common) finish(cmd *cobra.Command, s *bench.Suite) error {
 		err = printErr
 	}
 	if c.out != "" {
-		files, saveErr := s.Report.Save(c.out, c.fileName(cmd, s))
-		for _, f := range files {
-			fmt.Fprintln(c.err, "wrote", filepath.ToSlash(f)) //nolint:errcheck // stderr is the last resort
-		}
-		if saveErr != nil && err == nil {
+		file, saveErr := s.Report.Save(c.out, s.Report.Environment.Date.Format("2006-01-02-150405")+"-leasebench-"+cmd.Name()+".txt")
+		fmt.Fprintln(c.err, "wrote", filepath.ToSlash(file)) //nolint:errcheck // stderr is the last resort
+		if err == nil {
 			err = saveErr
 		}
 	}
@@ -149,13 +145,6 @@ func (c *common) finish(cmd *cobra.Command, s *bench.Suite) error {
 		return err
 	}
 	return s.Report.Verdict()
-}
-
-func (c *common) fileName(cmd *cobra.Command, s *bench.Suite) string {
-	if c.name != "" {
-		return c.name
-	}
-	return s.Report.Environment.Date.Format("2006-01-02-150405") + "-leasebench-" + cmd.Name()
 }
 
 // progress writes a line for each part of a plan that takes total.

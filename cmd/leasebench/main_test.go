@@ -64,7 +64,7 @@ func TestEachSubcommandMeasures(t *testing.T) {
 				t.Skip("starts servers")
 			}
 			dir := t.TempDir()
-			out, progress, err := leasebench(t, append(c.args, "--out="+dir, "--name=r")...)
+			out, progress, err := leasebench(t, append(c.args, "--out="+dir)...)
 			if err != nil {
 				t.Fatalf("leasebench %v: %v\n%s%s", c.args, err, progress, out)
 			}
@@ -73,8 +73,8 @@ func TestEachSubcommandMeasures(t *testing.T) {
 					t.Errorf("leasebench %v does not print %q:\n%s", c.args, want, out)
 				}
 			}
-			if files, err := filepath.Glob(filepath.Join(dir, "r.*")); err != nil || len(files) != 2 {
-				t.Errorf("files %v, %v, want text, and text for benchstat", files, err)
+			if files, err := filepath.Glob(filepath.Join(dir, "*-leasebench-"+c.name+".txt")); err != nil || len(files) != 1 {
+				t.Errorf("files %v, %v, want one", files, err)
 			}
 		})
 	}

@@ -88,12 +88,12 @@ func TestEachModeTakesItsPathAndIsNeverStale(t *testing.T) {
 			t.Errorf("%s: %d stale of %d reads, %d writes, errors %v", arm.name, r.AuditedStale, r.Read.Done, r.Write.Done, r.Read.Errors)
 		}
 		if !nearlyAll(r, arm.path) {
-			t.Errorf("%s: %d of %d reads by path %v, want nearly all: %v", arm.name, r.Read.Path(arm.path), r.Read.Done, arm.path, r.Read.Paths)
+			t.Errorf("%s: %d of %d reads by path %v, want nearly all: %v", arm.name, r.Read.Paths[arm.path], r.Read.Done, arm.path, r.Read.Paths)
 		}
 	}
 }
 
-func nearlyAll(r *load.Result, p load.Path) bool { return r.Read.Path(p) >= r.Read.Done*9/10 }
+func nearlyAll(r *load.Result, p load.Path) bool { return r.Read.Paths[p] >= r.Read.Done*9/10 }
 
 // The audit is the benchmark's own test: it must find each deliberately wrong reader.
 func TestTheAuditCatchesWrongReaders(t *testing.T) {

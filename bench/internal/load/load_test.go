@@ -80,8 +80,8 @@ func TestClosedLoopCountsWhatItsClientsDo(t *testing.T) {
 			Target: Each{newRegister(10 * time.Millisecond)}, Clients: 10, Keys: Keys{Count: 1},
 			Warmup: 500 * time.Millisecond, Duration: time.Second,
 		})
-		if r.Read.Done < 990 || r.Read.Done > 1010 || r.Read.Path(PathLease) != r.Read.Done {
-			t.Errorf("10 clients at 10 ms did %d reads, %d by lease, in %v, want 1000", r.Read.Done, r.Read.Path(PathLease), r.Elapsed)
+		if r.Read.Done < 990 || r.Read.Done > 1010 || r.Read.Paths[PathLease] != r.Read.Done {
+			t.Errorf("10 clients at 10 ms did %d reads, %d by lease, in %v, want 1000", r.Read.Done, r.Read.Paths[PathLease], r.Elapsed)
 		}
 		if p := r.Read.Quantile(0.9999); p < 10*time.Millisecond || p > 10100*time.Microsecond {
 			t.Errorf("p99.99 = %v, want 10ms", p)

@@ -117,7 +117,7 @@ func (r *run) collect(all []*worker) {
 	for _, w := range all {
 		for k := range kinds {
 			w.latency[k].flush()
-			r.result.Of(k).add(w.tally[k])
+			r.result.Of(k).Add(&w.counts[k])
 		}
 		r.result.AuditedStale += w.stale
 	}
@@ -132,7 +132,6 @@ func (r *run) newWorker(i int) *worker {
 	random := rand.New(rand.NewPCG(r.Seed, uint64(i)))
 	w := &worker{run: r, client: r.Target.Client(i), random: random, key: r.Keys.chooser(random)}
 	for k := range kinds {
-		w.tally[k] = &Tally{Errors: make(map[string]int64)}
 		w.latency[k] = latencies{mu: &r.mu, to: r.result.Of(k).Latency, kept: make([]int64, 0, keptLatencies)}
 	}
 	return w
@@ -157,7 +156,7 @@ type worker struct {
 	random *rand.Rand
 	key    func() int
 
-	tally   [kinds]*Tally
+	counts  [kinds]Counts
 	latency [kinds]latencies
 	stale   int64
 }
@@ -212,7 +211,7 @@ func (w *worker) open(ctx context.Context) {
 		o := opts{open: true, warmup: due.Before(begin), timed: true, due: due}
 		if ctx.Err() != nil {
 			if kind, _ := w.choose(); !o.warmup {
-				w.tally[kind].Fail(errNotBegun)
+				w.counts[kind].Fail(errNotBegun)
 			}
 			continue
 		}
@@ -296,17 +295,17 @@ func (w *worker) note(kind Kind, o opts, path Path, stale bool, err error) {
 	if !overlaps {
 		return
 	}
-	t := w.tally[kind]
+	c := &w.counts[kind]
 	if err != nil {
-		t.Fail(err)
+		c.Fail(err)
 		return
 	}
 	if within {
-		t.Done++
-		t.Paths[path]++
+		c.Done++
+		c.Paths[path]++
 	}
 	if stale {
-		t.Stale++
+		c.Stale++
 	}
 	if o.timed {
 		w.latency[kind].record(time.Since(o.due))

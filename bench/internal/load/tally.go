@@ -1,15 +1,14 @@
 package load
 
 import (
-	"maps"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Tally is the outcome of operations of one kind.
-type Tally struct {
+// Counts are of operations of one kind.
+type Counts struct {
 	Done   int64
 	Failed int64
 	// Stale reads are below the version floor. They count as done, too.
@@ -18,6 +17,24 @@ type Tally struct {
 	Paths [pathCount]int64
 	// Errors are the failures by text; texts beyond maxTexts are one.
 	Errors map[string]int64
+}
+
+// Add adds the counts of another part.
+func (c *Counts) Add(part *Counts) {
+	c.Done += part.Done
+	c.Failed += part.Failed
+	c.Stale += part.Stale
+	for p, n := range part.Paths {
+		c.Paths[p] += n
+	}
+	for text, n := range part.Errors {
+		c.text(text, n)
+	}
+}
+
+// Tally is the outcome of operations of one kind.
+type Tally struct {
+	Counts
 	// Latency of operations that were done and timed, in nanoseconds.
 	Latency *hdrhistogram.Histogram
 }
@@ -30,7 +47,7 @@ const (
 
 // NewTally returns one of nothing.
 func NewTally() *Tally {
-	return &Tally{Errors: make(map[string]int64), Latency: hdrhistogram.New(1, longest, digits)}
+	return &Tally{Latency: hdrhistogram.New(1, longest, digits)}
 }
 
 // Quantile returns the latency that the fraction q of the timed operations
@@ -51,9 +68,6 @@ func (t *Tally) Supports(q float64) bool {
 // rounding is more than what 1−q is off for a q such as 0.999.
 const rounding = 1e-6
 
-// Path returns the number of reads that took a path.
-func (t *Tally) Path(p Path) int64 { return t.Paths[p] }
-
 // maxTexts and textLen limit the error texts that are kept.
 const (
 	maxTexts = 12
@@ -73,31 +87,21 @@ func (t *Tally) Late(d time.Duration) {
 }
 
 // Fail counts an operation that failed.
-func (t *Tally) Fail(err error) {
+func (c *Counts) Fail(err error) {
 	text := err.Error()
-	t.Failed++
-	t.text(text[:min(len(text), textLen)], 1)
+	c.Failed++
+	c.text(text[:min(len(text), textLen)], 1)
 }
 
 // text counts n errors by their text.
-func (t *Tally) text(text string, n int64) {
-	if _, known := t.Errors[text]; !known && len(t.Errors) >= maxTexts {
+func (c *Counts) text(text string, n int64) {
+	if c.Errors == nil {
+		c.Errors = make(map[string]int64)
+	}
+	if _, known := c.Errors[text]; !known && len(c.Errors) >= maxTexts {
 		text = "other errors"
 	}
-	t.Errors[text] += n
-}
-
-// add merges the counts of part; latencies are shared already.
-func (t *Tally) add(part *Tally) {
-	t.Done += part.Done
-	t.Stale += part.Stale
-	for p, n := range part.Paths {
-		t.Paths[p] += n
-	}
-	t.Failed += part.Failed
-	for text, n := range maps.All(part.Errors) {
-		t.text(text, n)
-	}
+	c.Errors[text] += n
 }
 
 // latencies collects those of one client and hands them on in bulk, so that

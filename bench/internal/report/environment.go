@@ -3,6 +3,7 @@ package report
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,7 +59,7 @@ func (e *Environment) Lines() [][2]string {
 		{"toolchain", e.Go},
 		{"kernel", e.Kernel},
 		{"machine", e.CPU},
-		{"cpus", itoa(e.CPUs) + ", GOMAXPROCS " + itoa(e.MaxProcs)},
+		{"cpus", fmt.Sprintf("%d, GOMAXPROCS %d", e.CPUs, e.MaxProcs)},
 		{"clock-source", e.Clock + ", lease clock " + e.LeaseClock},
 		{"load-average", e.LoadBefore + " before, " + e.LoadAfter + " after"},
 	}

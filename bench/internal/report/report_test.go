@@ -1,8 +1,9 @@
 package report
 
 import (
-	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,8 +27,7 @@ func sample() *Report {
 				}
 				t.Fail(errors.New("<down> & out"))
 				t.Paths[load.PathLease] = arm.done
-				group := Group{{"rtt", rtt}, {"clients", "64"}, {"writes", "0%"}, {"keys", "uniform"}, {"loop", "closed"}}
-				r.AddLoad(Measurement{Layer: Cluster, Group: group, Arm: arm.name, Round: round},
+				r.AddLoad(Figure{Part: Cluster, Row: "rtt=" + rtt, Arm: arm.name, Round: round},
 					&load.Result{Elapsed: time.Second, Read: t, Write: load.NewTally(), Asked: [2]bool{true, false}, Sample: 1})
 			}
 		}
@@ -40,37 +40,25 @@ func sample() *Report {
 	return r
 }
 
+const inProcess = "The whole linearizable read, in process"
+
 func TestArmsAreComparedWithTheFirstOneInTheSameRound(t *testing.T) {
-	all := sample().Comparisons(Cluster)
-	if len(all) != 2 {
-		t.Fatalf("%d comparisons, want one per round trip", len(all))
+	tab := table(t, sample(), inProcess)
+	want := [][]string{
+		{"rtt=0s read", "read-index", "150 [100, 200]", "1×", "7.5ms [5ms, 10ms]", "7.5ms [5ms, 10ms]", "–", "2", "0", "lease 100%"},
+		{"rtt=0s read", "lease", "2.5k [1k, 4k]", "15× [10×, 20×]", "625µs [250µs, 1ms]", "625µs [250µs, 1ms]", "625µs [250µs, 1ms]", "2", "0", "lease 100%"},
 	}
-	lease := all[0].Row("lease")
-	if all[0].Base() != "read-index" || lease == nil {
-		t.Fatalf("arms %+v, want read-index first, then lease", all[0].Rows)
-	}
-	if lease.Ratio != (Spread{15, 10, 20}) {
-		t.Errorf("lease is %+v times read-index, want 15 from 10 to 20", lease.Ratio)
-	}
-	if p := lease.P50Ratio; p.Min < 9.9 || p.Max > 20.1 {
-		t.Errorf("the median latency is %+v times better, want 10 to 20", p)
-	}
-	if lease.Failed != 2 || lease.Done != 5000 {
-		t.Errorf("%d done and %d failed, want 5000 and 2", lease.Done, lease.Failed)
+	if len(tab.Rows) != 4 || !slices.EqualFunc(tab.Rows[:2], want, slices.Equal) || len(tab.Header) != len(want[0]) {
+		t.Errorf("rows %q under %q, want 4 that begin with %q", tab.Rows, tab.Header, want)
 	}
 }
 
 func TestAnArmThatGotNothingDoneIsShown(t *testing.T) {
 	r := sample()
 	nothing := &load.Result{Elapsed: time.Second, Read: load.NewTally(), Write: load.NewTally(), Asked: [2]bool{true, false}}
-	r.AddLoad(Measurement{Layer: Cluster, Group: r.Measurements[0].Group, Arm: "log"}, nothing)
-	log := r.Comparisons(Cluster)[0].Row("log")
-	if log == nil || log.Rounds != 1 || log.PerSecond != (Spread{}) {
-		t.Errorf("Row(log) = %+v, want a round with a throughput of 0", log)
-	}
-	r.Measurements[0].Done = 0
-	if got := r.Comparisons(Cluster)[0].Row("read-index").PerSecond; got != (Spread{100, 0, 200}) {
-		t.Errorf("rounds of 0 and 200 per second are %+v, want a median of 100 from 0 on", got)
+	r.AddLoad(Figure{Part: Cluster, Row: "rtt=0s", Arm: "log"}, nothing)
+	if row := table(t, r, inProcess).Rows[2]; row[1] != "log" || row[2] != "0" || row[3] != "–" {
+		t.Errorf("row %q, want a throughput of 0", row)
 	}
 }
 
@@ -92,16 +80,9 @@ func TestSpreadIsMedianAndRange(t *testing.T) {
 
 func TestTheReportSaysWhatFailuresSaid(t *testing.T) {
 	rows := table(t, sample(), "Failures").Rows
-	want := []string{Cluster, "rtt=0s/clients=64/writes=0%/keys=uniform/loop=closed read", "read-index", "2", "<down> & out"}
+	want := []string{Cluster, "rtt=0s read", "lease", "2", "<down> & out"}
 	if len(rows) != 4 || !slices.Equal(rows[0], want) {
 		t.Errorf("failures %v, want one row for each arm and text, the first %v", rows, want)
-	}
-}
-
-func TestPercentilesWithoutEnoughOperationsAreNotShown(t *testing.T) {
-	m := sample().Measurements[0] // 100 operations
-	if m.At(0.99) == 0 || m.At(0.999) != 0 || m.At(1) == 0 {
-		t.Errorf("latencies %v of 100 operations, want p99 and the greatest, and no p99.9", m.Latency)
 	}
 }
 
@@ -110,12 +91,12 @@ func TestVerdictFindsWhatMustNotBe(t *testing.T) {
 		t.Fatalf("Verdict() = %v of a clean report", err)
 	}
 	for name, spoil := range map[string]func(*Report){
-		"stale lease read":           func(r *Report) { r.Measurements[1].Stale = 1 },
-		"stale follower read":        func(r *Report) { r.Measurements[1].Arm, r.Measurements[1].Stale = "follower", 1 },
-		"path that is not the arm's": func(r *Report) { r.Measurements[1].Paths["serializable"] = 1 },
+		"stale lease read":           func(r *Report) { r.Figures[0].Counts.Stale = 1 },
+		"stale follower read":        func(r *Report) { r.Figures[0].Arm, r.Figures[0].Counts.Stale = "follower", 1 },
+		"path that is not the arm's": func(r *Report) { r.Figures[0].Counts.Paths[load.PathSerializable] = 1 },
 		"wrong arm not caught":       func(r *Report) { r.Audits[0].Caught = false },
 		"stale under partition":      func(r *Report) { r.Staleness[1].StaleReads = 1 },
-		"stale etcd linearizable":    func(r *Report) { r.Measurements[0].Arm, r.Measurements[0].Stale = "etcd-linearizable", 2 },
+		"stale etcd linearizable":    func(r *Report) { r.Figures[0].Arm, r.Figures[0].Counts.Stale = "etcd-linearizable", 2 },
 	} {
 		r := sample()
 		spoil(r)
@@ -124,32 +105,16 @@ func TestVerdictFindsWhatMustNotBe(t *testing.T) {
 		}
 	}
 	r := sample()
-	r.Measurements[0].Arm, r.Measurements[0].Stale = "serializable", 5
+	r.Figures[0].Arm, r.Figures[0].Counts.Stale = "serializable", 5
 	if err := r.Verdict(); err != nil {
 		t.Errorf("Verdict() = %v of stale serializable reads, which may be", err)
 	}
 }
 
-func TestBothFormatsAreSaved(t *testing.T) {
-	files, err := sample().Save(t.TempDir(), "r")
-	if err != nil || len(files) != 2 {
-		t.Errorf("Save() = %v, %v, want the text and that for benchstat", files, err)
-	}
-}
-
-func TestBenchstatLinesAreNamedByKeyAndValue(t *testing.T) {
-	var out bytes.Buffer
-	if err := sample().WriteBenchstat(&out); err != nil {
-		t.Fatal(err)
-	}
-	const want = "BenchmarkLease/layer=cluster/rtt=0s/clients=64/writes=0%/keys=uniform/loop=closed/op=read/arm=lease-2\t1000\t1e+06 ns/op\t1000 ops/s"
-	if !strings.Contains(out.String(), want) {
-		t.Errorf("benchstat text lacks %q:\n%s", want, out.String())
-	}
-	for line := range strings.Lines(out.String()) {
-		if fields := strings.Fields(line); strings.HasPrefix(line, "Benchmark") && len(fields)%2 != 0 {
-			t.Errorf("line without pairs of value and unit: %q", line)
-		}
+func TestTheReportIsSaved(t *testing.T) {
+	file, err := sample().Save(filepath.Join(t.TempDir(), "out"), "r.txt")
+	if text, readErr := os.ReadFile(file); err != nil || readErr != nil || !strings.Contains(string(text), "leasebench test") {
+		t.Errorf("Save() = %q, %v: %q, %v, want a file with the report", file, err, text, readErr)
 	}
 }
 
@@ -179,8 +144,8 @@ func TestTheEnvironmentNamesNoDirectory(t *testing.T) {
 
 func TestFiguresHaveThreeDigits(t *testing.T) {
 	for got, want := range map[string]string{
-		duration(0): "–", duration(27.14): "27.1ns", duration(1234): "1.23µs", duration(999.6e6): "1s",
-		rate(0): "0", rate(12.345): "12.3", rate(999.7): "1k", rate(1_234_567): "1.23M",
+		Nanoseconds.text(0): "–", Nanoseconds.text(27.14): "27.1ns", Nanoseconds.text(1234): "1.23µs", Nanoseconds.text(999.6e6): "1s",
+		PerSecond.text(0): "0", PerSecond.text(12.345): "12.3", PerSecond.text(999.7): "1k", PerSecond.text(1_234_567): "1.23M",
 		ratio(0): "–", ratio(598.2): "598×", ratio(0.1234): "0.123×",
 	} {
 		if got != want {
@@ -189,13 +154,11 @@ func TestFiguresHaveThreeDigits(t *testing.T) {
 	}
 }
 
-// Two prints of one report are the same, also where two paths were taken as often.
-func TestPathsAreInOneOrder(t *testing.T) {
-	row := &Row{Done: 4, Paths: map[string]int64{"lease": 2, "forwarded": 2, "joined": 0}}
-	for range 100 {
-		if got := paths(row); got != "forwarded 50%, lease 50%, joined 0%" {
-			t.Fatalf("paths = %q, want the most taken first, and equal ones by name", got)
-		}
+func TestPathsBeginWithTheOneMostTaken(t *testing.T) {
+	c := load.Counts{Done: 4}
+	c.Paths[load.PathLease], c.Paths[load.PathForwarded] = 1, 3
+	if got := paths(&c); got != "forwarded 75%, lease 25%" {
+		t.Errorf("paths = %q, want the most taken first", got)
 	}
 }
 
@@ -203,11 +166,11 @@ func sized() *Report {
 	r := &Report{}
 	for round, of := range []float64{1, 2, 4} {
 		r.Figures = append(r.Figures,
-			Figure{Row: "keys", What: "RSS", Unit: Bytes, Arm: "kvnode", Round: round, Value: of * 1e9},
-			Figure{Row: "streams", What: "time", Unit: Nanoseconds, Arm: "kvnode", Round: round, Value: 5e8},
-			Figure{Row: "keys", What: "RSS", Unit: Bytes, Arm: "etcd", Round: round, Value: 2e9},
-			Figure{Row: "streams", What: "time", Unit: Nanoseconds, Arm: "etcd", Round: round, Failed: "stream 7: <refused>"},
-			Figure{Row: "keys", What: "time", Unit: Nanoseconds, Arm: "etcd", Round: round, Value: 1e9},
+			Figure{Part: Size, Row: "keys", What: "RSS", Unit: Bytes, Arm: "kvnode", Round: round, Value: of * 1e9},
+			Figure{Part: Size, Row: "streams", What: "time", Arm: "kvnode", Round: round, Value: 5e8},
+			Figure{Part: Size, Row: "keys", What: "RSS", Unit: Bytes, Arm: "etcd", Round: round, Value: 2e9},
+			Figure{Part: Size, Row: "streams", What: "time", Arm: "etcd", Round: round, Missing: "stream 7: <refused>"},
+			Figure{Part: Size, Row: "keys", What: "time", Arm: "etcd", Round: round, Value: 1e9},
 		)
 	}
 	return r
@@ -227,15 +190,8 @@ func TestFiguresStandSideBySide(t *testing.T) {
 		t.Errorf("header %v, want %v", tab.Header, want)
 	}
 	failures := table(t, sized(), "Failures").Rows
-	if len(failures) != 3 || failures[0][4] != "stream 7: <refused>" {
+	if len(failures) != 1 || failures[0][3] != "3" || failures[0][4] != "stream 7: <refused>" {
 		t.Errorf("failures %v, want why there is no figure", failures)
-	}
-}
-
-func TestFiguresAreNamedForBenchstat(t *testing.T) {
-	var out bytes.Buffer
-	if err := sized().WriteBenchstat(&out); err != nil || !strings.Contains(out.String(), "BenchmarkSize/row=keys/what=RSS/arm=kvnode-0\t1\t4e+09 B\n") {
-		t.Errorf("WriteBenchstat() = %v\n%s", err, out.String())
 	}
 }
 
@@ -243,24 +199,20 @@ func TestFiguresAreNamedForBenchstat(t *testing.T) {
 func TestFailoverHasTheirSamplesBesideThem(t *testing.T) {
 	r := sized()
 	for round, value := range []float64{240e6, 1.2e9} {
-		r.Figures = append(r.Figures, Figure{Part: Failover, Row: "kill -9", What: "reads", Unit: Nanoseconds, Arm: "kvnode", Round: round, Value: value, Errors: map[string]int64{"its own clients: Unavailable": 7}})
+		r.Figures = append(r.Figures, Figure{Part: Failover, Row: "kill -9", What: "reads", Arm: "kvnode", Round: round, Value: value, Counts: load.Counts{Errors: map[string]int64{"its own clients: Unavailable": 7}}})
 	}
-	r.Figures = append(r.Figures, Figure{Part: Failover, Row: "kill -9", What: "reads", Unit: Nanoseconds, Arm: "kvnode", Round: 2, Failed: "away"})
+	r.Figures = append(r.Figures, Figure{Part: Failover, Row: "kill -9", What: "reads", Arm: "kvnode", Round: 2, Missing: "away"})
 	if rows := table(t, r, "Fail-over: all samples").Rows; len(rows) != 1 || !slices.Equal(rows[0], []string{"kill -9", "reads", "kvnode", "240.0 1200.0 failed"}) {
 		t.Errorf("samples %q", rows)
 	}
 	if rows := table(t, r, "Fail-over: how long reads and writes were away").Rows; len(rows) != 1 || rows[0][2] != "failed" {
 		t.Errorf("rows %q, want the one that failed", rows)
 	}
-	if rows := table(t, r, "Failures").Rows; !slices.Equal(rows[len(rows)-1], []string{Failover, "kill -9 reads", "kvnode", "14", "its own clients: Unavailable"}) {
+	if rows := table(t, r, "Failures").Rows; !slices.Equal(rows[1], []string{Failover, "kill -9", "kvnode", "14", "its own clients: Unavailable"}) {
 		t.Errorf("failures %q, want what clients were told in both rounds", rows)
 	}
 	if rows := table(t, r, "At size").Rows; len(rows) != 3 {
 		t.Errorf("rows at size %q, want three", rows)
-	}
-	var out bytes.Buffer
-	if err := r.WriteBenchstat(&out); err != nil || !strings.Contains(out.String(), "BenchmarkFailover/row=kill_-9/what=reads/arm=kvnode-0\t1\t2.4e+08 ns\n") {
-		t.Errorf("WriteBenchstat() = %v\n%s", err, out.String())
 	}
 }
 
