@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/leaderlease/go/bench/internal/load"
@@ -23,8 +22,12 @@ type SizePlan struct {
 	// Keys is the number of keys of the largest data set. A tenth of them gets ten
 	// versions each.
 	Keys int
-	// Streams is the number of streams of watches, on Conns connections.
-	Streams, Conns int
+}
+
+// streams is the number of streams of watches, on conns connections.
+func (p *SizePlan) streams() (streams, conns int) {
+	streams = max(p.Keys/100, 1)
+	return streams, min(streams, 16)
 }
 
 const (
@@ -61,11 +64,12 @@ type sizePart struct {
 
 // Size plans the measurement of servers with much data.
 func (s *Suite) Size(p SizePlan) {
+	streams, _ := p.streams()
 	puts := func(n int) time.Duration { return time.Duration(n) * putTime }
 	for round := range p.Rounds {
 		s.fresh(&p, round, "little data", []sizePart{
 			{"little data", littleKeys*littleTime + p.Warmup, s.little},
-			{"streams of watches", time.Duration(p.Streams)*streamTime + p.Warmup, s.streams},
+			{"streams of watches", time.Duration(streams)*streamTime + p.Warmup, s.streams},
 		})
 		s.fresh(&p, round, "keys", []sizePart{
 			{"keys", puts(p.Keys), s.keys},
@@ -140,38 +144,27 @@ func (s *Suite) restedMemory(ctx context.Context, c *sized, row string) error {
 	return s.memory(c, row)
 }
 
-// memory adds the memory of all members, by kind.
+// memory adds the memory of a member, the mean of all.
 func (s *Suite) memory(c *sized, row string) error {
 	all, err := memories(c)
 	if err != nil {
 		return err
 	}
-	for _, kind := range []struct {
-		name string
-		of   func(size.Memory) int64
-	}{
-		{"RSS of a member", size.Memory.RSS},
-		{"of it anonymous", func(m size.Memory) int64 { return m.Anonymous }},
-		{"of it of files", func(m size.Memory) int64 { return m.File }},
-	} {
-		f := report.Figure{Row: row, What: kind.name, Unit: report.Bytes}
-		for _, m := range all {
-			f.Value += float64(kind.of(m)) / float64(len(all))
-		}
-		s.figure(c, f)
+	f := report.Figure{Row: row, What: "RSS of a member", Unit: report.Bytes}
+	for _, rss := range all {
+		f.Value += float64(rss) / float64(len(all))
 	}
-	most := slices.MaxFunc(all, func(a, b size.Memory) int { return int(a.RSS() - b.RSS()) })
-	s.figure(c, report.Figure{Row: row, What: "RSS of the largest member", Unit: report.Bytes, Value: float64(most.RSS())})
+	s.figure(c, f)
 	return nil
 }
 
-func memories(c *sized) (all []size.Memory, err error) {
+func memories(c *sized) (all []int64, err error) {
 	for _, m := range c.cluster.Members() {
-		memory, err := size.MemoryOf(m.PID())
+		rss, err := size.MemoryOf(m.PID())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
-		all = append(all, memory)
+		all = append(all, rss)
 	}
 	return all, nil
 }
@@ -224,12 +217,13 @@ func (s *Suite) little(ctx context.Context, c *sized) error {
 
 // streams measures open streams of watches without events.
 func (s *Suite) streams(ctx context.Context, c *sized) error {
-	row := fmt.Sprintf("%s watch streams on %d connections", count(c.plan.Streams), c.plan.Conns)
+	streams, conns := c.plan.streams()
+	row := fmt.Sprintf("%s watch streams on %d connections", count(streams), conns)
 	before, err := memories(c)
 	if err != nil {
 		return err
 	}
-	open, err := size.OpenStreams(ctx, c.roles.Leader, c.plan.Streams, c.plan.Conns)
+	open, err := size.OpenStreams(ctx, c.roles.Leader, streams, conns)
 	if err != nil {
 		if ctx.Err() != nil {
 			return err
@@ -248,9 +242,9 @@ func (s *Suite) streams(ctx context.Context, c *sized) error {
 	}
 	grown := int64(0)
 	for i := range after {
-		grown = max(grown, after[i].RSS()-before[i].RSS())
+		grown = max(grown, after[i]-before[i])
 	}
-	s.figure(c, report.Figure{Row: row, What: "memory for each", Unit: report.Bytes, Value: float64(grown) / float64(c.plan.Streams)})
+	s.figure(c, report.Figure{Row: row, What: "memory for each", Unit: report.Bytes, Value: float64(grown) / float64(streams)})
 	return errors.Join(open.Close(), rest(ctx, c))
 }
 
@@ -268,16 +262,11 @@ func (s *Suite) rested(ctx context.Context, c *sized) error {
 func (s *Suite) scans(ctx context.Context, c *sized) error {
 	for _, scan := range size.Scans() {
 		row := fmt.Sprintf("%s of %s", scan.Name, count(c.plan.Keys))
-		var took time.Duration
-		cpu, err := processors(c, func() (err error) {
-			took, err = scan.Run(ctx, c.roles.Leader, scans, c.plan.Keys)
-			return err
-		})
+		took, err := scan.Run(ctx, c.roles.Leader, scans, c.plan.Keys)
 		if err != nil {
 			return err
 		}
 		s.figure(c, report.Figure{Row: row, What: "median time", Value: float64(took)})
-		s.figure(c, report.Figure{Row: row, What: "CPU of all members", Value: float64(cpu) / scans})
 	}
 	return nil
 }
@@ -325,10 +314,10 @@ func (s *Suite) versions(ctx context.Context, c *sized) error {
 // compaction measures a compaction at the newest revision.
 func (s *Suite) compaction(ctx context.Context, c *sized) error {
 	row := fmt.Sprintf("compaction --physical of %s versions", count(c.plan.Keys/sizeVersions*(sizeVersions-1)))
-	var done size.Compacted
+	var took time.Duration
 	probed, err := size.Probe(ctx, c.roles.Leader, func() (err error) {
 		begun := time.Now()
-		if done, err = size.Compact(ctx, c.roles.Leader, c.revision); err != nil {
+		if took, err = size.Compact(ctx, c.roles.Leader, c.revision); err != nil {
 			return err
 		}
 		// Servers that answer sooner do their work later.
@@ -337,9 +326,7 @@ func (s *Suite) compaction(ctx context.Context, c *sized) error {
 	if err != nil {
 		return err
 	}
-	s.figure(c, report.Figure{Row: row, What: "returns after", Value: float64(done.Took)})
-	s.figure(c, report.Figure{Row: row, What: "in use before", Unit: report.Bytes, Value: float64(done.Before)})
-	s.figure(c, report.Figure{Row: row, What: "in use when it has returned", Unit: report.Bytes, Value: float64(done.After)})
+	s.figure(c, report.Figure{Row: row, What: "returns after", Value: float64(took)})
 	s.probed(c, row, &probed)
 	return s.restedMemory(ctx, c, "after that compaction")
 }

@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/leaderlease/go/bench/internal/load"
@@ -49,25 +47,6 @@ func (s *Suite) Names() []string {
 		names = append(names, step.name)
 	}
 	return names
-}
-
-// Part is all steps with the same name before the colon.
-type Part struct {
-	Name  string
-	Takes time.Duration
-}
-
-// Parts returns the parts of the plan in order.
-func (s *Suite) Parts() (all []Part) {
-	for _, step := range s.steps {
-		name, _, _ := strings.Cut(step.name, ":")
-		i := slices.IndexFunc(all, func(p Part) bool { return p.Name == name })
-		if i < 0 {
-			i, all = len(all), append(all, Part{Name: name})
-		}
-		all[i].Takes += step.takes
-	}
-	return all
 }
 
 // Takes returns about how long the plan takes.

@@ -113,20 +113,6 @@ func TestComparedArmsAreNamedByServer(t *testing.T) {
 	}
 }
 
-func TestPartsAddUpToThePlan(t *testing.T) {
-	s := New()
-	s.add("one: step", time.Second, nil)
-	s.Stale(10, 1)
-	parts := s.Parts()
-	var sum time.Duration
-	for _, p := range parts {
-		sum += p.Takes
-	}
-	if len(parts) != 2 || parts[0].Name != "one" || parts[1].Name != "stale" || sum != s.Takes() {
-		t.Errorf("parts %+v of %v, want one and stale", parts, s.Takes())
-	}
-}
-
 func TestAProgramThatEndsIsReported(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

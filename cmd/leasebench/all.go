@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +21,7 @@ const defaultOut = "bench/out"
 func newAll(c *common) *cobra.Command {
 	srv := &serverFlags{}
 	cmd := &cobra.Command{
-		Use: "all", Short: "every part, one report; with --quick in about a minute", Args: cobra.NoArgs,
+		Use: "all", Short: "every part but size, one report; with --quick in about a minute", Long: allLong, Args: cobra.NoArgs,
 		Example: "  leasebench all --quick\n  leasebench all --start etcd=./etcd",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("out") {
@@ -40,10 +39,6 @@ func newAll(c *common) *cobra.Command {
 		},
 	}
 	srv.register(cmd)
-	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		cmd.Long = allLong + planTable()
-		cmd.Parent().HelpFunc()(cmd, args)
-	})
 	return cmd
 }
 
@@ -96,55 +91,6 @@ func sizeTiming(quick bool) bench.Timing {
 		return bench.Timing{Rounds: 1, Warmup: 2 * time.Second, Duration: 3 * time.Second}
 	}
 	return bench.Timing{Rounds: 1, Warmup: 15 * time.Second, Duration: 15 * time.Second}
-}
-
-// planTable shows the parts of all, and about how long they take.
-func planTable() string {
-	plans := []struct {
-		title  string
-		timing bench.Timing
-		starts []string
-		quick  bool
-	}{
-		{"--quick", quickTiming(), nil, true},
-		{"(no flag)", defaultTiming(), nil, false},
-		{"--start etcd=…", defaultTiming(), []string{"etcd=etcd"}, false},
-	}
-	header, total := []string{"  part"}, []string{"  total"}
-	var rows []string
-	cells := make(map[string][]string)
-	for _, p := range plans {
-		s := bench.New()
-		if err := planAll(context.Background(), s, p.timing, &serverFlags{starts: p.starts}, p.quick); err != nil {
-			return fmt.Sprintf("The plan cannot be made: %v\n", err)
-		}
-		header = append(header, p.title)
-		total = append(total, about(s.Takes()))
-		for _, part := range s.Parts() {
-			if cells[part.Name] == nil {
-				rows = append(rows, part.Name)
-				cells[part.Name] = make([]string, len(plans))
-			}
-			cells[part.Name][len(header)-2] = about(part.Takes)
-		}
-	}
-	out := &strings.Builder{}
-	tab := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, strings.Join(header, "\t")) //nolint:errcheck // a Builder takes everything
-	for _, name := range rows {
-		fmt.Fprintln(tab, "  "+name+"\t"+strings.Join(cells[name], "\t")) //nolint:errcheck // as above
-	}
-	fmt.Fprintln(tab, strings.Join(total, "\t")) //nolint:errcheck // as above
-	_ = tab.Flush()                              // as above
-	return strings.TrimRight(out.String(), "\n")
-}
-
-// about rounds an estimate.
-func about(d time.Duration) string {
-	if d < time.Minute {
-		return fmt.Sprintf("%.0f s", d.Seconds())
-	}
-	return fmt.Sprintf("%.0f min %02.0f s", d.Truncate(time.Minute).Minutes(), (d % time.Minute).Seconds())
 }
 
 // kvnodeName is the name of the server with kvnode's read modes.

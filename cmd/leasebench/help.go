@@ -58,14 +58,13 @@ Each server starts as three members with a quota of 8 GiB, three times without d
 for a little data, for all keys, and for a tenth of them in ten versions each. Servers
 are measured in alternation. 16 clients load, with 100 puts in a transaction.
 
-  memory   RSS of the members from /proc/PID/smaps_rollup, the mean, the largest, and
-           by kind: anonymous memory, and mapped files, which the system may reclaim.
-           Just after the load, and --warmup later.
+  memory   RSS of the members from /proc/PID/status, the mean: just after the load, and
+           --warmup later
   stalls   latencies of a client that puts and reads every 10 ms at the leader during the
            load and during the compaction, from when its requests were due
   scans    one key with limit 1, a page of 500, and the count of all keys
-  streams  10,000 streams of watches on 16 connections
-  compaction --physical, at the newest revision: the bytes in use when it returns
+  streams  10,000 streams of watches on 16 connections, or one for 100 keys
+  compaction --physical, at the newest revision
   restart  the data directory, how soon a member that joins has all keys, and how soon
            a linearizable read is answered after all members were killed
 
@@ -102,8 +101,7 @@ namespaces of their own, which the kernel removes at the end.
 20 rounds take half an hour, --quick (two rounds) three minutes. With no
 --start, etcd is measured beside kvnode if the shell finds one.`
 
-const allLong = `Do every part, one after the other, and write one report.
+const allLong = `Do every part but size, one after the other, and write one report.
 
-The report goes to ` + defaultOut + ` unless --out says otherwise. Of failover it has kill, panic and term. What it will take, about:
-
-`
+The report goes to ` + defaultOut + ` unless --out says otherwise. Of failover it has kill,
+panic and term. It takes a minute with --quick, and about half an hour with --start.`

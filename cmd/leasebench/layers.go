@@ -41,13 +41,16 @@ func (f *loadFlags) works(quick bool) (clients []int, works []bench.Work, err er
 	if quick {
 		clients = []int{1, 64}
 	}
-	if f.keys < 1 || f.rate <= 0 {
-		return nil, nil, fmt.Errorf("keys %d must be at least 1 and rate %v positive", f.keys, f.rate)
+	if f.keys < 1 || f.rate <= 0 || f.rate > maxRate {
+		return nil, nil, fmt.Errorf("keys %d must be at least 1 and rate %v in (0, %v]", f.keys, f.rate, maxRate)
 	}
 	for _, n := range clients {
+		if n < 1 || n > maxClients {
+			return nil, nil, fmt.Errorf("number of clients %d must be in [1, %d]", n, maxClients)
+		}
 		works = append(works, bench.Work{Clients: n})
 	}
-	return clients, works, checkClients(clients)
+	return clients, works, nil
 }
 
 func defaultRTTs() []time.Duration {
@@ -83,20 +86,11 @@ func (f *clusterFlags) add(s *bench.Suite, t bench.Timing, quick bool) error {
 // maxRTT leaves room for a quorum round within a lease.
 const maxRTT = 300 * time.Millisecond
 
-// maxClients is more than one machine can serve.
-const maxClients = 10_000
-
-// inRange refuses numbers below 1 and above most.
-func inRange(what string, all []int, most int) error {
-	for _, n := range all {
-		if n < 1 || n > most {
-			return fmt.Errorf("%s %d must be in [1, %d]", what, n, most)
-		}
-	}
-	return nil
-}
-
-func checkClients(all []int) error { return inRange("number of clients", all, maxClients) }
+// maxClients and maxRate are more than one machine can serve.
+const (
+	maxClients = 10_000
+	maxRate    = 1e6
+)
 
 // zipf is YCSB's skew, as near as rand.Zipf comes.
 const zipf = 1.1

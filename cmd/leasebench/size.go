@@ -13,7 +13,7 @@ import (
 // sizeFlags say how much data servers hold.
 type sizeFlags struct {
 	serverFlags
-	keys, streams, conns int
+	keys int
 }
 
 const (
@@ -21,8 +21,6 @@ const (
 	quickSizeKeys = 200_000
 	leastSizeKeys = 100
 	mostSizeKeys  = 10_000_000
-	mostStreams   = 100_000
-	mostConns     = 1000
 )
 
 func newSize(c *common) *cobra.Command {
@@ -39,8 +37,6 @@ func newSize(c *common) *cobra.Command {
 	}
 	f.registerStart(cmd)
 	cmd.Flags().IntVar(&f.keys, "keys", sizeKeys, "number of keys, of which a tenth is measured with ten versions each; with --quick 200,000")
-	cmd.Flags().IntVar(&f.streams, "streams", 10_000, "number of streams of watches")
-	cmd.Flags().IntVar(&f.conns, "connections", 16, "number of connections that they share")
 	return cmd
 }
 
@@ -50,18 +46,12 @@ func (f *sizeFlags) add(s *bench.Suite, t bench.Timing, quick bool) error {
 	if err != nil {
 		return err
 	}
-	p := bench.SizePlan{Timing: t, Servers: servers, Keys: f.keys, Streams: f.streams, Conns: f.conns}
+	p := bench.SizePlan{Timing: t, Servers: servers, Keys: f.keys}
 	if quick {
 		p.Keys = quickSizeKeys
 	}
 	if p.Keys < leastSizeKeys || p.Keys > mostSizeKeys {
 		return fmt.Errorf("keys %d must be in [%d, %d]", p.Keys, leastSizeKeys, mostSizeKeys)
-	}
-	if err := inRange("streams", []int{p.Streams}, mostStreams); err != nil {
-		return err
-	}
-	if err := inRange("connections", []int{p.Conns}, min(p.Streams, mostConns)); err != nil {
-		return err
 	}
 	if len(f.starts) == 0 {
 		p.Servers = append(p.Servers, localEtcd(s)...)

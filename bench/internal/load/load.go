@@ -25,14 +25,13 @@ package load
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
 )
 
-// Load describes a load. Target, Clients, Keys and Duration are required.
+// Load describes a load. Target, Clients, Keys and Duration are required. An invalid Load is
+// a bug of the caller.
 type Load struct {
 	Target Target
 	// Clients is how many operations may be under way.
@@ -79,45 +78,8 @@ func (r *Result) Of(k Kind) *Tally {
 	return r.Write
 }
 
-const (
-	defaultGrace = 10 * time.Second
-	// maxScheduled bounds what an open loop may have waiting.
-	maxScheduled = 10_000_000
-)
-
-// Validate reports everything that is wrong with l.
-func (l *Load) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if l.Target == nil {
-		bad("no target")
-	}
-	if l.Clients < 1 {
-		bad("number of clients %d must be at least 1", l.Clients)
-	}
-	if l.Duration <= 0 {
-		bad("duration %v must be positive", l.Duration)
-	}
-	if l.Warmup < 0 || l.Grace < 0 || l.Rate < 0 {
-		bad("warm-up %v, grace %v and rate %v must not be negative", l.Warmup, l.Grace, l.Rate)
-	}
-	if l.WritePercent < 0 || l.WritePercent > 100 {
-		bad("write percentage %d must be in [0, 100]", l.WritePercent)
-	}
-	if err := l.Keys.Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	if n := l.Rate * (l.Warmup + l.Duration).Seconds(); n > maxScheduled {
-		bad("rate %v over %v is %.0f operations, at most %d", l.Rate, l.Warmup+l.Duration, n, maxScheduled)
-	}
-	if l.Floor != nil && len(l.Floor.keys) < l.Keys.Count {
-		bad("floor of %d keys is too small for %d", len(l.Floor.keys), l.Keys.Count)
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("load: invalid: %w", errors.Join(errs...))
-	}
-	return nil
-}
+// defaultGrace is the default of Grace.
+const defaultGrace = 10 * time.Second
 
 // Target is the system under load.
 type Target interface {
@@ -200,17 +162,6 @@ type Keys struct {
 	// Zipf is the exponent of a Zipf distribution, above 1; the first keys are
 	// the hot ones. 0 makes all keys equally likely.
 	Zipf float64
-}
-
-// Validate returns an error for each invalid field of k.
-func (k Keys) Validate() error {
-	if k.Count < 1 {
-		return fmt.Errorf("number of keys %d must be at least 1", k.Count)
-	}
-	if k.Zipf != 0 && k.Zipf <= 1 {
-		return fmt.Errorf("zipf exponent %v must be above 1, or 0 for uniform keys", k.Zipf)
-	}
-	return nil
 }
 
 // chooser returns a source of keys for one client.

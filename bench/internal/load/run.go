@@ -35,9 +35,6 @@ type run struct {
 
 // Run runs the load. Failing operations are no error: they are in the Result.
 func (l Load) Run(ctx context.Context) (*Result, error) {
-	if err := l.Validate(); err != nil {
-		return nil, err
-	}
 	if l.Floor == nil {
 		l.Floor = NewFloor(l.Keys.Count)
 	}

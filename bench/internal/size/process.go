@@ -9,48 +9,23 @@ import (
 	"time"
 )
 
-// Memory is the resident memory of a process, in bytes.
-type Memory struct {
-	// Anonymous is the memory of this process alone: heap, stacks, buffers.
-	Anonymous int64
-	// File is mapped files: the binary, and a mapped database. The system takes
-	// it back when memory is short.
-	File int64
-}
-
-// RSS is all of it.
-func (m Memory) RSS() int64 { return m.Anonymous + m.File }
-
-// MemoryOf reads the memory of a process. It needs Linux.
-func MemoryOf(pid int) (Memory, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+// MemoryOf returns the bytes of a process that are in memory. It needs Linux.
+func MemoryOf(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return Memory{}, fmt.Errorf("read the memory of process %d, which needs Linux: %w", pid, err)
+		return 0, fmt.Errorf("read the memory of process %d, which needs Linux: %w", pid, err)
 	}
 	return parseMemory(string(text))
 }
 
-func parseMemory(rollup string) (Memory, error) {
-	rss, err := kilobytes(rollup, "Rss:")
-	anonymous, err2 := kilobytes(rollup, "Anonymous:")
-	if err := errors.Join(err, err2); err != nil {
-		return Memory{}, err
-	}
-	return Memory{Anonymous: anonymous, File: rss - anonymous}, nil
-}
-
-// kilobytes returns the line that begins with key in bytes.
-func kilobytes(rollup, key string) (int64, error) {
-	for line := range strings.Lines(rollup) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == key {
+func parseMemory(status string) (int64, error) {
+	for line := range strings.Lines(status) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmRSS:" {
 			kb, err := strconv.ParseInt(fields[1], 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("smaps_rollup: %q: %w", strings.TrimSpace(line), err)
-			}
-			return kb << 10, nil
+			return kb << 10, err
 		}
 	}
-	return 0, fmt.Errorf("smaps_rollup has no line %s", key)
+	return 0, errors.New("no line VmRSS in the status of the process")
 }
 
 // CPUOf returns the processor time that a process has taken. It needs Linux.

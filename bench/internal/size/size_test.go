@@ -73,23 +73,13 @@ func TestAFailureIsNoSmallLatency(t *testing.T) {
 	})
 }
 
-const rollup = `5567ee63c000-7ffd4b8e1000 ---p 00000000 00:00 0                          [rollup]
-Rss:               41000 kB
-Pss:               39100 kB
-Pss_Anon:          15872 kB
-Shared_Clean:       1900 kB
-Anonymous:         15000 kB
-AnonHugePages:         0 kB
-`
-
-func TestMemoryIsReadByKind(t *testing.T) {
-	m, err := parseMemory(rollup)
-	if err != nil || m.Anonymous != 15000<<10 || m.File != 26000<<10 || m.RSS() != 41000<<10 {
-		t.Errorf("parseMemory() = %+v, %v, want 15,000 KiB anonymous and 26,000 of files", m, err)
+func TestMemoryIsThatWhichIsResident(t *testing.T) {
+	if rss, err := parseMemory("Name:\ta\nVmHWM:\t   50000 kB\nVmRSS:\t   41000 kB\n"); err != nil || rss != 41000<<10 {
+		t.Errorf("parseMemory() = %d, %v, want 41,000 KiB", rss, err)
 	}
-	for _, bad := range []string{"", "Rss: 1 kB\n", "Rss: 1 kB\nAnonymous: many kB\n", "Anonymous: 1 kB\n"} {
-		if m, err := parseMemory(bad); err == nil {
-			t.Errorf("parseMemory(%q) = %+v, want an error", bad, m)
+	for _, bad := range []string{"", "VmRSS: many kB\n", "VmHWM: 1 kB\n"} {
+		if rss, err := parseMemory(bad); err == nil {
+			t.Errorf("parseMemory(%q) = %d, want an error", bad, rss)
 		}
 	}
 }
