@@ -12,7 +12,7 @@ import (
 	"github.com/leaderlease/go/bench/internal/inproc"
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
-	"github.com/leaderlease/go/bench/internal/wire"
+	"github.com/leaderlease/go/bench/internal/servers"
 	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/client"
 )
@@ -28,7 +28,7 @@ type Server struct {
 	cluster *testcluster.Cluster // of members that the suite has started
 }
 
-// ComparePlan says how servers are measured over the wire.
+// ComparePlan says how servers are measured over the servers.
 type ComparePlan struct {
 	Timing
 	Keys  int
@@ -55,7 +55,7 @@ const (
 type wireArm struct {
 	name   string
 	server string
-	mode   wire.Mode
+	mode   servers.Mode
 	via    Via
 	// path is the path in the trailers of nearly all reads: PathUnknown for servers
 	// without trailers, and where reads take several paths.
@@ -63,25 +63,25 @@ type wireArm struct {
 }
 
 // wireArms returns the arms that all servers have, and kvnode's own.
-func wireArms(servers []Server) (arms []wireArm) {
-	for _, s := range servers {
+func wireArms(all []Server) (arms []wireArm) {
+	for _, s := range all {
 		if s.Name == "kvnode" {
 			arms = append(arms,
-				wireArm{"kvnode-read-index", s.Name, wire.ByReadIndex, Leader, load.PathReadIndex},
-				wireArm{"kvnode-lease", s.Name, wire.ByLease, Leader, load.PathLease},
-				wireArm{"kvnode-log", s.Name, wire.ByLog, Leader, load.PathLog},
-				wireArm{"kvnode-serializable", s.Name, wire.Serializable, Leader, load.PathSerializable},
-				wireArm{"kvnode-follower", s.Name, wire.ByLease, Follower, load.PathForwarded},
-				wireArm{"kvnode-three-endpoints", s.Name, wire.ByLease, AllInTurn, load.PathUnknown},
-				wireArm{"kvnode-three-endpoints-client", s.Name, wire.ByLease, AllForLeader, load.PathLease},
-				wireArm{"kvnode-fastkv", s.Name, wire.Plain, ByStream, load.PathUnknown},
+				wireArm{"kvnode-read-index", s.Name, servers.ByReadIndex, Leader, load.PathReadIndex},
+				wireArm{"kvnode-lease", s.Name, servers.ByLease, Leader, load.PathLease},
+				wireArm{"kvnode-log", s.Name, servers.ByLog, Leader, load.PathLog},
+				wireArm{"kvnode-serializable", s.Name, servers.Serializable, Leader, load.PathSerializable},
+				wireArm{"kvnode-follower", s.Name, servers.ByLease, Follower, load.PathForwarded},
+				wireArm{"kvnode-three-endpoints", s.Name, servers.ByLease, AllInTurn, load.PathUnknown},
+				wireArm{"kvnode-three-endpoints-client", s.Name, servers.ByLease, AllForLeader, load.PathLease},
+				wireArm{"kvnode-fastkv", s.Name, servers.Plain, ByStream, load.PathUnknown},
 			)
 			continue
 		}
 		arms = append(arms,
-			wireArm{s.Name + "-linearizable", s.Name, wire.Auto, Leader, load.PathUnknown},
-			wireArm{s.Name + "-serializable", s.Name, wire.Serializable, Leader, load.PathUnknown},
-			wireArm{s.Name + "-three-endpoints", s.Name, wire.Auto, AllInTurn, load.PathUnknown},
+			wireArm{s.Name + "-linearizable", s.Name, servers.Auto, Leader, load.PathUnknown},
+			wireArm{s.Name + "-serializable", s.Name, servers.Serializable, Leader, load.PathUnknown},
+			wireArm{s.Name + "-three-endpoints", s.Name, servers.Auto, AllInTurn, load.PathUnknown},
 		)
 	}
 	return arms
@@ -116,16 +116,16 @@ const (
 // connected is a server that runs, and the connections to it.
 type connected struct {
 	Server
-	conns map[Via]*wire.Conns
+	conns map[Via]*servers.Conns
 	floor *load.Floor
 }
 
-// Compare plans reads and writes of servers over the wire.
+// Compare plans reads and writes of servers over the servers.
 func (s *Suite) Compare(p ComparePlan) {
-	servers := make(map[string]*connected)
+	all := make(map[string]*connected)
 	for _, srv := range p.Servers {
-		c := &connected{Server: srv, conns: make(map[Via]*wire.Conns), floor: load.NewFloor(p.Keys)}
-		servers[srv.Name] = c
+		c := &connected{Server: srv, conns: make(map[Via]*servers.Conns), floor: load.NewFloor(p.Keys)}
+		all[srv.Name] = c
 		s.add("compare: start "+srv.Name, startTime, func(ctx context.Context) error { return s.connect(ctx, c, &p) })
 	}
 	for round := range p.Rounds {
@@ -135,14 +135,14 @@ func (s *Suite) Compare(p ComparePlan) {
 				arm := arms[i]
 				name := fmt.Sprintf("compare: round %d, %d clients, %d%% writes, %s", round+1, w.Clients, w.WritePercent, arm.name)
 				s.add(name, p.Warmup+p.Duration, func(ctx context.Context) error {
-					return s.compare(ctx, &p, servers[arm.server], &arm, &w, round)
+					return s.compare(ctx, &p, all[arm.server], &arm, &w, round)
 				})
 			}
 		}
 	}
 	s.add("compare: find the leader again", 0, func(ctx context.Context) error {
 		for _, srv := range p.Servers {
-			c := servers[srv.Name]
+			c := all[srv.Name]
 			s.stillLeads(ctx, report.Compare, &c.Server, c.conns[Leader].Endpoints[0])
 		}
 		return nil
@@ -154,7 +154,7 @@ func (s *Suite) Compare(p ComparePlan) {
 func (s *Suite) stillLeads(ctx context.Context, part string, srv *Server, leader string) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
-	roles, err := wire.Find(ctx, srv.Endpoints)
+	roles, err := servers.Find(ctx, nil, srv.Endpoints)
 	switch {
 	case err != nil:
 		s.Report.Note("%s, %s: at the end no leader was found: %v.", part, srv.Name, err)
@@ -181,7 +181,7 @@ func (s *Suite) connect(ctx context.Context, c *connected, p *ComparePlan) error
 		if via == AllForLeader || via == ByStream {
 			opts = client.DialOptions()
 		}
-		conns, err := wire.Dial(endpoints, most, wire.Keys{Count: p.Keys, ValueLen: valueLen}, opts...)
+		conns, err := servers.Dial(endpoints, most, valueLen, opts...)
 		if err != nil {
 			return err
 		}
@@ -195,11 +195,13 @@ func (s *Suite) connect(ctx context.Context, c *connected, p *ComparePlan) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
-	return c.conns[Leader].Fill(ctx)
+	fill := servers.Fill{Endpoint: roles.Leader, Keys: p.Keys, Versions: 1, ValueLen: valueLen, Clients: 1, PerTxn: 100}
+	_, err = fill.Run(ctx)
+	return err
 }
 
 // start starts the members of srv, unless they run already, and finds the leader.
-func (s *Suite) start(ctx context.Context, srv *Server) (*wire.Roles, error) {
+func (s *Suite) start(ctx context.Context, srv *Server) (*servers.Roles, error) {
 	if srv.Program != nil {
 		if err := s.startMembers(srv); err != nil {
 			return nil, err
@@ -207,7 +209,7 @@ func (s *Suite) start(ctx context.Context, srv *Server) (*wire.Roles, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
-	roles, err := wire.Find(ctx, srv.Endpoints)
+	roles, err := servers.Find(ctx, nil, srv.Endpoints)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", srv.Name, err, srv.logTail())
 	}

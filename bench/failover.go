@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/leaderlease/go/bench/internal/failover"
 	"github.com/leaderlease/go/bench/internal/report"
+	"github.com/leaderlease/go/bench/internal/servers"
 )
 
 // FailoverPlan says of which servers leaders die, and how. SetDeaths completes it.
@@ -18,29 +18,29 @@ type FailoverPlan struct {
 	Members int
 	TLS     bool
 
-	deaths []failover.Death
+	deaths []servers.Death
 	// cannot has the reason for each need of the deaths that this process cannot meet.
-	cannot map[failover.Needs]error
+	cannot map[servers.Needs]error
 }
 
 // Deaths returns the names of all deaths.
-func Deaths() []string { return failover.Shorts() }
+func Deaths() []string { return servers.Shorts() }
 
 // SetDeaths sets the deaths by their names. Some need networks or disks of their own:
 // then SetDeaths runs this program again in namespaces of its own, and returns done once
 // that has ended.
 func (p *FailoverPlan) SetDeaths(ctx context.Context, names []string) (done bool, err error) {
-	if p.deaths, err = failover.Named(names); err != nil {
+	if p.deaths, err = servers.Named(names); err != nil {
 		return false, err
 	}
-	p.cannot, done, err = failover.Prepare(ctx, p.deaths)
+	p.cannot, done, err = servers.Prepare(ctx, p.deaths)
 	return done, err
 }
 
 // failoverServer is a server, and the cluster of it in which leaders die.
 type failoverServer struct {
 	Server
-	*failover.Cluster
+	*servers.Cluster
 	size int
 }
 
@@ -60,29 +60,29 @@ func (s *Suite) Failover(p FailoverPlan) {
 		case d.Needs != "" || d.Members != 0:
 			s.failover(&p, p.deaths[i:i+1])
 		case plain > 0:
-			s.failover(&p, p.deaths[i:i+plain]) // failover.All has them first
+			s.failover(&p, p.deaths[i:i+plain]) // servers.All has them first
 			plain = 0
 		}
 	}
 }
 
 // failover plans deaths in the same clusters.
-func (s *Suite) failover(p *FailoverPlan, all []failover.Death) {
-	var servers []*failoverServer
+func (s *Suite) failover(p *FailoverPlan, all []servers.Death) {
+	var clusters []*failoverServer
 	for i, srv := range p.Servers {
 		c := &failoverServer{Server: srv, size: p.Members}
 		if all[0].Members > 0 {
 			c.size = all[0].Members
 		}
-		servers = append(servers, c)
+		clusters = append(clusters, c)
 		s.add(fmt.Sprintf("failover: start %d members of %s for %s", c.size, c.Name, all[0].Name), startTime, func(ctx context.Context) error {
-			return s.startFailover(ctx, c, failover.Options{Program: *c.Program, Size: c.size, TLS: p.TLS, Needs: all[0].Needs, Number: i})
+			return s.startFailover(ctx, c, servers.Options{Program: *c.Program, Size: c.size, TLS: p.TLS, Needs: all[0].Needs, Number: i})
 		})
 	}
 	for round := range p.Rounds {
 		for _, d := range all {
-			for _, i := range rotated(len(servers), round) {
-				c := servers[i]
+			for _, i := range rotated(len(clusters), round) {
+				c := clusters[i]
 				s.add(fmt.Sprintf("failover: round %d, %s, %s", round+1, d.Name, c.Name), d.Takes(), func(ctx context.Context) error {
 					return s.death(ctx, c, &d, round)
 				})
@@ -92,22 +92,22 @@ func (s *Suite) failover(p *FailoverPlan, all []failover.Death) {
 	s.stop("failover")
 }
 
-func (s *Suite) startFailover(ctx context.Context, c *failoverServer, opts failover.Options) (err error) {
+func (s *Suite) startFailover(ctx context.Context, c *failoverServer, opts servers.Options) (err error) {
 	if opts.Dir, err = os.MkdirTemp("", "leasebench"); err != nil {
 		return err
 	}
 	s.later(func() error { return os.RemoveAll(opts.Dir) })
-	if c.Cluster, err = failover.Start(ctx, opts); err != nil {
+	if c.Cluster, err = servers.Start(ctx, opts); err != nil {
 		return fmt.Errorf("start %d members of %s: %w", opts.Size, c.Name, err)
 	}
 	s.later(c.Close)
 	return nil
 }
 
-func (s *Suite) death(ctx context.Context, c *failoverServer, d *failover.Death, round int) error {
+func (s *Suite) death(ctx context.Context, c *failoverServer, d *servers.Death, round int) error {
 	all, err := c.Measure(ctx, d)
 	failed := ""
-	if errors.Is(err, failover.ErrNoAnswer) {
+	if errors.Is(err, servers.ErrNoAnswer) {
 		failed, err = report.WithoutPaths(err.Error()), nil
 	}
 	for _, o := range all {

@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/bench/internal/failover"
+	"github.com/leaderlease/go/bench/internal/servers"
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
 func failoverPlan(rounds int) FailoverPlan {
 	etcd, kvnode := testcluster.Program{Name: "etcd"}, testcluster.Program{Name: "kvnode"}
 	return FailoverPlan{
-		Rounds: rounds, Members: 3, deaths: failover.All,
+		Rounds: rounds, Members: 3, deaths: servers.All,
 		Servers: []Server{{Name: "kvnode", Program: &kvnode}, {Name: "etcd", Program: &etcd}},
 	}
 }
@@ -49,7 +49,7 @@ func TestTwentyRoundsTakeHalfAnHour(t *testing.T) {
 func TestWhatCannotBeDoneIsLeftOutLoudly(t *testing.T) {
 	s := New()
 	p := failoverPlan(1)
-	p.cannot = map[failover.Needs]error{failover.Cables: errors.New("not permitted")}
+	p.cannot = map[servers.Needs]error{servers.Cables: errors.New("not permitted")}
 	s.Failover(p)
 	if len(s.Report.Notes) != 1 || !strings.Contains(s.Report.Notes[0], "LEFT OUT: cable pulled: members cannot have networks of their own: not permitted") {
 		t.Errorf("notes %q, want one about the cable", s.Report.Notes)

@@ -8,8 +8,7 @@ import (
 
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
-	"github.com/leaderlease/go/bench/internal/size"
-	"github.com/leaderlease/go/bench/internal/wire"
+	"github.com/leaderlease/go/bench/internal/servers"
 )
 
 // SizePlan says how servers with much data are measured. Warmup is how long they rest
@@ -48,7 +47,7 @@ const (
 // sized is a server in one round, from its start until it is stopped.
 type sized struct {
 	Server
-	roles *wire.Roles // set by start and restarted
+	roles *servers.Roles // set by start and restarted
 	plan  *SizePlan
 	round int
 	// revision is the revision of the newest put.
@@ -74,7 +73,7 @@ func (s *Suite) Size(p SizePlan) {
 		s.fresh(&p, round, "keys", []sizePart{
 			{"keys", puts(p.Keys), s.keys},
 			{"keys after a rest", p.Warmup, s.rested},
-			{"scans", time.Duration(len(size.Scans())*scans) * scanTime, s.scans},
+			{"scans", time.Duration(len(servers.Scans())*scans) * scanTime, s.scans},
 			{"a new member", puts(p.Keys) / 4, s.joined},
 			{"a restart", puts(p.Keys) / 4, s.restarted},
 		})
@@ -88,26 +87,26 @@ func (s *Suite) Size(p SizePlan) {
 // fresh starts servers without data, and plans parts on them: each part on one server
 // after the other, in an order that turns from part to part.
 func (s *Suite) fresh(p *SizePlan, round int, name string, parts []sizePart) {
-	var servers []*sized
+	var all []*sized
 	for _, srv := range p.Servers {
 		srv.Flags = append(srv.Flags, fmt.Sprintf("--quota-backend-bytes=%d", int64(sizeQuota)))
 		c := &sized{Server: srv, plan: p, round: round}
-		servers = append(servers, c)
+		all = append(all, c)
 		s.add(fmt.Sprintf("size: round %d, start %s, %s", round+1, srv.Name, name), startTime, func(ctx context.Context) (err error) {
 			c.roles, err = s.start(ctx, &c.Server)
 			return err
 		})
 	}
 	for n, part := range parts {
-		for _, i := range rotated(len(servers), round+n) {
-			c := servers[i]
+		for _, i := range rotated(len(all), round+n) {
+			c := all[i]
 			s.add(fmt.Sprintf("size: round %d, %s, %s", round+1, part.name, c.Name), part.takes, func(ctx context.Context) error {
 				return part.run(ctx, c)
 			})
 		}
 	}
 	s.add("size: find the leader again", 0, func(ctx context.Context) error {
-		for _, c := range servers {
+		for _, c := range all {
 			s.stillLeads(ctx, report.Size, &c.Server, c.roles.Leader)
 		}
 		return nil
@@ -116,16 +115,14 @@ func (s *Suite) fresh(p *SizePlan, round int, name string, parts []sizePart) {
 }
 
 // probed adds the latencies of a probe.
-func (s *Suite) probed(c *sized, row string, p *size.Probed) {
-	for _, kind := range []struct {
-		name string
-		*load.Tally
-	}{{"put", p.Put}, {"get", p.Get}} {
-		s.figure(c, report.Figure{Row: row, What: "longest stall of a " + kind.name, Value: float64(kind.Latency.Max())})
-		if kind.Supports(0.99) {
-			s.figure(c, report.Figure{Row: row, What: kind.name + " p99", Value: float64(kind.Quantile(0.99))})
+func (s *Suite) probed(c *sized, row string, p [2]*load.Tally) {
+	for kind, name := range []string{load.Read: "get", load.Write: "put"} {
+		t := p[kind]
+		s.figure(c, report.Figure{Row: row, What: "longest stall of a " + name, Value: float64(t.Latency.Max())})
+		if t.Supports(0.99) {
+			s.figure(c, report.Figure{Row: row, What: name + " p99", Value: float64(t.Quantile(0.99))})
 		}
-		for text, n := range kind.Errors {
+		for text, n := range t.Errors {
 			s.Report.Note("size, %s, %s: %d of the probing client's requests failed: %s.", c.Name, row, n, report.WithoutPaths(text))
 		}
 	}
@@ -160,7 +157,7 @@ func (s *Suite) memory(c *sized, row string) error {
 
 func memories(c *sized) (all []int64, err error) {
 	for _, m := range c.cluster.Members() {
-		rss, err := size.MemoryOf(m.PID())
+		rss, err := servers.MemoryOf(m.PID())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
@@ -184,7 +181,7 @@ func processors(c *sized, fn func() error) (time.Duration, error) {
 
 func cpuOf(c *sized) (sum time.Duration, err error) {
 	for _, m := range c.cluster.Members() {
-		took, err := size.CPUOf(m.PID())
+		took, err := servers.CPUOf(m.PID())
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", c.Name, err)
 		}
@@ -223,7 +220,7 @@ func (s *Suite) streams(ctx context.Context, c *sized) error {
 	if err != nil {
 		return err
 	}
-	open, err := size.OpenStreams(ctx, c.roles.Leader, streams, conns)
+	open, err := servers.OpenStreams(ctx, c.roles.Leader, streams, conns)
 	if err != nil {
 		if ctx.Err() != nil {
 			return err
@@ -260,7 +257,7 @@ func (s *Suite) rested(ctx context.Context, c *sized) error {
 
 // scans measures reads of all keys with short answers.
 func (s *Suite) scans(ctx context.Context, c *sized) error {
-	for _, scan := range size.Scans() {
+	for _, scan := range servers.Scans() {
 		row := fmt.Sprintf("%s of %s", scan.Name, count(c.plan.Keys))
 		took, err := scan.Run(ctx, c.roles.Leader, scans, c.plan.Keys)
 		if err != nil {
@@ -274,12 +271,12 @@ func (s *Suite) scans(ctx context.Context, c *sized) error {
 // joined measures how soon a new member has applied the data of the others.
 func (s *Suite) joined(ctx context.Context, c *sized) error {
 	row := fmt.Sprintf("%s keys on the disk", count(c.plan.Keys))
-	disk, err := size.Disk(c.cluster)
+	disk, err := servers.Disk(c.cluster)
 	if err != nil {
 		return err
 	}
 	s.figure(c, report.Figure{Row: row, What: "largest data directory", Unit: report.Bytes, Value: float64(disk)})
-	took, err := size.Join(ctx, c.cluster)
+	took, err := servers.Join(ctx, c.cluster)
 	c.Endpoints = c.cluster.Endpoints() // it may come to lead
 	s.figure(c, report.Figure{Row: row, What: "a new member has them after", Value: float64(took)})
 	return err
@@ -287,7 +284,7 @@ func (s *Suite) joined(ctx context.Context, c *sized) error {
 
 // restarted kills all members, and measures how soon they serve again.
 func (s *Suite) restarted(ctx context.Context, c *sized) error {
-	took, err := size.Restart(ctx, c.cluster)
+	took, err := servers.Restart(ctx, c.cluster)
 	if err != nil {
 		return err
 	}
@@ -298,7 +295,7 @@ func (s *Suite) restarted(ctx context.Context, c *sized) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
-	c.roles, err = wire.Find(ctx, c.Endpoints)
+	c.roles, err = servers.Find(ctx, nil, c.Endpoints)
 	return err
 }
 
@@ -315,9 +312,9 @@ func (s *Suite) versions(ctx context.Context, c *sized) error {
 func (s *Suite) compaction(ctx context.Context, c *sized) error {
 	row := fmt.Sprintf("compaction --physical of %s versions", count(c.plan.Keys/sizeVersions*(sizeVersions-1)))
 	var took time.Duration
-	probed, err := size.Probe(ctx, c.roles.Leader, func() (err error) {
+	probed, err := servers.Probe(ctx, c.roles.Leader, func() (err error) {
 		begun := time.Now()
-		if took, err = size.Compact(ctx, c.roles.Leader, c.revision); err != nil {
+		if took, err = servers.Compact(ctx, c.roles.Leader, c.revision); err != nil {
 			return err
 		}
 		// Servers that answer sooner do their work later.
@@ -327,18 +324,18 @@ func (s *Suite) compaction(ctx context.Context, c *sized) error {
 		return err
 	}
 	s.figure(c, report.Figure{Row: row, What: "returns after", Value: float64(took)})
-	s.probed(c, row, &probed)
+	s.probed(c, row, probed)
 	return s.restedMemory(ctx, c, "after that compaction")
 }
 
 // loaded measures a closed loop of transactions of puts, and beside it a client that sends
 // at a fixed rate.
 func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions int) error {
-	var filled size.Filled
-	var probed size.Probed
+	var filled servers.Filled
+	var probed [2]*load.Tally
 	loading := row + " are loaded"
 	cpu, err := processors(c, func() (err error) {
-		probed, err = size.Probe(ctx, c.roles.Leader, func() (err error) {
+		probed, err = servers.Probe(ctx, c.roles.Leader, func() (err error) {
 			filled, err = s.fill(ctx, c, keys, versions, sizePerTxn)
 			return err
 		})
@@ -350,13 +347,13 @@ func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions
 	puts := float64(keys * versions)
 	s.figure(c, report.Figure{Row: loading, What: "time", Value: float64(filled.Took)})
 	s.figure(c, report.Figure{Row: loading, What: "CPU of all members for a put", Value: float64(cpu) / puts})
-	s.probed(c, loading, &probed)
+	s.probed(c, loading, probed)
 	return s.memory(c, row)
 }
 
 // fill sends the puts to the leader.
-func (s *Suite) fill(ctx context.Context, c *sized, keys, versions, perTxn int) (size.Filled, error) {
-	f := size.Fill{Endpoint: c.roles.Leader, Keys: keys, Versions: versions, ValueLen: sizeValueLen, Clients: sizeClients, PerTxn: perTxn}
+func (s *Suite) fill(ctx context.Context, c *sized, keys, versions, perTxn int) (servers.Filled, error) {
+	f := servers.Fill{Endpoint: c.roles.Leader, Keys: keys, Versions: versions, ValueLen: sizeValueLen, Clients: sizeClients, PerTxn: perTxn}
 	done, err := f.Run(ctx)
 	if done.Failed > 0 {
 		s.Report.Note("size, %s: %d transactions of a load failed and were made again.", c.Name, done.Failed)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
-	"github.com/leaderlease/go/bench/internal/wire"
+	"github.com/leaderlease/go/bench/internal/servers"
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
@@ -108,7 +108,7 @@ func TestComparedArmsAreNamedByServer(t *testing.T) {
 	if puts := armsFor(arms, Work{WritePercent: 100}); len(puts) != 6 || puts[4].name != "etcd-put" || puts[3].path != load.PathUnknown {
 		t.Errorf("arms of writes %+v, want one for each server and way", puts)
 	}
-	if arms[1].mode != wire.ByLease || arms[8].mode != wire.Auto || arms[6].via != AllForLeader || arms[7].via != ByStream {
+	if arms[1].mode != servers.ByLease || arms[8].mode != servers.Auto || arms[6].via != AllForLeader || arms[7].via != ByStream {
 		t.Errorf("modes of %+v", arms)
 	}
 }

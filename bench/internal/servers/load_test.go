@@ -1,4 +1,4 @@
-package size
+package servers
 
 import (
 	"context"
@@ -37,13 +37,16 @@ func TestEachKeyIsPutAsOftenAsAsked(t *testing.T) {
 // take longer than it is to the next request make no stall.
 func TestAStallCountsForAllThatItHoldsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tally, end, begun := load.NewTally(), make(chan struct{}), time.Now()
-		time.AfterFunc(10*time.Second-time.Millisecond, func() { close(end) })
-		paced(t.Context(), end, tally, func(context.Context) error {
+		begun := time.Now()
+		p := &probe{every: probeEvery, ask: func(context.Context, int, load.Kind) error {
 			time.Sleep(time.Until(begun.Add(time.Second)))
 			time.Sleep(2 * probeEvery)
 			return nil
-		})
+		}}
+		p.start(t.Context())
+		time.Sleep(10*time.Second - time.Millisecond)
+		p.finish()
+		tally := p.tally(load.Write)
 		if tally.Done != 1000 {
 			t.Errorf("%d requests in 10 s, want one each 10 ms", tally.Done)
 		}
@@ -53,22 +56,27 @@ func TestAStallCountsForAllThatItHoldsUp(t *testing.T) {
 				t.Errorf("quantile %v = %v, want %v", q, got, want)
 			}
 		}
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
 // What fails late is a stall, too.
 func TestAFailureIsNoSmallLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tally, end := load.NewTally(), make(chan struct{})
-		paced(t.Context(), end, tally, func(ctx context.Context) error {
-			if !closed(end) {
-				close(end)
-			}
-			<-ctx.Done()
+		p := &probe{every: probeEvery, ask: func(context.Context, int, load.Kind) error {
+			time.Sleep(probePatience)
 			return errors.New("no answer")
-		})
-		if tally.Failed != 1 || tally.Quantile(1) < probePatience-time.Second {
+		}}
+		p.start(t.Context())
+		time.Sleep(probeEvery / 2)
+		p.finish()
+		if tally := p.tally(load.Read); tally.Failed != 1 || tally.Quantile(1) < probePatience-time.Second {
 			t.Errorf("%d failed, the longest after %v, want 1 after %v", tally.Failed, tally.Quantile(1), probePatience)
+		}
+		if err := p.close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package wire
+package servers
 
 import (
 	"context"
@@ -52,9 +52,9 @@ func serve(t *testing.T) string {
 	return s.ClientAddrs()[0]
 }
 
-func dial(t *testing.T, endpoint string) *Conns {
+func connected(t *testing.T, endpoint string) *Conns {
 	t.Helper()
-	c, err := Dial([]string{endpoint}, 300, Keys{Count: 150, ValueLen: 8})
+	c, err := Dial([]string{endpoint}, 300, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,15 +67,16 @@ func TestEachModeIsServedByItsPath(t *testing.T) {
 		t.Skip("starts a server")
 	}
 	endpoint := serve(t)
-	roles, err := Find(t.Context(), []string{endpoint})
+	roles, err := Find(t.Context(), nil, []string{endpoint})
 	if err != nil || roles.Leader != endpoint || roles.Follower != "" {
 		t.Fatalf("Find() = %+v, %v, want %s to lead alone", roles, err, endpoint)
 	}
-	c := dial(t, endpoint)
+	c := connected(t, endpoint)
 	if len(c.clients) != 3 {
 		t.Errorf("%d connections for 300 requests, want 3", len(c.clients))
 	}
-	if err := c.Fill(t.Context()); err != nil {
+	fill := Fill{Endpoint: endpoint, Keys: 150, Versions: 1, ValueLen: 8, Clients: 2, PerTxn: 100}
+	if _, err := fill.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for mode, want := range map[Mode]load.Path{
@@ -143,7 +144,7 @@ func TestALeaseReadMustSayForHowLong(t *testing.T) {
 		{"another path", metadata.Pairs(kvnodeclient.TrailerReadPath, "serializable"), load.PathSerializable, nil},
 		{"no trailer, as etcd", nil, load.PathUnknown, nil},
 	} {
-		seen, err := dial(t, lie(t, c.trailer)).Reader(ByLease).Client(0).Read(t.Context(), 0)
+		seen, err := connected(t, lie(t, c.trailer)).Reader(ByLease).Client(0).Read(t.Context(), 0)
 		if !errors.Is(err, c.err) || seen.Path != c.want {
 			t.Errorf("%s: Read() = %+v, %v, want path %v, %v", c.name, seen, err, c.want, c.err)
 		}
@@ -151,7 +152,7 @@ func TestALeaseReadMustSayForHowLong(t *testing.T) {
 }
 
 func TestFindNeedsEndpoints(t *testing.T) {
-	if _, err := Find(t.Context(), nil); err == nil {
+	if _, err := Find(t.Context(), nil, nil); err == nil {
 		t.Error("Find() of no endpoints succeeds")
 	}
 }

@@ -1,4 +1,4 @@
-package failover
+package servers
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 const privateEnv = "LEASEBENCH_PRIVATE"
 
 // errNotPrivate: the system refuses this process mounts and networks of its own.
-var errNotPrivate = errors.New("failover: no mounts and networks of its own")
+var errNotPrivate = errors.New("no mounts and networks of its own")
 
 // private runs this program again, with the same arguments, as a process with mounts and
 // networks of its own, which the kernel removes when that process ends. It returns done

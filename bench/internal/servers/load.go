@@ -1,4 +1,4 @@
-package size
+package servers
 
 import (
 	"context"
@@ -10,30 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/kvclient"
 )
-
-// Prefix is the prefix of all keys.
-const Prefix = "/size/"
-
-func keyName(i int) string { return fmt.Sprintf(Prefix+"%08d", i) }
-
-// clients are connections to one endpoint.
-type clients []*clientv3.Client
-
-func dial(endpoint string, n int) (c clients, err error) {
-	for range n {
-		client, err := kvclient.New(nil, []string{endpoint})
-		if err != nil {
-			return nil, errors.Join(err, kvclient.Close(c))
-		}
-		c = append(c, client)
-	}
-	return c, nil
-}
 
 // Fill is a load of puts.
 type Fill struct {
@@ -66,7 +46,7 @@ const (
 
 // Run makes the puts.
 func (f *Fill) Run(ctx context.Context) (Filled, error) {
-	conns, err := dial(f.Endpoint, (f.Clients+clientsPerConn-1)/clientsPerConn)
+	conns, err := dial([]string{f.Endpoint}, (f.Clients+clientsPerConn-1)/clientsPerConn)
 	if err != nil {
 		return Filled{}, err
 	}
@@ -161,7 +141,7 @@ func (s *Scan) Run(ctx context.Context, endpoint string, n, keys int) (time.Dura
 		return 0, err
 	}
 	defer client.Close() //nolint:errcheck // nothing is under way
-	if err := askOnce(ctx, client); err != nil {
+	if err := connect(ctx, client); err != nil {
 		return 0, err
 	}
 	opts := append([]clientv3.OpOption{clientv3.WithPrefix()}, s.Opts...)
@@ -193,93 +173,10 @@ func Compact(ctx context.Context, endpoint string, revision int64) (time.Duratio
 		return 0, err
 	}
 	defer client.Close() //nolint:errcheck // nothing is under way
-	if err := askOnce(ctx, client); err != nil {
+	if err := connect(ctx, client); err != nil {
 		return 0, err
 	}
 	begun := time.Now()
 	_, err = client.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	return time.Since(begun), err
-}
-
-// Streams are open streams of watches, each with one watch of a key of its own.
-type Streams struct {
-	// Took is the time from the first request until the last watch was created.
-	Took    time.Duration
-	clients clients
-	cancel  context.CancelFunc
-}
-
-// streamsPatience is the timeout of opening all streams.
-const streamsPatience = time.Minute
-
-// OpenStreams opens n streams on so many connections. The streams stay until
-// Close.
-func OpenStreams(ctx context.Context, endpoint string, n, conns int) (*Streams, error) {
-	all, err := dial(endpoint, conns)
-	if err != nil {
-		return nil, err
-	}
-	s := &Streams{clients: all}
-	for _, client := range all {
-		if err := askOnce(ctx, client); err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-	}
-	ctx, s.cancel = context.WithCancel(ctx)
-	late := time.AfterFunc(streamsPatience, s.cancel)
-	defer late.Stop()
-	begun := time.Now()
-	errs := make(chan error, conns)
-	var wg sync.WaitGroup
-	for i, client := range s.clients {
-		first, end := n*i/conns, n*(i+1)/conns
-		wg.Go(func() {
-			if err := open(ctx, client, first, end); err != nil {
-				errs <- err
-			}
-		})
-	}
-	wg.Wait()
-	s.Took = time.Since(begun)
-	select {
-	case err := <-errs: // the others are much like the first
-		return nil, errors.Join(fmt.Errorf("open %d streams of watches on %d connections, after %v: %w", n, conns, s.Took.Round(time.Millisecond), err), s.Close())
-	default:
-		return s, nil
-	}
-}
-
-// open opens the streams from number first to before end on one connection.
-func open(ctx context.Context, client *clientv3.Client, first, end int) error {
-	var streams []pb.Watch_WatchClient
-	for i := first; i < end; i++ {
-		stream, err := pb.NewWatchClient(client.ActiveConnection()).Watch(ctx)
-		if err != nil {
-			return err
-		}
-		create := &pb.WatchCreateRequest{Key: []byte(keyName(i))}
-		// An error of sending is that the stream has ended; receiving says why.
-		_ = stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create}})
-		streams = append(streams, stream)
-	}
-	for i, stream := range streams {
-		resp, err := stream.Recv()
-		if err != nil {
-			return fmt.Errorf("stream %d of its connection: %w", i+1, err)
-		}
-		if !resp.GetCreated() || resp.GetCanceled() {
-			return fmt.Errorf("stream %d of its connection: refused: %s", i+1, resp.GetCancelReason())
-		}
-	}
-	return nil
-}
-
-// Close ends the streams and their connections, once.
-func (s *Streams) Close() error {
-	if s.cancel != nil {
-		s.cancel()
-	}
-	err := kvclient.Close(s.clients)
-	s.clients = nil
-	return err
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package failover
+package servers
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 )
 
 // errNotPrivate: the system refuses this process mounts and networks of its own.
-var errNotPrivate = errors.New("failover: no mounts and networks of its own: that needs Linux")
+var errNotPrivate = errors.New("no mounts and networks of its own: that needs Linux")
 
 // private is not supported.
 func private(context.Context) (done bool, err error) { return false, errNotPrivate }

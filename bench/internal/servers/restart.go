@@ -1,7 +1,4 @@
-// Package size measures the cost of a server with many keys, versions or watches:
-// memory of its members by kind, processor time, and the latency of a client that
-// sends at a fixed rate meanwhile.
-package size
+package servers
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package failover
+package servers
 
 import (
 	"context"
@@ -9,12 +9,9 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func instant(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
 
@@ -28,12 +25,12 @@ func TestAnOutageIsTheLongestTimeWithoutAnAnswerAfterTheDeath(t *testing.T) {
 		want time.Duration
 	}{
 		{"nothing", nil, 400 * ms},
-		{"one", []answer{{instant(101), instant(300)}}, 200 * ms},
-		{"one that was asked for at the death", []answer{{instant(100), instant(300)}}, 400 * ms},
-		{"one that came at the end", []answer{{instant(101), instant(500)}}, 400 * ms},
-		{"first the gap", []answer{{instant(101), instant(350)}, {instant(102), instant(400)}}, 250 * ms},
-		{"first an answer, then the gap", []answer{{instant(101), instant(102)}, {instant(103), instant(450)}}, 348 * ms},
-		{"out of order", []answer{{instant(101), instant(450)}, {instant(200), instant(201)}, {instant(99), instant(210)}}, 249 * ms},
+		{"one", []answer{{asked: instant(101), came: instant(300)}}, 200 * ms},
+		{"one that was asked for at the death", []answer{{asked: instant(100), came: instant(300)}}, 400 * ms},
+		{"one that came at the end", []answer{{asked: instant(101), came: instant(500)}}, 400 * ms},
+		{"first the gap", []answer{{asked: instant(101), came: instant(350)}, {asked: instant(102), came: instant(400)}}, 250 * ms},
+		{"first an answer, then the gap", []answer{{asked: instant(101), came: instant(102)}, {asked: instant(103), came: instant(450)}}, 348 * ms},
+		{"out of order", []answer{{asked: instant(101), came: instant(450)}, {asked: instant(200), came: instant(201)}, {asked: instant(99), came: instant(210)}}, 249 * ms},
 	} {
 		if got := gap(c.all, at, end); got != c.want {
 			t.Errorf("%s: away for %v, want %v", c.name, got, c.want)
@@ -45,7 +42,7 @@ func TestAnOutageIsTheLongestTimeWithoutAnAnswerAfterTheDeath(t *testing.T) {
 func TestReadsAndWritesMustBothBeBack(t *testing.T) {
 	p := &probe{}
 	for ms := 101; ms <= 2000; ms += 10 {
-		a := answer{instant(ms), instant(ms + 1)}
+		a := answer{asked: instant(ms), came: instant(ms + 1)}
 		if ms < 110 || ms > 1100 {
 			p.mu.answers[0] = append(p.mu.answers[0], a)
 		}
@@ -66,12 +63,13 @@ func TestReadsAndWritesMustBothBeBack(t *testing.T) {
 func TestErrorsAreCountedByMember(t *testing.T) {
 	p := &probe{}
 	changed := rpctypes.Error(rpctypes.ErrGRPCLeaderChanged)
-	p.mu.errors[1] = []refusal{
-		{instant(99), 0, changed},
-		{instant(100), 1, changed},
-		{instant(101), 2, changed},
-		{instant(102), 0, status.Error(codes.Unavailable, "127.0.0.1:7 is gone")},
-		{instant(103), 1, context.DeadlineExceeded},
+	p.mu.answers[1] = []answer{
+		{asked: instant(100), came: instant(101)},
+		{came: instant(99), member: 0, err: changed},
+		{came: instant(100), member: 1, err: changed},
+		{came: instant(101), member: 2, err: changed},
+		{came: instant(102), member: 0, err: status.Error(codes.Unavailable, "127.0.0.1:7 is gone")},
+		{came: instant(103), member: 1, err: context.DeadlineExceeded},
 	}
 	want := map[string]int64{
 		"clients of the others: etcdserver: leader changed": 2, "its own clients: Unavailable": 1, "clients of the others: DeadlineExceeded": 1,

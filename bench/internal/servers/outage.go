@@ -1,11 +1,10 @@
-package failover
+package servers
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -13,120 +12,17 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/bench/internal/load"
+	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
 const (
-	// probeEvery is how often a read and a write begin, each at the next member. It bounds
+	// deathEvery is how often a read and a write begin, each at the next member. It bounds
 	// the resolution of an outage; a shorter interval would be a load of its own.
-	probeEvery = 5 * time.Millisecond
-	// probePatience is the timeout of one request. Later ones do not wait for it.
-	probePatience = time.Second
-	probeKey      = "/probe"
+	deathEvery = 5 * time.Millisecond
+	// deathPatience is the timeout of one request.
+	deathPatience = time.Second
 )
-
-// probe is a client that sends to all members in turn, at a fixed rate: a request does not
-// wait for the answers to earlier ones.
-type probe struct {
-	clients []*clientv3.Client
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-
-	mu struct {
-		sync.Mutex
-		answers [2][]answer // of reads and writes
-		errors  [2][]refusal
-	}
-}
-
-// answer is a request that succeeded.
-type answer struct{ asked, came time.Time }
-
-// refusal is a request that failed.
-type refusal struct {
-	came   time.Time
-	member int
-	err    error
-}
-
-// begin connects to all members, and starts the requests.
-func begin(ctx context.Context, members []*testcluster.Member) (*probe, error) {
-	p := &probe{}
-	for _, m := range members {
-		c, err := m.Client()
-		if err == nil {
-			p.clients = append(p.clients, c)
-			err = p.connect(ctx, c)
-		}
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("ask %s: %w", m.Name, err), p.close())
-		}
-	}
-	ctx, p.cancel = context.WithCancel(ctx)
-	for kind := range p.mu.answers {
-		p.running.Go(func() { p.run(ctx, kind) })
-	}
-	return p, nil
-}
-
-// connect sends reads until one is answered.
-func (p *probe) connect(ctx context.Context, c *clientv3.Client) error {
-	for begun := time.Now(); ; {
-		err := p.ask(ctx, c, 0)
-		if err == nil || time.Since(begun) > agreeTimeout {
-			return err
-		}
-		if err := load.Sleep(ctx, askPause); err != nil {
-			return err
-		}
-	}
-}
-
-func (p *probe) close() error {
-	if p.cancel != nil {
-		p.cancel()
-	}
-	p.running.Wait()
-	var errs []error
-	for _, c := range p.clients {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
-}
-
-func (p *probe) run(ctx context.Context, kind int) {
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
-	for n := 0; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		p.running.Go(func() {
-			asked, member := time.Now(), n%len(p.clients)
-			err := p.ask(ctx, p.clients[member], kind)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if err != nil {
-				p.mu.errors[kind] = append(p.mu.errors[kind], refusal{time.Now(), member, err})
-				return
-			}
-			p.mu.answers[kind] = append(p.mu.answers[kind], answer{asked, time.Now()})
-		})
-	}
-}
-
-func (p *probe) ask(ctx context.Context, c *clientv3.Client, kind int) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, probePatience)
-	defer cancel()
-	if kind == 0 {
-		_, err = c.Get(ctx, probeKey)
-	} else {
-		_, err = c.Put(ctx, probeKey, "here")
-	}
-	return err
-}
 
 // outages returns the longest times from at to end without an answer to a read, and to a
 // write, that was sent after at.
@@ -142,7 +38,7 @@ func (p *probe) outages(at, end time.Time) (longest [2]time.Duration) {
 func gap(all []answer, at, end time.Time) (longest time.Duration) {
 	var came []time.Time
 	for _, a := range all {
-		if a.asked.After(at) && a.came.Before(end) {
+		if a.err == nil && a.asked.After(at) && a.came.Before(end) {
 			came = append(came, a.came)
 		}
 	}
@@ -160,15 +56,15 @@ func (p *probe) errorsSince(kind, leader int, at time.Time) map[string]int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := make(map[string]int64)
-	for _, r := range p.mu.errors[kind] {
-		if r.came.Before(at) {
+	for _, a := range p.mu.answers[kind] {
+		if a.err == nil || a.came.Before(at) {
 			continue
 		}
 		from := "clients of the others: "
-		if r.member == leader {
+		if a.member == leader {
 			from = "its own clients: "
 		}
-		all[from+text(r.err)]++
+		all[from+text(a.err)]++
 	}
 	return all
 }
@@ -212,7 +108,7 @@ const (
 )
 
 // ErrNoAnswer says that reads or writes never came back.
-var ErrNoAnswer = errors.New("failover: reads or writes were not answered any more")
+var ErrNoAnswer = errors.New("reads or writes were not answered any more")
 
 // Takes is about how long one measurement takes, the mean of the servers.
 func (d *Death) Takes() time.Duration {
@@ -233,7 +129,11 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Outage, err erro
 	if err != nil {
 		return nil, err
 	}
-	p, err := begin(ctx, c.Members())
+	clients, err := dialEach(c.Members())
+	if err != nil {
+		return nil, err
+	}
+	p, err := startProbe(ctx, clients, deathEvery, deathPatience)
 	if err != nil {
 		return nil, err
 	}
@@ -259,6 +159,18 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Outage, err erro
 	}
 	one, err = p.measure(ctx, d.UndoName, leader, func() error { return d.undo(c, leader) })
 	return append(all, one), err
+}
+
+// dialEach returns a client of each member.
+func dialEach(members []*testcluster.Member) (clients []*clientv3.Client, err error) {
+	for _, m := range members {
+		c, err := m.Client()
+		if err != nil {
+			return nil, errors.Join(err, kvclient.Close(clients))
+		}
+		clients = append(clients, c)
+	}
+	return clients, nil
 }
 
 // measure makes an event happen, and waits until reads and writes are answered again.

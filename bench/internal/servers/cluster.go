@@ -1,10 +1,9 @@
-package failover
+package servers
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -105,7 +104,6 @@ func (c *Cluster) restore(ctx context.Context) error {
 
 const (
 	agreeTimeout = 30 * time.Second
-	askPause     = 20 * time.Millisecond
 	// rest is how long members run undisturbed once they agree, so that a member that has
 	// come back can catch up.
 	rest = 400 * time.Millisecond
@@ -123,81 +121,9 @@ func (c *Cluster) gather(ctx context.Context) error {
 func (c *Cluster) agreed(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, agreeTimeout)
 	defer cancel()
-	for {
-		leader, err := c.leader(ctx)
-		if err == nil {
-			return leader, nil
-		}
-		if load.Sleep(ctx, askPause) != nil {
-			return 0, fmt.Errorf("%d members do not agree on a leader: %w\n%s", len(c.Members()), err, c.Members()[0].LogTail())
-		}
-	}
-}
-
-var errApart = errors.New("the members do not name the same leader")
-
-// leader returns the number of the member that all name.
-func (c *Cluster) leader(ctx context.Context) (int, error) {
-	var leaders, ids []uint64
-	for _, m := range c.Members() {
-		s, err := m.Status(ctx)
-		if err != nil {
-			return 0, err
-		}
-		leaders, ids = append(leaders, s.Leader), append(ids, s.Header.GetMemberId())
-	}
-	i := slices.Index(ids, leaders[0])
-	if len(slices.Compact(leaders)) > 1 || i < 0 {
-		return 0, errApart
-	}
-	return i, nil
-}
-
-// Prepare finds out whether members can have what the deaths need. If deaths need
-// something, it first runs this program again with mounts and networks of its own, and
-// returns done once that has ended. cannot has the reason for each need that members
-// cannot have.
-func Prepare(ctx context.Context, all []Death) (cannot map[Needs]error, done bool, err error) {
-	cannot = make(map[Needs]error)
-	if !slices.ContainsFunc(all, func(d Death) bool { return d.Needs != "" }) {
-		return cannot, false, nil
-	}
-	done, refused := private(ctx)
-	if done || refused != nil && !errors.Is(refused, errNotPrivate) {
-		return nil, done, refused
-	}
-	for _, d := range all {
-		if d.Needs == "" {
-			continue
-		}
-		if cannot[d.Needs] = refused; refused == nil {
-			cannot[d.Needs] = try(d.Needs)
-		}
-	}
-	return cannot, false, nil
-}
-
-// try prepares and restores the means of a death for one member.
-func try(needs Needs) error {
-	dir, err := os.MkdirTemp("", "leasebench")
+	roles, err := Find(ctx, c.Members()[0].TLS, c.Endpoints())
 	if err != nil {
-		return err
+		return 0, fmt.Errorf("%d members do not agree on a leader: %w\n%s", len(c.Members()), err, c.Members()[0].LogTail())
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // empty by now
-	switch needs {
-	case Cables:
-		w, err := newCables(0, 1)
-		if err != nil {
-			return err
-		}
-		return w.close()
-	case Disks:
-		d, err := newDisk(filepath.Join(dir, "image"), filepath.Join(dir, "disk"))
-		if err != nil {
-			return err
-		}
-		return d.close()
-	default:
-		return nil
-	}
+	return slices.Index(c.Endpoints(), roles.Leader), nil
 }
