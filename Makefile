@@ -162,7 +162,7 @@ bench: ## leasebench, about a minute, with its report in bench/out
 	$(GO) run ./cmd/leasebench all --quick
 
 .PHONY: bench-full
-bench-full: bench-etcd ## all of leasebench beside etcd, about 38 minutes
+bench-full: bench-etcd ## all of leasebench but size beside etcd, about half an hour
 	$(GO) run ./cmd/leasebench all --start etcd=$(ETCD)
 
 .PHONY: bench-size

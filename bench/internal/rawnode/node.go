@@ -3,7 +3,6 @@ package rawnode
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -204,10 +203,12 @@ func (n *node) write(ctx context.Context) (version uint64, err error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	if version, err = done.wait(ctx); err != nil {
-		return 0, fmt.Errorf("write: %w", err)
+	select {
+	case a := <-done:
+		return a.index, a.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
 	}
-	return version, nil
 }
 
 func (n *node) read(ctx context.Context) (uint64, error) {

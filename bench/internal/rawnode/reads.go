@@ -168,20 +168,13 @@ func (b *barrier) wait(ctx context.Context, index uint64) error {
 	return nil
 }
 
-// waiters are the requests that wait for an answer out of the raft loop.
+// waiters are the writes that wait for an answer out of the raft loop.
 type waiters struct {
 	mu struct {
 		sync.Mutex
 		newest  uint64
-		waiting map[uint64]*waiter
+		waiting map[uint64]chan answer
 	}
-	pool sync.Pool
-}
-
-// waiter is one request. It may be used again once it was answered.
-type waiter struct {
-	answer chan answer
-	pool   *sync.Pool
 }
 
 type answer struct {
@@ -189,38 +182,24 @@ type answer struct {
 	err   error
 }
 
-func (w *waiters) add() (id uint64, done *waiter) {
-	done, ok := w.pool.Get().(*waiter)
-	if !ok {
-		done = &waiter{answer: make(chan answer, 1), pool: &w.pool}
-	}
+func (w *waiters) add() (id uint64, done <-chan answer) {
+	to := make(chan answer, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.waiting == nil {
-		w.mu.waiting = make(map[uint64]*waiter)
+		w.mu.waiting = make(map[uint64]chan answer)
 	}
 	w.mu.newest++
-	w.mu.waiting[w.mu.newest] = done
-	return w.mu.newest, done
+	w.mu.waiting[w.mu.newest] = to
+	return w.mu.newest, to
 }
 
 // finish answers request id, unless it has an answer already.
 func (w *waiters) finish(id, index uint64, err error) {
 	w.mu.Lock()
-	done := w.mu.waiting[id]
-	delete(w.mu.waiting, id)
-	w.mu.Unlock()
-	if done != nil {
-		done.answer <- answer{index, err}
-	}
-}
-
-func (w *waiter) wait(ctx context.Context) (index uint64, err error) {
-	select {
-	case a := <-w.answer:
-		w.pool.Put(w)
-		return a.index, a.err
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	defer w.mu.Unlock()
+	if done, ok := w.mu.waiting[id]; ok {
+		delete(w.mu.waiting, id)
+		done <- answer{index, err}
 	}
 }
