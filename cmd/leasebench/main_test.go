@@ -198,7 +198,7 @@ func TestWrongUsage(t *testing.T) {
 		code       int
 	}{
 		{"foo", `unknown command "foo" for "leasebench"`, 2},
-		{"comapre", "compare", 2},
+		{"compar", "compare", 2},
 		{"cluster --round 1", "unknown flag: --round", 2},
 		{"cluster more", "more", 2},
 		{"cluster --rounds 0", "rounds", 1},
