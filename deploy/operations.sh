@@ -29,6 +29,19 @@ members() {
   done
 }
 
+# absent PATH [NAME] fails if a path exists on this machine, or on that of a member.
+absent() {
+  ${2:+on "$2"} test ! -e "$1" && return
+  test $? != 1 || # ssh has failed, and has said so
+    echo "$1 exists${2:+ on the machine of $2}: rename it, or remove it if nothing needs it, then repeat this command" >&2
+  return 1
+}
+
+# copy_from NAME PATH TO copies a directory from the machine of a member, and copy_to FROM NAME PATH to it.
+# They fail if the target exists: scp would copy into it, and the data in use would be the old one.
+copy_from() { absent "$3" && scp -rq "root@$(machine "$1"):$2" "$3"; }
+copy_to() { absent "$3" "$2" && scp -rq "$1" "root@$(machine "$2"):$3"; }
+
 # wait_until WHAT COMMAND... runs a command once a second until it succeeds, at most 300 times.
 wait_until() {
   what=$1 tries=300

@@ -196,6 +196,10 @@ func drillMoved(t *testing.T, m *machines) {
 	puts(t, a, "k", 10)
 	m.between = "rm -r \"$DATA/m3\"\n" // the new machine is the same one here
 	m.perform("moved")
+	again := commands(t, "moved")
+	m.refuses(again[0], m.values["BACKUP"]+"/moved exists")
+	m.refuses(again[1], m.values["DATA"]+"/m3 exists on the machine of m4")
+	puts(t, a, "still", 1)
 }
 
 // The last entry of m3's store.db is another one than that of its log.

@@ -77,6 +77,14 @@ func TestDrillEndsAtTheFirstFailure(t *testing.T) {
 	}
 }
 
+// refuses expects a block that was performed to end at a file or directory which that has left.
+func (m *machines) refuses(script, reason string) {
+	m.t.Helper()
+	if out, err := m.sh(script); err == nil || !strings.Contains(out, "\n"+reason) {
+		m.t.Errorf("a second time, %q ends with %v: %s, want %q", script, err, out[max(0, len(out)-outputTail):], reason)
+	}
+}
+
 // puts writes n keys and returns the last revision.
 func puts(t *testing.T, c *clientv3.Client, prefix string, n int) (revision int64) {
 	t.Helper()
@@ -131,6 +139,7 @@ func drillMajority(t *testing.T, m *machines) {
 	must(t, err)
 	m.perform("majority-look")
 	m.perform("majority")
+	m.refuses(commands(t, "majority")[1], m.values["BACKUP"]+"/m1.old exists")
 	if n, rev := count(t, a, "k"); n != 10 || rev <= last+1_000_000_000 {
 		t.Errorf("%d of 10 keys at revision %d, want it raised above %d", n, rev, last)
 	}
