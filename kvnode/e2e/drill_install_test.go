@@ -76,12 +76,17 @@ awk '$1 == "COPY" { print $(NF-1) }' "$5" | while read -r name; do test -s "$6/$
 esac`,
 }
 
-// release gives the machines the archives of a release, which they unpack there.
+// release gives the machines a whole checkout with the archives of a release, which they unpack there.
 func (m *machines) release() {
 	m.t.Helper()
 	dir, err := archives()
 	must(m.t, err)
-	must(m.t, os.CopyFS(m.path("source"), os.DirFS(dir)))
+	m.set("SOURCE", m.path("clone"))
+	if out, err := exec.CommandContext(m.t.Context(), "git", "clone", "-q", "--depth=1", "file://"+checkout(), m.path("clone")).CombinedOutput(); err != nil {
+		m.t.Fatalf("git clone: %v: %s", err, out)
+	}
+	must(m.t, os.CopyFS(filepath.Join(m.path("clone"), "dist"), os.DirFS(dir)))
+	m.checkout()
 }
 
 // standIn puts a program into the place of one of the machine's.

@@ -97,10 +97,10 @@ func newMachines(t *testing.T, p testcluster.Program) *machines {
 // checkout copies the files of deploy that the commands read to $SOURCE.
 func (m *machines) checkout() {
 	m.t.Helper()
-	must(m.t, os.MkdirAll(filepath.Join(m.path("source"), "deploy", "systemd"), 0o700))
-	must(m.t, os.Mkdir(m.path("units"), 0o700))
+	must(m.t, os.MkdirAll(filepath.Join(m.values["SOURCE"], "deploy", "systemd"), 0o700))
+	must(m.t, os.MkdirAll(m.path("units"), 0o700))
 	for _, name := range []string{"operations.sh", "systemd/kvnode.service"} {
-		must(m.t, os.WriteFile(filepath.Join(m.path("source"), "deploy", name), read(m.t, filepath.Join("../../deploy", name)), 0o600))
+		must(m.t, os.WriteFile(filepath.Join(m.values["SOURCE"], "deploy", name), read(m.t, filepath.Join("../../deploy", name)), 0o600))
 	}
 }
 
