@@ -84,10 +84,11 @@ use_client_certificate() {
 }
 use_client_certificate "$TLS"
 
-# issue NAME EXTENSION EXTENSION makes a key and a certificate for a year. $NEW has the authority.
+# issue NAME EXTENSION EXTENSION makes a key and a certificate for a year. $AUTHORITY has the authority.
 issue() {
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 365 -subj "/CN=$1" \
-    -CA "$NEW/ca.crt" -CAkey "$NEW/ca.key" -keyout "$NEW/$1.key" -out "$NEW/$1.crt" \
+    -CA "$AUTHORITY/ca.crt" -CAkey "$AUTHORITY/ca.key" \
+    -keyout "$AUTHORITY/$1.key" -out "$AUTHORITY/$1.crt" \
     -addext basicConstraints=critical,CA:FALSE -addext "$2" -addext "$3"
 }
 
@@ -99,8 +100,8 @@ certify() {
   esac
   issue "$1" "subjectAltName=$subject" extendedKeyUsage=serverAuth,clientAuth &&
     on "$1" mkdir -p "$TLS" &&
-    scp -q "$NEW/$1.key" "root@$(machine "$1"):$TLS/member.key" &&
-    scp -q "$NEW/$1.crt" "root@$(machine "$1"):$TLS/member.crt" &&
+    scp -q "$AUTHORITY/$1.key" "root@$(machine "$1"):$TLS/member.key" &&
+    scp -q "$AUTHORITY/$1.crt" "root@$(machine "$1"):$TLS/member.crt" &&
     on "$1" chown kvnode: "$TLS/member.key"
 }
 

@@ -252,7 +252,7 @@ func (m *machines) certify() {
 // issue makes an authority, and certificates that it signs, in a directory of its own.
 func (m *machines) issue(dir string) {
 	m.t.Helper()
-	m.set("NEW", m.path(dir))
+	m.set("AUTHORITY", m.path(dir))
 	m.perform("certificates-make")
 }
 

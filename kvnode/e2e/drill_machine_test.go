@@ -78,7 +78,7 @@ func newMachines(t *testing.T, p testcluster.Program) *machines {
 	m.set("BIN", bin)
 	m.set("CONF", m.path("conf"))
 	m.set("DATA", filepath.Dir(m.Members()[0].Dir))
-	for _, name := range []string{"UNITS", "BACKUP", "PROMETHEUS", "TLS", "NEW", "SOURCE"} {
+	for _, name := range []string{"UNITS", "BACKUP", "PROMETHEUS", "TLS", "AUTHORITY", "SOURCE"} {
 		m.set(name, m.path(strings.ToLower(name)))
 	}
 	m.checkout()
