@@ -185,7 +185,7 @@ func TestALeaderStuckOnItsDiskRevokesNothing(t *testing.T) {
 					c.isolate(stuck) // as when it is stopped as a whole
 					leader = c.leader(stuck)
 				}
-				for range 20 {
+				for range often(20, 4) {
 					time.Sleep(5 * time.Second)
 					if deposed {
 						c.renew(leader, 1)

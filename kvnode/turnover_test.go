@@ -30,7 +30,7 @@ func TestLeadersComeAndGo(t *testing.T) {
 	all := make(tally)
 	turnovers := *turnoversFlag
 	if turnovers == 0 {
-		turnovers = often(4, 2)
+		turnovers = often(4, 1)
 	}
 	for seed := *firstTurnoverFlag; seed < *firstTurnoverFlag+uint64(turnovers); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { playTurnover(t, seed, all) })
