@@ -23,9 +23,7 @@ func (s *sim) finish() {
 		s.summarise()
 		return
 	}
-	// Without PreVote, which the library requires, a member that has missed changes may campaign in ever
-	// higher terms, in which the others ignore the only candidate that could win.
-	if s.w.Bare || s.w.NoPreVote {
+	if s.w.mayStayWithoutLeader() {
 		s.finishBare()
 		return
 	}
@@ -62,6 +60,11 @@ func (s *sim) finish() {
 	}
 	s.summarise()
 }
+
+// mayStayWithoutLeader reports whether raft alone may elect no leader. Without PreVote, which the library
+// requires, a member that has missed changes may campaign in ever higher terms, in which the others ignore
+// the only candidate that could win.
+func (w *Swarm) mayStayWithoutLeader() bool { return w.Bare || w.NoPreVote }
 
 // recovery is how long a healed cluster may take to serve. The only node that can be elected may have to
 // campaign once for each term that others are ahead.
