@@ -75,7 +75,7 @@ func TestMismatchesEndACommandAtOnce(t *testing.T) {
 		{"all endpoints", nil, "--endpoints https://" + open + ",http://" + open, "asks for TLS"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, command := range []string{"get k --timeout 1h", "snapshot save x --timeout 1h", "lock l --timeout 1h", "status --timeout 100ms"} {
+			for _, command := range []string{"get k --timeout 1h", "snapshot save x --timeout 1h", "lock l --timeout 1h", "status --timeout 10s"} {
 				if strings.HasPrefix(command, "snapshot") && test.name == "all endpoints" {
 					continue // it takes one
 				}

@@ -54,10 +54,10 @@ func TestRestoreRefusesOfEtcd(t *testing.T) {
 		{"damage to a TTL lease", func(r *Config) { r.File = writeSnapshotFile(t, withKey(t, bare, "lease", "1")) }, ErrDamaged, "TTL lease"},
 		{"an index without successors", func(r *Config) {
 			r.File = writeSnapshotFile(t, withValue(t, bare, "meta", "consistent_index", "\x7f\xff\xff\xff\xff\xff\xff\xff"))
-		}, nil, "index 9223372036854775807 of term"},
+		}, nil, "index 9223372036854775807 and term"},
 		{"a term without successors", func(r *Config) {
 			r.File = writeSnapshotFile(t, withValue(t, bare, "meta", "term", "\x7f\xff\xff\xff\xff\xff\xff\xff"))
-		}, nil, "of term 9223372036854775807 leaves too few"},
+		}, nil, "and term 9223372036854775807, and a new cluster"},
 		{"the quota", func(r *Config) { r.File, r.QuotaBytes = whole, 20000 }, nil, "must be below the quota, 20000"},
 		{"a data directory", func(r *Config) { r.File = folder }, ErrForeign, "the data of an etcd member"},
 	} {

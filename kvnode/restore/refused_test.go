@@ -53,7 +53,7 @@ func TestRestoreRefuses(t *testing.T) {
 		{"bump alone", func(r *Config) { r.BumpRevision = 1 }, nil, "both are needed"},
 		{"mark alone", func(r *Config) { r.MarkCompacted = true }, nil, "both are needed"},
 		{"negative bump", func(r *Config) { r.BumpRevision = -1 }, nil, "-1 must not be negative"},
-		{"bump too high", func(r *Config) { r.BumpRevision, r.MarkCompacted = 1<<63-1, true }, nil, "cannot be raised"},
+		{"bump too high", func(r *Config) { r.BumpRevision, r.MarkCompacted = 1<<63-1, true }, nil, "cannot raise"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
