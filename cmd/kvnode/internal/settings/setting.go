@@ -130,9 +130,10 @@ func AddFlags(cmd *cobra.Command) error {
 	if err := cmd.MarkFlagFilename(configFile, "yaml", "yml"); err != nil {
 		return err
 	}
+	defaults, _ := Load(nil, nil)
 	for i := range table {
 		s := &table[i]
-		f := s.flag()
+		f := s.flag(&defaults.Config)
 		fs.AddFlag(f)
 		if err := complete(cmd, s, f); err != nil {
 			return err
@@ -141,17 +142,17 @@ func AddFlags(cmd *cobra.Command) error {
 	return nil
 }
 
-// flag returns the setting's flag. The help leaves out flags without effect.
-func (s *setting) flag() *pflag.Flag {
+// flag returns the setting's flag, with its value in defaults. The help leaves out flags without
+// effect.
+func (s *setting) flag(defaults *Config) *pflag.Flag {
 	f := &pflag.Flag{Name: s.name, Usage: s.usage, Hidden: !s.honoured()}
 	kind := "string"
 	if s.honoured() {
-		defaults, _ := Load(nil, nil)
-		v := s.field(&defaults.Config)
+		v := s.field(defaults)
 		kind, f.DefValue = v.Type(), v.String()
 	}
 	if s.now != "" && s.feature == "" {
-		f.NoOptDefVal = byName[s.now].flag().NoOptDefVal
+		f.NoOptDefVal = byName[s.now].flag(defaults).NoOptDefVal
 	}
 	f.Value = &raw{text: f.DefValue, kind: kind}
 	if s.bool || kind == kindBool {
