@@ -27,7 +27,7 @@ func startAlone(tb testing.TB, amend ...func(*Config)) *Node {
 		tb.Fatal(err)
 	}
 	cfg := Config{
-		Name: "n1", DataDir: filepath.Join(tb.TempDir(), "data"), Listener: l,
+		Name: "n1", DataDir: filepath.Join(tb.TempDir(), "data"), Listener: l, SegmentSize: 1 << 20,
 		Cluster: []Member{{Name: "n1", PeerURLs: []string{"http://" + l.Addr().String()}}},
 	}
 	for _, f := range amend {

@@ -68,7 +68,7 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 	file := saveSnapshot(t, startAlone(t))
 	for range 5 {
 		cfg := aloneConfig(t)
-		from := restore.Config{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token}
+		from := restore.Config{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token, SegmentSize: 1 << 20}
 		starting := newNode(cfg)
 		errs := race(3, func(i int) error {
 			if i == 0 {
@@ -115,7 +115,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 		"openFiles":    func() error { return openFiles(newNode(cfg)) },
 		"CheckDataDir": cfg.CheckDataDir,
 		"restore.Snapshot": func() error {
-			_, err := restore.Snapshot(restore.Config{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster})
+			_, err := restore.Snapshot(restore.Config{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, SegmentSize: 1 << 20})
 			return err
 		},
 	} {

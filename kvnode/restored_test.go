@@ -155,7 +155,7 @@ func TestOthersAreNotLetIntoARestoredCluster(t *testing.T) {
 		},
 		"from another snapshot": func(c *cluster, cfg *Config, older string) {
 			cfg.DataDir += "-again"
-			if _, err := restore.Snapshot(restore.Config{File: older, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
+			if _, err := restore.Snapshot(restore.Config{File: older, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, SegmentSize: 1 << 20}); err != nil {
 				c.t.Fatal(err)
 			}
 		},
@@ -205,7 +205,7 @@ func TestARestoredMemberThatIsRestoredAgainIsRefused(t *testing.T) {
 		cfg := c.cfgs[victim.Name()]
 		cfg.DataDir += "-again"
 		c.cfgs[victim.Name()] = cfg
-		if _, err := restore.Snapshot(restore.Config{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
+		if _, err := restore.Snapshot(restore.Config{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, SegmentSize: 1 << 20}); err != nil {
 			t.Fatal(err)
 		}
 		back := c.start(victim.Name())

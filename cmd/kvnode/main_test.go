@@ -153,7 +153,7 @@ func TestAMemberThatFails(t *testing.T) {
 		}
 		return l
 	}
-	srv, err := server.Start(server.Config{Node: node.Config{DataDir: t.TempDir(), Listener: listen()}, ClientListener: listen()})
+	srv, err := server.Start(server.Config{Node: node.Config{DataDir: t.TempDir(), SegmentSize: smallSegment, Listener: listen()}, ClientListener: listen()})
 	if err != nil {
 		t.Fatal(err)
 	}

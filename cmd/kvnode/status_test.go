@@ -96,7 +96,7 @@ func TestWatch(t *testing.T) {
 // An endpoint with the wrong port or scheme yields an error that names the right one.
 func TestStatusAtTheWrongPort(t *testing.T) {
 	member := func(set func(*server.Config)) *server.Server {
-		c := server.Config{Node: node.Config{DataDir: t.TempDir()}, ListenPeerURLs: []string{"http://" + free(t)}}
+		c := server.Config{Node: node.Config{DataDir: t.TempDir(), SegmentSize: smallSegment}, ListenPeerURLs: []string{"http://" + free(t)}}
 		set(&c)
 		s, err := server.Start(c)
 		if err != nil {

@@ -44,7 +44,7 @@ func tree(t *testing.T, dir string) map[string]string {
 func fresh(t *testing.T) Config {
 	t.Helper()
 	return Config{
-		Node:             kvnode.Config{Name: "n1", DataDir: filepath.Join(t.TempDir(), "data")},
+		Node:             kvnode.Config{Name: "n1", DataDir: filepath.Join(t.TempDir(), "data"), SegmentSize: smallSegment},
 		ListenClientURLs: []string{"http://" + free(t)}, ListenPeerURLs: []string{"http://" + free(t)},
 	}
 }
