@@ -92,14 +92,20 @@ issue() {
     -addext basicConstraints=critical,CA:FALSE -addext "$2" -addext "$3"
 }
 
-# certify NAME makes a certificate for a member and copies it to the member's machine.
+# certify NAME makes a certificate for a member and copies it to the member's machine, if the members trust
+# the authority.
 certify() {
   case $(machine "$1") in
     *[!0-9.]*) subject=DNS:$(machine "$1") ;;
     *) subject=IP:$(machine "$1") ;;
   esac
-  issue "$1" "subjectAltName=$subject" extendedKeyUsage=serverAuth,clientAuth &&
-    on "$1" mkdir -p "$TLS" &&
+  issue "$1" "subjectAltName=$subject" extendedKeyUsage=serverAuth,clientAuth || return
+  if ! openssl verify -CAfile "$TLS/ca.crt" "$AUTHORITY/$1.crt"; then
+    echo "the certificate of $1 is not installed, since $TLS/ca.crt lacks the authority in $AUTHORITY:" \
+      "set AUTHORITY to the one that members trust, or trust the new one first" >&2
+    return 1
+  fi
+  on "$1" mkdir -p "$TLS" &&
     scp -q "$AUTHORITY/$1.key" "root@$(machine "$1"):$TLS/member.key" &&
     scp -q "$AUTHORITY/$1.crt" "root@$(machine "$1"):$TLS/member.crt" &&
     on "$1" chown kvnode: "$TLS/member.key"

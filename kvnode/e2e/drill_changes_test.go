@@ -228,6 +228,7 @@ func drillCertificates(t *testing.T, m *machines) {
 		t.Errorf("%s names %q; members with certificates lack %q, %v", procedures, names, none, err)
 	}
 	m.issue("second")
+	m.refuses(commands(t, "certificates")[1], "the certificate of m1 is not installed")
 	m.perform("certificates")
 	if out, err := m.sh("ETCDCTL_CACERT=../authority/ca.crt fetch \"$M1/readyz\"\n"); err == nil {
 		t.Errorf("a client that trusts the former authority alone is answered %s", out)

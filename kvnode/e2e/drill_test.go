@@ -77,11 +77,11 @@ func TestDrillEndsAtTheFirstFailure(t *testing.T) {
 	}
 }
 
-// refuses expects a block that was performed to end at a file or directory which that has left.
+// refuses expects a block to fail for a reason that it prints.
 func (m *machines) refuses(script, reason string) {
 	m.t.Helper()
 	if out, err := m.sh(script); err == nil || !strings.Contains(out, "\n"+reason) {
-		m.t.Errorf("a second time, %q ends with %v: %s, want %q", script, err, out[max(0, len(out)-outputTail):], reason)
+		m.t.Errorf("%q ends with %v: %s, want %q", script, err, out[max(0, len(out)-outputTail):], reason)
 	}
 }
 
