@@ -42,16 +42,21 @@ absent() {
 copy_from() { absent "$3" && scp -rq "root@$(machine "$1"):$2" "$3"; }
 copy_to() { absent "$3" "$2" && scp -rq "$1" "root@$(machine "$2"):$3"; }
 
-# wait_until WHAT COMMAND... runs a command once a second until it succeeds, at most 300 times.
+# wait_until WHAT COMMAND... runs a command once a second until it succeeds, for at most $WAIT seconds (300).
+# It says what it waits for at once, and then every ten seconds.
 wait_until() {
-  what=$1 tries=300
+  what=$1 began=$(date +%s) told=0
   shift
   until "$@" > /dev/null 2>&1; do
-    tries=$((tries - 1))
-    if test "$tries" = 0; then
+    waited=$(($(date +%s) - began))
+    if test "$waited" -ge "${WAIT:-300}"; then
       "$@" && return
-      echo "gave up: $what" >&2
+      echo "gave up after $waited s: $what" >&2
       return 1
+    fi
+    if test "$waited" -ge "$told"; then
+      echo "waiting: $what" >&2
+      told=$((waited + 10))
     fi
     sleep 1
   done
@@ -83,6 +88,17 @@ use_client_certificate() {
     export ETCDCTL_CACERT="$1/ca.crt" ETCDCTL_CERT="$1/client.crt" ETCDCTL_KEY="$1/client.key"
 }
 use_client_certificate "$TLS"
+
+# make_authority makes an authority in $AUTHORITY, unless there is one.
+make_authority() {
+  mkdir -p -m 700 "$AUTHORITY" || return
+  if test -e "$AUTHORITY/ca.key"; then
+    echo "$AUTHORITY has an authority, which is kept"
+    return
+  fi
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=kvnode" \
+    -keyout "$AUTHORITY/ca.new" -out "$AUTHORITY/ca.crt" && mv "$AUTHORITY/ca.new" "$AUTHORITY/ca.key"
+}
 
 # issue NAME EXTENSION EXTENSION makes a key and a certificate for a year. $AUTHORITY has the authority.
 issue() {
@@ -185,7 +201,7 @@ healthy() { wait_until "$1 can read and write" etcdctl --endpoints="$1" endpoint
 
 # fetch CLIENT_URL/PATH prints a page of a member.
 fetch() {
-  curl --fail-with-body -sS \
+  curl --fail-with-body -sS --max-time 30 \
     ${ETCDCTL_CACERT:+--cacert "$ETCDCTL_CACERT" --cert "$ETCDCTL_CERT" --key "$ETCDCTL_KEY"} "$1"
 }
 
@@ -196,6 +212,33 @@ id_of() {
 
 # revision CLIENT_URL prints the newest revision. The member has applied it then.
 revision() { etcdctl --endpoints="$1" get none -w fields | awk '/"Revision"/ { print $3 }'; }
+
+# compact CLIENT_URL,... deletes the versions of keys before the newest revision. It succeeds if an earlier
+# compaction has deleted them.
+compact() {
+  rev=$(revision "${1%%,*}") || return
+  if ! out=$(etcdctl --endpoints="$1" compaction --physical "$rev" 2>&1); then
+    case $out in
+      *"required revision has been compacted"*) ;;
+      *)
+        echo "$out" >&2
+        return 1
+        ;;
+    esac
+  fi
+  echo "$1 is compacted at revision $rev"
+}
+
+# unchanged CLIENT_URL fails if the newest revision changes within ten seconds.
+unchanged() {
+  rev=$(revision "$1") && test -n "$rev" && sleep 10 || return
+  later=$(revision "$1") || return
+  if test "$rev" != "$later"; then
+    echo "$1: the revision went from $rev to $later: some client writes" >&2
+    return 1
+  fi
+  echo "$1 has revision $rev, which does not change"
+}
 
 # applied CLIENT_URL,... waits until these members have applied all writes and compactions.
 applied() {

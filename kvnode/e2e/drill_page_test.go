@@ -144,8 +144,8 @@ func TestWaitsOfThePageEnd(t *testing.T) {
 		}
 	}
 	m := newMachines(t, onlyKvnode(t))
-	out, err := m.sh("sleep() { :; }\ntry() { echo no wings >&2; false; }\nwait_until \"pigs fly\" try\n")
-	if err == nil || !strings.Contains(out, "\ngave up: pigs fly\n") || strings.Count(out, "\nno wings\n") != 1 {
+	out, err := m.sh("WAIT=1\ntry() { echo no wings >&2; false; }\nwait_until \"pigs fly\" try\n")
+	if err == nil || !strings.Contains(out, "\nwaiting: pigs fly\n") || !strings.Contains(out, " s: pigs fly\n") || strings.Count(out, "\nno wings\n") != 1 {
 		t.Errorf("wait_until(try) = %v: %s, want a failure that names what was awaited, and one error", err, out[max(0, len(out)-500):])
 	}
 }
