@@ -168,7 +168,7 @@ type Info struct {
 
 	// Promise is this node's promise to a leader, and its restart hold.
 	Promise PromiseInfo
-	// Peers are the other voters as the leader sees them, for example those that do not grant.
+	// Peers are the other voters as the leader sees them, with their newest grants.
 	Peers []PeerInfo
 
 	Commit, Applied uint64

@@ -12,7 +12,7 @@ import (
 )
 
 // maxRetries limits how often a read of the newest revision restarts because a compaction overtook
-// it. A read of a compacted revision of its own makes them all in vain.
+// it. A transaction that names a compacted revision fails in each attempt.
 const maxRetries = 16
 
 // Range answers a range request at one revision. The error is a rpctypes.ErrGRPC… value or ctx's.
