@@ -27,7 +27,7 @@ func startAlone(tb testing.TB, amend ...func(*Config)) *Node {
 		tb.Fatal(err)
 	}
 	cfg := Config{
-		Name: "n1", DataDir: filepath.Join(tb.TempDir(), "data"), Listener: l, SegmentSize: 1 << 20,
+		Name: "n1", DataDir: filepath.Join(tb.TempDir(), "data"), Listener: l, SegmentSize: 256 << 10,
 		Cluster: []Member{{Name: "n1", PeerURLs: []string{"http://" + l.Addr().String()}}},
 	}
 	for _, f := range amend {
@@ -69,7 +69,7 @@ func inCluster(t *testing.T, n int, amend func(*Config), f func(t *testing.T, c 
 			cfg := Config{
 				Name: m.Name, DataDir: filepath.Join(dir, m.Name), Cluster: members,
 				ClientURLs: []string{"http://" + m.Name + ":2379"}, Dial: c.net.Dialer(m.Name),
-				Clock: clock.Runtime(), SegmentSize: 1 << 20,
+				Clock: clock.Runtime(), SegmentSize: 256 << 10,
 				LeaseDuration: shortPromise, // as where the clock counts suspend
 			}
 			if amend != nil {

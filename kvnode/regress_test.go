@@ -168,7 +168,7 @@ func TestChangesInARow(t *testing.T) {
 				}
 			})
 		}
-		for range 100 {
+		for range often(100, 25) {
 			m, err := n.AddMember(t.Context(), peerURLs("m2"), true)
 			if err == nil {
 				err = n.RemoveMember(t.Context(), m.ID)

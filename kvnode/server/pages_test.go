@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/server/internal/listener"
@@ -125,7 +125,14 @@ func TestReadinessGoesOffFirst(t *testing.T) {
 
 func TestMetricNames(t *testing.T) {
 	s := solo(t, func(c *Config) { c.ExtensiveMetrics = true })
-	problems, err := testutil.GatherAndLint(s.registry)
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		f.Metric = f.GetMetric()[:1] // the linter reads the names alone, and takes long over a thousand series
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil {
 		t.Fatal(err)
 	}

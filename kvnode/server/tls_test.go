@@ -62,6 +62,9 @@ func unauthenticatedGetsNothing(t *testing.T, s *Server, name string, cfg *tls.C
 	conn := secureConn(t, s, cfg)
 	methods := 0
 	for service, info := range s.grpc.GetServiceInfo() {
+		if testing.Short() && name != "none" {
+			info.Methods = info.Methods[:1] // each call is a handshake that takes long with -race
+		}
 		for _, m := range info.Methods {
 			methods++
 			err := call(t.Context(), conn, "/"+service+"/"+m.Name, m)
@@ -70,7 +73,7 @@ func unauthenticatedGetsNothing(t *testing.T, s *Server, name string, cfg *tls.C
 			}
 		}
 	}
-	if methods < 40 {
+	if methods < 40 && (!testing.Short() || name == "none") {
 		t.Errorf("certificate %s: %d methods were called, want 40 at least", name, methods)
 	}
 	for _, base := range []string{"https://" + s.HTTPAddrs()[0], "https://" + s.MetricsAddrs()[0]} {

@@ -108,6 +108,10 @@ func TestHistoryEndsAtTheCompactedRevision(t *testing.T) {
 // compacted, while pages are added and dropped.
 func TestHistoryIsReadWhileItIsWritten(t *testing.T) {
 	const perRevision = 100
+	revisions := 600
+	if testing.Short() {
+		revisions = 200
+	}
 	r := newReplica(t)
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -127,7 +131,7 @@ func TestHistoryIsReadWhileItIsWritten(t *testing.T) {
 			t.Errorf("History(%d) = %d, %v with %d writes in order, want %d of each revision", from, got, err, n, perRevision)
 		}
 	})
-	for i := range 600 {
+	for i := range revisions {
 		all := &pb.TxnRequest{}
 		for k := range perRevision {
 			all.Success = append(all.Success, opPut(fmt.Sprint("k", i%7*perRevision+k), "v"))

@@ -90,9 +90,9 @@ func TestCountsAreThoseOfALook(t *testing.T) {
 	path := dbPath(t)
 	r := &replica{t: t, Store: openBolt(t, path)}
 	random := rand.New(rand.NewPCG(1, 1))
-	rounds := 6
+	rounds, writes := 6, 500
 	if testing.Short() {
-		rounds = 2
+		rounds, writes = 2, 200
 	}
 	for round := range rounds {
 		s := r.Store
@@ -102,7 +102,7 @@ func TestCountsAreThoseOfALook(t *testing.T) {
 			own := rand.New(rand.NewPCG(uint64(round), i))
 			readUntil(&wg, stop, 1, func() { checkCount(t, s, own) })
 		}
-		for i := range 500 {
+		for i := range writes {
 			churn(r, random)
 			if i%50 == 0 {
 				checkCount(t, s, random)

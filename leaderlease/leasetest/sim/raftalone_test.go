@@ -50,12 +50,9 @@ func TestRaftAlone(t *testing.T) {
 // The rules that are there for liveness alone are not needed for safety: without them a group may
 // have no leader at worst.
 func TestRaftAloneIsSafeWithoutTheRulesForLiveness(t *testing.T) {
-	seeds := uint64(60)
-	if testing.Short() {
-		seeds = 2
-	}
-	for seed := uint64(1); seed <= seeds; seed++ {
-		cfg := raftAlone(seed, "")
+	skipShort(t)
+	for seed := range uint64(60) {
+		cfg := raftAlone(seed+1, "")
 		draw := cfg.Amend
 		cfg.Amend = func(s *Schedule) { draw(s); s.Swarm.Bare = true }
 		Run(t, cfg).Require(t)

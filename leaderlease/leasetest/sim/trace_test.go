@@ -17,10 +17,8 @@ import (
 
 // Every kind of event occurs, and every received message has a matching send.
 func TestTracesHaveEveryKind(t *testing.T) {
-	seeds := uint64(8)
-	if testing.Short() {
-		seeds = 4
-	}
+	skipShort(t)
+	const seeds = 8
 	var kinds [leasetrace.NumKinds]int
 	for seed := uint64(1); seed <= seeds; seed++ {
 		r := Run(t, Config{Seed: seed, Trace: true, Amend: func(s *Schedule) {

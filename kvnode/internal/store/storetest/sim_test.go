@@ -38,6 +38,9 @@ func defaultSeeds(standard int) int {
 // TestSimulation runs the simulator of leasetest/sim, with all its faults and oracles,
 // over the real store. A violation prints a line that begins with VIOLATION.
 func TestSimulation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestSimulationOverWAL does the same over a log")
+	}
 	var stats Stats
 	simulate(t, standardSeeds, &stats, func(*sim.Config) {})
 }
@@ -120,7 +123,10 @@ func TestSimulationOverBolt(t *testing.T) {
 	var stats Stats
 	seeds := min(defaultSeeds(boltSeeds), boltSeeds)
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
-		one(t, seed, func(_ *sim.Config, machine *Config) {
+		one(t, seed, func(cfg *sim.Config, machine *Config) {
+			if testing.Short() {
+				cfg.Duration = 30 * time.Second
+			}
 			machine.Bolt, machine.Stats = true, &stats
 		}).Require(t)
 	}
@@ -134,7 +140,7 @@ func TestSimulationOverBolt(t *testing.T) {
 func TestSameSeedSameTrace(t *testing.T) {
 	for seed := uint64(1); seed <= uint64(min(defaultSeeds(5), 5)); seed++ {
 		run := func() uint64 {
-			return one(t, seed, func(cfg *sim.Config, _ *Config) { cfg.Duration = 30 * time.Second }).Hash
+			return one(t, seed, func(cfg *sim.Config, _ *Config) { cfg.Duration = 15 * time.Second }).Hash
 		}
 		if a, b := run(), run(); a != b || a == 0 {
 			t.Errorf("seed %d: trace hashes %x and %x, want equal ones", seed, a, b)
