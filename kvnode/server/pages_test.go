@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,7 +56,7 @@ func TestPages(t *testing.T) {
 		{"/metrics", `leaderlease_held{group="kvnode"} 1`},
 		{"/metrics", `grpc_server_started_total{grpc_method="Put"`},
 		{"/metrics", "go_goroutines"},
-		{"/debug/pprof/cmdline", "server.test"},
+		{"/debug/pprof/cmdline", filepath.Base(os.Args[0])},
 		{"/status", `"role":"leader"`},
 	} {
 		if code, body := page(t, s, test.path); code != http.StatusOK || !strings.Contains(body, test.want) {

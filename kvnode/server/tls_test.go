@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,18 +90,24 @@ func unauthenticatedGetsNothing(t *testing.T, s *Server, name string, cfg *tls.C
 func checkAuthenticated(t *testing.T, s *Server, good *tls.Config) {
 	t.Helper()
 	conn := secureConn(t, s, good)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var calls sync.WaitGroup
+	var methods []string
 	for service, info := range s.grpc.GetServiceInfo() {
 		for _, m := range info.Methods {
-			before := started(t, s)
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- call(ctx, conn, "/"+service+"/"+m.Name, m) }()
-			untilStarted(t, s, before+1)
-			cancel() // some would never end
-			err := <-ended
-			if n := started(t, s) - before; n != 1 {
-				t.Errorf("with a certificate: %s/%s = %v, reached the server %v times, want once", service, m.Name, err, n)
-			}
+			name := service + "/" + m.Name
+			methods = append(methods, name)
+			calls.Go(func() { _ = call(ctx, conn, "/"+name, m) })
+		}
+	}
+	until(t, "all requests have reached the server", func() bool { return started(t, s) >= float64(len(methods)) })
+	cancel() // some would never end
+	calls.Wait()
+	counts := startedByMethod(t, s)
+	for _, name := range methods {
+		if n := counts[name]; n != 1 {
+			t.Errorf("with a certificate: %s reached the server %v times, want once", name, n)
 		}
 	}
 	if code, body, err := securePage(t, http.MethodPost, "https://"+s.HTTPAddrs()[0]+"/v3/kv/put", good); code != http.StatusOK {
@@ -347,28 +354,32 @@ func securePeers(c *Config) {
 // started returns how many requests have reached the server.
 func started(t *testing.T, s *Server) (n float64) {
 	t.Helper()
-	families, err := s.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == "grpc_server_started_total" {
-				n += m.GetCounter().GetValue()
-			}
-		}
+	for _, calls := range startedByMethod(t, s) {
+		n += calls
 	}
 	return n
 }
 
-// untilStarted waits until at least n requests have reached the server.
-func untilStarted(t *testing.T, s *Server, n float64) {
+// startedByMethod returns how many requests have reached the server, by service/method.
+func startedByMethod(t *testing.T, s *Server) map[string]float64 {
 	t.Helper()
-	for deadline := time.Now().Add(patience); started(t, s) < n; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%v requests have reached the server in %v, want %v", started(t, s), patience, n)
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "grpc_server_started_total" {
+				labels := map[string]string{}
+				for _, l := range m.GetLabel() {
+					labels[l.GetName()] = l.GetValue()
+				}
+				counts[labels["grpc_service"]+"/"+labels["grpc_method"]] += m.GetCounter().GetValue()
+			}
 		}
 	}
+	return counts
 }
 
 // trusting returns a client's TLS configuration, with a certificate if one is passed.
