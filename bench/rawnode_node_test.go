@@ -1,4 +1,4 @@
-package rawnode
+package bench_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package rawnode
+package bench_test
 
 import (
 	"context"
@@ -6,12 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/leaderlease/go/leaderlease"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // modes are all that there are.
 var modes = []Mode{Lease, ReadIndex}
