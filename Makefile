@@ -215,8 +215,8 @@ bench-go: ## Go benchmarks (BENCH=regexp COUNT=6) into bench/out, compared with 
 
 .PHONY: demo
 demo: ## cut a leader off 500 times and count the stale reads, with and without the library
-	@echo "building the demo (half a minute the first time)"
-	@$(GO) run ./examples/stale
+	@echo "building the demo (a minute or two the first time)"
+	@$(GO) run ./cmd/leasebench stale
 
 .PHONY: story
 story: ## thirty seconds with a kvnode cluster: pause, fail-over, restart, transfer, verdict; traces and logs stay in bin/story

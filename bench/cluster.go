@@ -10,7 +10,6 @@ import (
 	"github.com/leaderlease/go/bench/internal/inproc"
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
-	"github.com/leaderlease/go/internal/stale"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
@@ -27,9 +26,9 @@ func (s *Suite) Stale(trials int, seed uint64) {
 		kind leasetest.Kind
 	}{{"raft ReadOnlyLeaseBased", leasetest.Stock}, {"leaderlease", leasetest.Library}} {
 		s.add("stale: "+arm.name, time.Duration(trials)*perTrial, func(context.Context) error {
-			t := stale.Run(arm.kind, trials, seed)
+			t := cutLeadersOff(arm.kind, trials, seed)
 			s.Report.Staleness = append(s.Report.Staleness, report.Staleness{
-				Arm: arm.name, Trials: t.Trials, StaleRuns: t.StaleTrials, Reads: t.Reads, StaleReads: t.Stale, Window: t.MeanWindow(),
+				Arm: arm.name, Trials: t.Trials, StaleRuns: t.StaleTrials, Reads: t.Reads, StaleReads: t.Stale, Window: t.meanWindow(),
 			})
 			return nil
 		})

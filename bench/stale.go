@@ -1,7 +1,4 @@
-// Package stale cuts a leader off, again and again, and counts the reads that
-// are out of date, in virtual time, on real RawNodes. The command examples/stale
-// and `leasebench stale` report the counts.
-package stale
+package bench
 
 import (
 	"math/rand/v2"
@@ -11,8 +8,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// Tally counts the reads of a run of trials.
-type Tally struct {
+// staleTally counts the reads of a run of trials.
+type staleTally struct {
 	Trials, StaleTrials int
 	// Reads are those that the old leader has served.
 	Reads, Stale int
@@ -20,18 +17,14 @@ type Tally struct {
 	Window time.Duration
 }
 
-// MeanWindow returns how long the old leader served stale reads, on average over
+// meanWindow returns how long the old leader served stale reads, on average over
 // the trials in which it did.
-func (t *Tally) MeanWindow() time.Duration {
+func (t *staleTally) meanWindow() time.Duration {
 	if t.StaleTrials == 0 {
 		return 0
 	}
 	return (t.Window / time.Duration(t.StaleTrials)).Round(time.Millisecond)
 }
-
-// LeastReads is how many reads a trial must serve on average under the old
-// leader's lease: a leader that serves none is never stale.
-const LeastReads = 50
 
 // The timing of a trial, in virtual time.
 const (
@@ -40,11 +33,11 @@ const (
 	readEvery = 10 * time.Millisecond
 )
 
-// Run makes trials with nodes of a kind. The seed decides when each leader is cut off;
-// raft draws its election timeouts by itself.
-func Run(kind leasetest.Kind, trials int, seed uint64) Tally {
+// cutLeadersOff cuts a leader off, again and again, and counts the reads that are out of date, in virtual time, on
+// real RawNodes of a kind. The seed decides when each leader is cut off; raft draws its election timeouts by itself.
+func cutLeadersOff(kind leasetest.Kind, trials int, seed uint64) staleTally {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	var t Tally
+	var t staleTally
 	for range trials {
 		t.trial(kind, time.Duration(rng.Int64N(int64(time.Second))))
 	}
@@ -52,7 +45,7 @@ func Run(kind leasetest.Kind, trials int, seed uint64) Tally {
 }
 
 // trial cuts the leader off at the given time after its election.
-func (t *Tally) trial(kind leasetest.Kind, at time.Duration) {
+func (t *staleTally) trial(kind leasetest.Kind, at time.Duration) {
 	c := leasetest.New(leasetest.Options{
 		Node: func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Kind: kind} },
 	})
