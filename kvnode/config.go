@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/leaderlease/go/internal/problems"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/peerurl"
 	"github.com/leaderlease/go/kvnode/internal/store"
@@ -156,7 +157,7 @@ const minElectionTicks = 5
 
 // Validate reports all errors of c, after WithDefaults. leaderlease.New reports those of the lease.
 func (c Config) Validate() error {
-	var bad problems
+	var bad problems.List
 	bad.If(c.DataDir == "", "no data directory")
 	bad.If(c.Listener == nil, "no listener for peers")
 	bad.If(c.TickInterval <= 0, "tick interval %v must be positive", c.TickInterval)
@@ -199,16 +200,6 @@ func (c *Config) bounded(ctx context.Context) (context.Context, context.CancelFu
 		return ctx, func() {}
 	}
 	return context.WithTimeoutCause(ctx, c.RequestTimeout, ErrTimeout)
-}
-
-// problems collects the errors of a configuration.
-type problems []error
-
-// If adds an error if wrong. The format gives the value and its limit.
-func (p *problems) If(wrong bool, format string, args ...any) {
-	if wrong {
-		*p = append(*p, fmt.Errorf(format, args...))
-	}
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/leaderlease/go/internal/problems"
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
@@ -78,7 +79,7 @@ func (c Config) WithDefaults() Config {
 
 // Validate reports all errors of c. Call it after WithDefaults.
 func (c Config) Validate() error {
-	var bad problems
+	var bad problems.List
 	bad.If(c.Dir == "" && c.FS == nil, "no directory: set Dir or FS")
 	bad.If(c.SegmentSize < minSegmentSize || c.SegmentSize > maxSegmentSize || c.SegmentSize%headerSize != 0,
 		"segment size %d must be a multiple of %d from %d to %d", c.SegmentSize, headerSize, minSegmentSize, int64(maxSegmentSize))
@@ -97,14 +98,4 @@ func randomNonce() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // it ends the program rather than fail
 	return binary.LittleEndian.Uint64(b[:])
-}
-
-// problems collects what is wrong with a configuration, so that one error reports all of it.
-type problems []error
-
-// If adds an error if wrong. The format gives the value and its limit.
-func (p *problems) If(wrong bool, format string, args ...any) {
-	if wrong {
-		*p = append(*p, fmt.Errorf(format, args...))
-	}
 }

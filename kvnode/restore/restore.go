@@ -24,6 +24,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/internal/problems"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
@@ -120,7 +121,7 @@ func (c *Config) owner() *memberdir.Owner {
 }
 
 func (c *Config) validate() error {
-	bad := problems(c.owner().Validate())
+	bad := problems.List(c.owner().Validate())
 	if err := transport.CheckName(c.Name); err != nil {
 		bad = append(bad, err)
 	}
@@ -136,16 +137,6 @@ func (c *Config) validate() error {
 		return fmt.Errorf("invalid config: %w", errors.Join(bad...))
 	}
 	return nil
-}
-
-// problems collects what is wrong with a configuration, so that one error reports all of it.
-type problems []error
-
-// If adds an error if wrong. The format gives the value and its limit.
-func (p *problems) If(wrong bool, format string, args ...any) {
-	if wrong {
-		*p = append(*p, fmt.Errorf(format, args...))
-	}
 }
 
 func (c *Config) restore() (_ Result, err error) {

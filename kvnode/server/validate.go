@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/leaderlease/go/internal/problems"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server/internal/listener"
 	"github.com/leaderlease/go/leaderlease"
@@ -50,7 +51,7 @@ func (c Config) Validate() error {
 // noListener is the listener of a configuration that is only checked.
 type noListener struct{ net.Listener }
 
-func (c *Config) checkNames() (bad problems) {
+func (c *Config) checkNames() (bad problems.List) {
 	bad.If(strings.ContainsAny(c.Node.Name, "=,"),
 		"Node.Name %q must not contain = or a comma, which separate members in Node.Cluster", c.Node.Name)
 	return append(bad, c.checkCluster()...)
@@ -119,7 +120,7 @@ func (c *Config) checkTimes() (errs []error) {
 }
 
 // checkLease expects a valid heartbeat interval and election timeout.
-func (c *Config) checkLease() (bad problems) {
+func (c *Config) checkLease() (bad problems.List) {
 	bad.If(c.Node.LeaseDuration < 0, "Node.LeaseDuration %v must not be negative", c.Node.LeaseDuration)
 	bad.If(c.Node.LeaseDuration > c.longestLease(),
 		"Node.LeaseDuration %v must be %v at most, which is Node.ElectionTimeout, in whole heartbeat intervals, less one, or it delays every fail-over",
@@ -161,7 +162,7 @@ func (c *Config) longestLease() time.Duration {
 	return c.Node.ElectionTimeout.Truncate(tick) - tick
 }
 
-func (c *Config) checkLimits() (bad problems) {
+func (c *Config) checkLimits() (bad problems.List) {
 	bad.If(c.Node.MaxRequestBytes < 1 || c.Node.MaxRequestBytes > kvnode.MaxRequestLimit,
 		"Node.MaxRequestBytes %d must be from 1 to %d", c.Node.MaxRequestBytes, kvnode.MaxRequestLimit)
 	bad.If(c.MaxOpenStreams < minOpenStreams || c.MaxOpenStreams > math.MaxInt32,
@@ -179,16 +180,6 @@ func (c *Config) checkLimits() (bad problems) {
 	bad.If(c.Keepalive.MinTime < 0, "Keepalive.MinTime %v must not be negative", c.Keepalive.MinTime)
 	bad.If(c.Keepalive.Timeout < 0, "Keepalive.Timeout %v must not be negative", c.Keepalive.Timeout)
 	return bad
-}
-
-// problems collects the errors of a configuration, so that Validate reports all of them.
-type problems []error
-
-// If adds an error if wrong is true. The format has the value and its limit.
-func (p *problems) If(wrong bool, format string, args ...any) {
-	if wrong {
-		*p = append(*p, fmt.Errorf(format, args...))
-	}
 }
 
 // maxSocketPath is the longest path of a unix socket on Linux.

@@ -14,6 +14,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/leaderlease/go/internal/problems"
 	"github.com/leaderlease/go/kvnode/internal/peerurl"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/transport"
@@ -45,7 +46,7 @@ func (o *Owner) Self() Member {
 
 // Validate reports all errors of the initial cluster and of this member's entry.
 func (o *Owner) Validate() []error {
-	var bad problems
+	var bad problems.List
 	names := make(map[string]bool)
 	ids := make(map[uint64]string)
 	for _, m := range o.Cluster {
@@ -67,16 +68,6 @@ func (o *Owner) Validate() []error {
 	bad.If(err != nil, "the other members would refuse this one: %w", err)
 	bad.If(!names[o.Name], "member %q is not in the initial cluster", o.Name)
 	return bad
-}
-
-// problems collects the errors of a configuration, to report all of them at once.
-type problems []error
-
-// If adds an error if wrong is set. The format has the value and its limit.
-func (p *problems) If(wrong bool, format string, args ...any) {
-	if wrong {
-		*p = append(*p, fmt.Errorf(format, args...))
-	}
 }
 
 // Identity is the member and cluster of a data directory.

@@ -25,6 +25,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+
+	"github.com/leaderlease/go/internal/problems"
 )
 
 // Config is the TLS configuration of one side: clients or peers. The zero value
@@ -122,7 +124,7 @@ func (c *Config) ValidateShared() error {
 }
 
 // checkPairs checks that certificates and keys come together.
-func (c *Config) checkPairs() (bad problems) {
+func (c *Config) checkPairs() (bad problems.List) {
 	bad.If((c.CertFile == "") != (c.KeyFile == ""),
 		"%s %q and %s %q go together, and one is missing", c.Field("CertFile"), c.CertFile, c.Field("KeyFile"), c.KeyFile)
 	bad.If((c.ClientCertFile == "") != (c.ClientKeyFile == ""), "%s %q and %s %q go together, and one is missing",
@@ -137,7 +139,7 @@ func (c *Config) checkPairs() (bad problems) {
 
 // checkUnused refuses settings that have no effect without a certificate, because
 // the operator expects an effect.
-func (c *Config) checkUnused() (bad problems) {
+func (c *Config) checkUnused() (bad problems.List) {
 	for _, setting := range []struct {
 		name string
 		set  bool
@@ -156,7 +158,7 @@ func (c *Config) checkUnused() (bad problems) {
 }
 
 // checkTrust checks the settings about certificates of clients and peers.
-func (c *Config) checkTrust() (bad problems) {
+func (c *Config) checkTrust() (bad problems.List) {
 	need := func(name string, set bool, why string) {
 		bad.If(set && c.TrustedCAFile == "" && c.Enabled(), "%s needs %s: %s", c.Field(name), c.Field("TrustedCAFile"), why)
 	}
@@ -168,16 +170,6 @@ func (c *Config) checkTrust() (bad problems) {
 	bad.If(len(c.AllowedCNs) > 0 && len(c.AllowedHostnames) > 0,
 		"%s and %s cannot both be given", c.Field("AllowedCNs"), c.Field("AllowedHostnames"))
 	return bad
-}
-
-// problems collects the errors of a configuration, to report all of them at once.
-type problems []error
-
-// If adds an error if wrong is set.
-func (p *problems) If(wrong bool, format string, args ...any) {
-	if wrong {
-		*p = append(*p, fmt.Errorf(format, args...))
-	}
 }
 
 // versions has the parsed versions and cipher suites of a Config.

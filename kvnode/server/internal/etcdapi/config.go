@@ -3,13 +3,13 @@ package etcdapi
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/leaderlease/go/internal/problems"
 	"github.com/leaderlease/go/kvnode"
 )
 
@@ -115,7 +115,7 @@ func (c Config) withNodeDefaults(node kvnode.Config) Config {
 
 // Validate reports everything that is wrong with c. It expects c after WithDefaults.
 func (c Config) Validate() error {
-	var bad problems
+	var bad problems.List
 	bad.If(c.MaxTxnOps < 1 || c.MaxTxnOps > math.MaxInt32, "MaxTxnOps %d must be from 1 to %d", c.MaxTxnOps, math.MaxInt32)
 	bad.If(c.WatchProgressInterval < MinWatchProgress,
 		"WatchProgressInterval %v must be at least %v", c.WatchProgressInterval, MinWatchProgress)
@@ -127,14 +127,4 @@ func (c Config) Validate() error {
 	bad.If(c.MaxInFlight < 0, "MaxInFlight %d must not be negative", c.MaxInFlight)
 	bad.If(c.MaxReplyBytes < 0, "MaxReplyBytes %d must not be negative", c.MaxReplyBytes)
 	return errors.Join(bad...)
-}
-
-// problems collects the errors of a configuration, so that Validate reports all of them.
-type problems []error
-
-// If adds an error if wrong is true. The format has the value and its limit.
-func (p *problems) If(wrong bool, format string, args ...any) {
-	if wrong {
-		*p = append(*p, fmt.Errorf(format, args...))
-	}
 }
