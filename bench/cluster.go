@@ -10,6 +10,7 @@ import (
 	"github.com/leaderlease/go/bench/internal/inproc"
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
@@ -90,7 +91,7 @@ func leaderOf(ctx context.Context, c *inCluster) (int, error) {
 		if i := c.Leader(); i >= 0 {
 			return i, nil
 		}
-		if err := load.Sleep(ctx, leaderPause); err != nil {
+		if err := durations.Sleep(ctx, leaderPause); err != nil {
 			return -1, fmt.Errorf("no member leads: %w", err)
 		}
 	}

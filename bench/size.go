@@ -9,6 +9,7 @@ import (
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
 	"github.com/leaderlease/go/bench/internal/servers"
+	"github.com/leaderlease/go/internal/durations"
 )
 
 // SizePlan says how servers with much data are measured. Warmup is how long they rest
@@ -191,7 +192,7 @@ func cpuOf(c *sized) (sum time.Duration, err error) {
 }
 
 // rest lets the members settle.
-func rest(ctx context.Context, c *sized) error { return load.Sleep(ctx, c.plan.Warmup) }
+func rest(ctx context.Context, c *sized) error { return durations.Sleep(ctx, c.plan.Warmup) }
 
 // count prints a number with commas between thousands.
 func count(n int) string {
@@ -318,7 +319,7 @@ func (s *Suite) compaction(ctx context.Context, c *sized) error {
 			return err
 		}
 		// Servers that answer sooner do their work later.
-		return load.Sleep(ctx, c.plan.Duration-time.Since(begun))
+		return durations.Sleep(ctx, c.plan.Duration-time.Since(begun))
 	})
 	if err != nil {
 		return err

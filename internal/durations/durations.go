@@ -1,7 +1,8 @@
-// Package durations has histograms of durations, and counters that many goroutines share.
+// Package durations has histograms of durations, counters that many goroutines share, and a sleep that a context ends.
 package durations
 
 import (
+	"context"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,18 @@ func Doubling(first time.Duration, n int) []time.Duration {
 		bounds[i] = first << i
 	}
 	return bounds
+}
+
+// Sleep returns nil after d, or ctx's cause as soon as ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Histogram counts durations. All methods are safe for concurrent use; concurrent

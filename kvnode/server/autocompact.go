@@ -11,6 +11,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
@@ -70,7 +71,7 @@ const revisionInterval = 5 * time.Minute
 
 func (c *autoCompactor) runByRevision(ctx context.Context) {
 	var done int64
-	for sleep(ctx, revisionInterval) == nil {
+	for durations.Sleep(ctx, revisionInterval) == nil {
 		rev := c.revision() - c.retention.revisions
 		if rev <= 0 || rev == done {
 			continue
@@ -95,7 +96,7 @@ func (c *autoCompactor) runPeriodic(ctx context.Context) {
 	last, wait := time.Now(), c.retention.period // the first compaction comes after a full period
 	for {
 		seen.add(c.revision())
-		if sleep(ctx, apart) != nil {
+		if durations.Sleep(ctx, apart) != nil {
 			return
 		}
 		rev := seen.oldest()
@@ -129,18 +130,6 @@ func (c *autoCompactor) compact(ctx context.Context, rev int64) bool {
 		c.log.Warn("cannot compact", "revision", rev, "error", err)
 	}
 	return false
-}
-
-// sleep returns nil after d, or the cause of ctx when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // retention says how much history a compaction keeps. At most one field is set. Without one, nothing

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/leaderlease/go/internal/durations"
 )
 
 // The phases of a closed loop.
@@ -65,13 +67,13 @@ func (l Load) Run(ctx context.Context) (*Result, error) {
 
 // pace leads a closed loop through its phases.
 func (r *run) pace(ctx context.Context) {
-	_ = Sleep(ctx, r.Warmup)
+	_ = durations.Sleep(ctx, r.Warmup)
 	if tooFastToTime(r.warm.Load(), r.Warmup, runtime.GOMAXPROCS(0)) {
 		r.sample.Store(fastSample)
 	}
 	r.phase.Store(measuring)
 	begin := time.Now()
-	_ = Sleep(ctx, r.Duration)
+	_ = durations.Sleep(ctx, r.Duration)
 	r.phase.Store(stopping)
 	r.result.Elapsed = time.Since(begin)
 }
@@ -132,18 +134,6 @@ func (r *run) newWorker(i int) *worker {
 		w.latency[k] = latencies{mu: &r.mu, to: r.result.Of(k).Latency, kept: make([]int64, 0, keptLatencies)}
 	}
 	return w
-}
-
-// Sleep returns nil after d, or ctx's cause as soon as ctx has ended.
-func Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // worker is one client's goroutine.

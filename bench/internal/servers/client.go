@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/leaderlease/go/bench/internal/load"
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/internal/kvclient"
 	kvnodeclient "github.com/leaderlease/go/kvnode/client"
 	"github.com/leaderlease/go/kvnode/fastkv"
@@ -171,7 +172,7 @@ func Find(ctx context.Context, secure *tls.Config, endpoints []string) (*Roles, 
 		if err == nil {
 			return roles, nil
 		}
-		if stopped := load.Sleep(ctx, askPause); stopped != nil {
+		if stopped := durations.Sleep(ctx, askPause); stopped != nil {
 			return nil, fmt.Errorf("find the leader of %v: %w: %w", endpoints, stopped, err)
 		}
 	}

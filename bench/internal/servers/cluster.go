@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leaderlease/go/bench/internal/load"
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
@@ -114,7 +114,7 @@ func (c *Cluster) gather(ctx context.Context) error {
 	if _, err := c.agreed(ctx); err != nil {
 		return err
 	}
-	return load.Sleep(ctx, rest)
+	return durations.Sleep(ctx, rest)
 }
 
 // agreed waits until all members name one leader, and returns its number.

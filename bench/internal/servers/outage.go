@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/status"
 
-	"github.com/leaderlease/go/bench/internal/load"
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/testcluster"
 )
@@ -121,7 +121,7 @@ func (d *Death) Takes() time.Duration {
 // Measure makes the leader die, measures the outage, and restores the cluster.
 func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Outage, err error) {
 	if d.undo != nil {
-		if err := load.Sleep(ctx, watched); err != nil {
+		if err := durations.Sleep(ctx, watched); err != nil {
 			return nil, err
 		}
 	}
@@ -139,7 +139,7 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Outage, err erro
 	}
 	defer func() { err = errors.Join(err, c.restore(ctx)) }()
 	defer func() { err = errors.Join(err, p.close()) }()
-	if err := load.Sleep(ctx, before); err != nil {
+	if err := durations.Sleep(ctx, before); err != nil {
 		return nil, err
 	}
 	died := time.Now()
@@ -154,7 +154,7 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Outage, err erro
 	if err != nil || d.undo == nil {
 		return all, err
 	}
-	if err := load.Sleep(ctx, time.Until(died.Add(gone))); err != nil {
+	if err := durations.Sleep(ctx, time.Until(died.Add(gone))); err != nil {
 		return all, err
 	}
 	one, err = p.measure(ctx, d.UndoName, leader, func() error { return d.undo(c, leader) })
@@ -180,7 +180,7 @@ func (p *probe) measure(ctx context.Context, what string, leader int, happen fun
 		return outage, fmt.Errorf("%s: %w", what, err)
 	}
 	for wait := after; ; wait = after / 10 {
-		if err := load.Sleep(ctx, wait); err != nil {
+		if err := durations.Sleep(ctx, wait); err != nil {
 			return outage, err
 		}
 		now := time.Now()

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/bench/internal/load"
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/internal/kvclient"
 )
 
@@ -75,7 +76,7 @@ func connect(ctx context.Context, c *clientv3.Client) error {
 		if err == nil {
 			return nil
 		}
-		if stopped := load.Sleep(ctx, askPause); stopped != nil {
+		if stopped := durations.Sleep(ctx, askPause); stopped != nil {
 			return fmt.Errorf("connect to %v: %w: %w", c.Endpoints(), stopped, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/bench/internal/load"
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/testcluster"
 )
@@ -92,7 +92,7 @@ func until(ctx context.Context, what string, fn func(context.Context) error) err
 		if err == nil {
 			return nil
 		}
-		if waited := load.Sleep(ctx, lookPause); waited != nil {
+		if waited := durations.Sleep(ctx, lookPause); waited != nil {
 			return fmt.Errorf("wait for %s: %w", what, errors.Join(waited, err))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/internal/kvclient"
 )
 
@@ -57,7 +58,7 @@ func (p *play) probe(ctx context.Context, c *client) *prober {
 				pr.mu.seen.add(got)
 				pr.mu.Unlock()
 			}
-			_ = sleep(ctx, probePause)
+			_ = durations.Sleep(ctx, probePause)
 		}
 	})
 	return pr
@@ -74,18 +75,6 @@ func (pr *prober) stop() sightings {
 	pr.cancel()
 	pr.done.Wait()
 	return pr.seen()
-}
-
-// sleep returns nil after d, or ctx's cause as soon as ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // election is the time at which a member won, as seen from outside: it did not lead
@@ -149,7 +138,7 @@ func watchElection(ctx context.Context, c *client, old uint64) (e election, won 
 		default:
 			e.after = asked
 		}
-		_ = sleep(ctx, watchPause)
+		_ = durations.Sleep(ctx, watchPause)
 	}
 	return e, false
 }

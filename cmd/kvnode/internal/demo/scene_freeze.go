@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/internal/kvclient"
 )
 
@@ -258,7 +259,7 @@ func (p *play) awake(ctx context.Context) error {
 
 	watched := make(chan error, 1)
 	go func() { watched <- n.watchStatus(ctx) }()
-	if err := sleep(ctx, lullTime); err != nil {
+	if err := durations.Sleep(ctx, lullTime); err != nil {
 		return err
 	}
 	if err := n.m.Resume(); err != nil {
@@ -325,7 +326,7 @@ func (n *nap) waiting(ctx context.Context, b batch) error {
 	if err := n.sent(ctx, b.from, b.count); err != nil {
 		return err
 	}
-	if err := sleep(ctx, lullTime); err != nil {
+	if err := durations.Sleep(ctx, lullTime); err != nil {
 		return err
 	}
 	if answered := len(b.results); answered > 0 {

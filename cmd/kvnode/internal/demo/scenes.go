@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/kvnode/server/status"
 	"github.com/leaderlease/go/leaderlease/detector"
@@ -67,7 +68,7 @@ func firstOf[T any](ctx context.Context, p *play, clients []*client, ask func(ct
 					answers <- got
 					return
 				}
-				_ = sleep(ctx, retryPause)
+				_ = durations.Sleep(ctx, retryPause)
 			}
 		})
 	}
