@@ -93,8 +93,8 @@ func TestAFounderCampaignsWhenItIsAdmitted(t *testing.T) {
 		for _, n := range waiting {
 			var role raft.StateType
 			n.call(func() { role = n.loop.raw.BasicStatus().RaftState })
-			if len(n.Awaited()) > 0 || role == raft.StateFollower && n.Leader() == 0 {
-				t.Errorf("10ms after all have started, %s awaits %q, is %v and has no leader, want it admitted and campaigning", n.Name(), n.Awaited(), role)
+			if len(n.Status().Awaited) > 0 || role == raft.StateFollower && n.Leader() == 0 {
+				t.Errorf("10ms after all have started, %s awaits %q, is %v and has no leader, want it admitted and campaigning", n.Name(), n.Status().Awaited, role)
 			}
 		}
 	})
@@ -282,7 +282,7 @@ func TestAFounderNamesTheMembersItWaitsFor(t *testing.T) {
 		}
 		c.start("m3")
 		c.leader()
-		if got := c.nodes["m1"].Awaited(); len(got) != 0 {
+		if got := c.nodes["m1"].Status().Awaited; len(got) != 0 {
 			t.Errorf("Awaited() of a member that takes part = %q, want none", got)
 		}
 	})

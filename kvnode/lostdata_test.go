@@ -315,7 +315,7 @@ func TestWipedBeforeTheFirstElection(t *testing.T) {
 		c.start("m2")
 		c.start("m3")
 		time.Sleep(5 * time.Second)
-		if n := len(c.nodes["m2"].Awaited()); n != 1 {
+		if n := len(c.nodes["m2"].Status().Awaited); n != 1 {
 			t.Fatalf("m2 waits for %d others, want 1, as m3 has accepted it", n)
 		}
 		c.crash(c.nodes["m3"])

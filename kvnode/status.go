@@ -9,6 +9,7 @@ import (
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/transport"
+	"github.com/leaderlease/go/kvnode/internal/ttl"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
 	"github.com/leaderlease/go/raftwal"
@@ -34,7 +35,8 @@ type Status struct {
 	Peers      []transport.PeerStatus
 	// Names are the names of all members by ID, including peers that were never reached.
 	Names map[uint64]string
-	// Awaited is that of Node.Awaited.
+	// Awaited describes the members of which some must accept this one before it takes part, by name and peer URLs. It
+	// is empty once this member takes part.
 	Awaited []string
 	// ClusterVersion is of the cluster's log and checkpoints, NewestClusterVersion is the newest that this member
 	// knows. ClusterVersionKeptBy names the members that keep the former from rising to the latter, with the reasons.
@@ -47,6 +49,8 @@ type Status struct {
 	// Late is how late the raft loop was at each tick since the start. Late heartbeats cost the lease
 	// first, then the leadership. Several missed ticks count as one, as late as the first of them.
 	Late durations.Counts
+	// TTL is what this member, as leader, has done for TTL leases.
+	TTL ttl.Stats
 	// Replaying means that serializable reads wait until this member has applied what it had acknowledged
 	// before the start.
 	Replaying bool
@@ -72,17 +76,13 @@ func (n *Node) Status() Status {
 		Learner: n.store.Members().ByID[n.ID()].Learner,
 		Lease:   lease, Stats: n.lease.Stats(), Suspicions: n.Suspicions(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
-		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.members.Names(), Awaited: n.Awaited(),
+		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.members.Names(), Awaited: n.loop.admission.Awaited(),
 		ClusterVersion: n.store.ClusterVersion(), NewestClusterVersion: n.cfg.newestClusterVersion, ClusterVersionKeptBy: keptBy,
-		Replaying: !n.replay.isOver(), Waiting: n.proposals.Stats().Waiting, Counts: counts(n), Late: n.loop.late.Load(), DiskFull: n.disk.IsFull(),
+		Replaying: !n.replay.isOver(), Waiting: n.proposals.Stats().Waiting, Counts: counts(n), Late: n.loop.late.Load(), TTL: n.ttl.Stats(), DiskFull: n.disk.IsFull(),
 		CheckpointErr: n.checkpoints.Stats().Err, Alarms: n.store.Alarms(), Err: n.Err(),
 	}
 	return s
 }
-
-// Awaited describes the members of which some must accept this one before it takes part, by name and peer URLs. It is
-// empty once this member takes part.
-func (n *Node) Awaited() []string { return n.loop.admission.Awaited() }
 
 // Counts counts events of a member since its start.
 type Counts struct {

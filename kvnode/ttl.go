@@ -50,9 +50,6 @@ func (n *Node) TTLLeft(ctx context.Context, id int64) (ttl.Left, error) {
 	return left, ttlError(ctx, n.life.IsStopping(), err)
 }
 
-// TTLStats returns what this member, as leader, has done for TTL leases.
-func (n *Node) TTLStats() ttl.Stats { return n.ttl.Stats() }
-
 // ttlError returns the error of this package for an error of the TTL engine.
 func ttlError(ctx context.Context, stopping bool, err error) error {
 	switch {

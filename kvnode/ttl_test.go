@@ -83,7 +83,7 @@ func TestATTLLeaseLivesAsLongAsItIsRenewed(t *testing.T) {
 				if _, err := leader.RenewTTL(t.Context(), 1); !errors.Is(err, rpctypes.ErrGRPCLeaseNotFound) {
 					t.Errorf("RenewTTL() afterwards = %v, want %v", err, rpctypes.ErrGRPCLeaseNotFound)
 				}
-				if s := leader.TTLStats(); s.Renewals != 10 || s.Expirations != 1 {
+				if s := leader.Status().TTL; s.Renewals != 10 || s.Expirations != 1 {
 					t.Errorf("TTLStats() = %+v, want 10 renewals and 1 expiration", s)
 				}
 			})
@@ -113,7 +113,7 @@ func TestFailOverGivesTheFullTTL(t *testing.T) {
 		c.net.HealAll()
 		time.Sleep(1500 * time.Millisecond)
 		c.wantAlive(next, 1, false)
-		if s := old.TTLStats(); s.Expirations != 0 || s.Leading {
+		if s := old.Status().TTL; s.Expirations != 0 || s.Leading {
 			t.Errorf("TTLStats() of the old leader = %+v, want none", s)
 		}
 	})
@@ -196,7 +196,7 @@ func TestALeaderStuckOnItsDiskRevokesNothing(t *testing.T) {
 				time.Sleep(1200 * time.Millisecond)
 				synctest.Wait()
 				c.wantAlive(leader, 1, true)
-				if s := stuck.TTLStats(); s.Expirations != 0 {
+				if s := stuck.Status().TTL; s.Expirations != 0 {
 					t.Errorf("TTLStats() of the member that was stuck = %+v, want no expiration", s)
 				}
 				c.renew(leader, 1)

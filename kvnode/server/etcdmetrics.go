@@ -73,9 +73,9 @@ var etcdFamilies = []family{
 	etcdCounter("etcd_debugging_mvcc_events_total", "Total number of events sent by this member.",
 		func(r *reading) float64 { return float64(r.watches.Sent) }),
 	etcdCounter("etcd_debugging_server_lease_expired_total", "The total number of expired leases.",
-		func(r *reading) float64 { return float64(r.ttl.Expirations) }),
+		func(r *reading) float64 { return float64(r.TTL.Expirations) }),
 	etcdCounter("etcd_debugging_lease_renewed_total", "The number of renewed leases seen by the leader.",
-		func(r *reading) float64 { return float64(r.ttl.Renewals) }),
+		func(r *reading) float64 { return float64(r.TTL.Renewals) }),
 	etcdGauge("etcd_disk_wal_write_bytes_total", "Total number of bytes written in WAL.",
 		func(r *reading) float64 { return float64(r.WAL.Bytes) }),
 }

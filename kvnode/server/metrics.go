@@ -13,7 +13,6 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/connlimit"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/watch"
-	"github.com/leaderlease/go/kvnode/internal/ttl"
 	"github.com/leaderlease/go/kvnode/server/internal/etcdapi"
 	"github.com/leaderlease/go/kvnode/server/internal/listener"
 	"github.com/leaderlease/go/leaderlease/detector"
@@ -55,7 +54,6 @@ type reading struct {
 	openStreams         int64
 	refusedStreams      uint64
 	ready               bool
-	ttl                 ttl.Stats
 	ttlLeases           int
 	applies             []kvnode.OpTimes
 	slowApplies         uint64
@@ -68,8 +66,7 @@ func (s *Server) read() *reading {
 	kept := s.node.Store()
 	r := &reading{
 		Status: s.node.Status(), revision: kept.Revision(), compacted: kept.CompactRevision(),
-		changes: s.changes.Load(), ready: s.readyNow(),
-		ttl: s.node.TTLStats(), ttlLeases: kept.CountTTLLeases(),
+		changes: s.changes.Load(), ready: s.readyNow(), ttlLeases: kept.CountTTLLeases(),
 	}
 	if s.cfg.DroppedLogLines != nil {
 		r.droppedLogLines = s.cfg.DroppedLogLines()
@@ -149,13 +146,13 @@ var families = []family{
 	gauge("ttl_leases", "TTL leases that clients hold.",
 		func(r *reading) float64 { return float64(r.ttlLeases) }),
 	gauge("ttl_revoking", "Expired TTL leases with a revocation in progress, on the leader.",
-		func(r *reading) float64 { return float64(r.ttl.Revoking) }),
+		func(r *reading) float64 { return float64(r.TTL.Revoking) }),
 	counter("ttl_renewals_total", "Keep-alives that this member has answered as the leader.",
-		func(r *reading) float64 { return float64(r.ttl.Renewals) }),
+		func(r *reading) float64 { return float64(r.TTL.Renewals) }),
 	counter("ttl_expirations_total", "TTL leases that this member, as the leader, has revoked because no keep-alive arrived.",
-		func(r *reading) float64 { return float64(r.ttl.Expirations) }),
+		func(r *reading) float64 { return float64(r.TTL.Expirations) }),
 	counter("ttl_checkpoints_total", "Times that this member, as the leader, has replicated the remaining time of a TTL lease.",
-		func(r *reading) float64 { return float64(r.ttl.Checkpoints) }),
+		func(r *reading) float64 { return float64(r.TTL.Checkpoints) }),
 	gauge("client_open_streams", "Requests, watches and waits in progress, over gRPC and over HTTP.",
 		func(r *reading) float64 { return float64(r.openStreams) }),
 	counter("client_refused_streams_total", "Requests, watches and waits that were rejected because of the limit of open streams.",
