@@ -59,12 +59,12 @@ func TestSlowAppliesAreLogged(t *testing.T) {
 			Err:     rpctypes.ErrGRPCNoSpace,
 		}
 		const line = "apply request took too long"
-		n.applyTimes.note(r, 7, 100*time.Millisecond)
+		n.applier.times.note(r, 7, 100*time.Millisecond)
 		if log.count(line) > 0 {
 			t.Errorf("an entry that took 100 ms is logged, want none")
 		}
 		for range 100 {
-			n.applyTimes.note(r, 7, 101*time.Millisecond)
+			n.applier.times.note(r, 7, 101*time.Millisecond)
 		}
 		if got := log.count(line); got != 3 {
 			t.Errorf("%d lines of 100 slow entries at once, want 3", got)

@@ -31,7 +31,7 @@ type OpTimes struct {
 
 // ApplyTimes returns how long the entries of the log took to be applied since the start, by operation, and how
 // many took longer than Config.WarnApply.
-func (n *Node) ApplyTimes() (all []OpTimes, slow uint64) { return n.applyTimes.load() }
+func (n *Node) ApplyTimes() (all []OpTimes, slow uint64) { return n.applier.times.load() }
 
 // applyTimes measures how long entries take to be applied. The applier notes; any goroutine loads.
 type applyTimes struct {

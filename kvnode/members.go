@@ -39,7 +39,7 @@ var (
 func (n *Node) AddMember(ctx context.Context, peerURLs []string, learner bool) (store.Member, error) {
 	ctx, cancel := n.cfg.bounded(ctx)
 	defer cancel()
-	return n.changer.Add(ctx, peerURLs, learner)
+	return n.membership.changer.Add(ctx, peerURLs, learner)
 }
 
 // PromoteMember makes a learner a voter. Members other than the leader do not know whether it is up to date, and fail
@@ -47,14 +47,14 @@ func (n *Node) AddMember(ctx context.Context, peerURLs []string, learner bool) (
 func (n *Node) PromoteMember(ctx context.Context, id uint64) error {
 	ctx, cancel := n.cfg.bounded(ctx)
 	defer cancel()
-	return n.changer.Promote(ctx, id)
+	return n.membership.changer.Promote(ctx, id)
 }
 
 // UpdateMember replaces the peer URLs of a member.
 func (n *Node) UpdateMember(ctx context.Context, id uint64, peerURLs []string) error {
 	ctx, cancel := n.cfg.bounded(ctx)
 	defer cancel()
-	return n.changer.Update(ctx, id, peerURLs)
+	return n.membership.changer.Update(ctx, id, peerURLs)
 }
 
 // RemoveMember removes a member, which then stops itself. Its ID never comes back. When RemoveMember returns nil,
@@ -63,22 +63,22 @@ func (n *Node) UpdateMember(ctx context.Context, id uint64, peerURLs []string) e
 func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 	ctx, cancel := n.cfg.bounded(ctx)
 	defer cancel()
-	return n.changer.Remove(ctx, id)
+	return n.membership.changer.Remove(ctx, id)
 }
 
 // openMembership creates the components of package membership. It is called when the links have been started, and
 // before a peer is admitted.
 func openMembership(n *Node) {
-	n.removals = membership.NewRemovalAcks(membership.RemovalConfig{
+	n.membership.removals = membership.NewRemovalAcks(membership.RemovalConfig{
 		Self: n.ID(), Registry: n.store, Life: n.life, Advice: n.cfg.adviceReplace(n.ID()),
 		TickInterval: n.cfg.TickInterval, ElectionTimeout: n.cfg.ElectionTimeout,
 	})
-	n.changer = membership.NewChanger(membership.ChangerConfig{
-		Self: n.ID(), Token: n.cfg.Token, Registry: n.store, Proposer: changeProposer{&n.cfg, n.leadership, n.proposals, &n.calls}, Removals: n.removals,
+	n.membership.changer = membership.NewChanger(membership.ChangerConfig{
+		Self: n.ID(), Token: n.cfg.Token, Registry: n.store, Proposer: changeProposer{&n.cfg, n.leadership, n.proposals, &n.calls}, Removals: n.membership.removals,
 		Connected: func() map[uint64]bool { return connected(n.links) }, Life: n.life, LaxReconfig: n.cfg.LaxReconfig,
 		TickInterval: n.cfg.TickInterval, ElectionTimeout: n.cfg.ElectionTimeout,
 	})
-	n.routes = membership.NewRoutes(membership.RoutesConfig{
+	n.membership.routes = membership.NewRoutes(membership.RoutesConfig{
 		List: n.members, Links: n.links, Certificates: n.cfg.requiresCertificates(),
 		Changed: func() {
 			if n.cfg.Supervisor != nil {
@@ -87,13 +87,13 @@ func openMembership(n *Node) {
 		},
 		FoundsAlone: len(n.cfg.Cluster) == 1 && !n.cfg.Existing, Log: n.log,
 	})
-	n.stale = membership.NewStaleDetector()
-	n.gate = membership.NewGate(membership.GateConfig{
+	n.membership.stale = membership.NewStaleDetector()
+	n.membership.gate = membership.NewGate(membership.GateConfig{
 		List: n.members, Instances: membership.NewInstances(membership.InstancesConfig{Store: n.store, Log: n.wal, Links: n.links}),
-		Stale: n.stale, Routes: n.routes, Certificates: n.cfg.requiresCertificates(),
+		Stale: n.membership.stale, Routes: n.membership.routes, Certificates: n.cfg.requiresCertificates(),
 		ClusterVersion: n.store.ClusterVersion, IsCurrent: n.replay.isOver, Log: n.log,
 	})
-	n.dataLoss = membership.NewDataLoss(membership.DataLossConfig{
+	n.membership.dataLoss = membership.NewDataLoss(membership.DataLossConfig{
 		List: n.members, Life: n.life, Advice: n.cfg.adviceReplace(n.ID()),
 		SaveLost: func(proof string) bool { return saveIdentity(n, func(id *memberdir.Identity) { id.Lost = proof }) },
 		AtStart:  n.atStart, Present: func() (term, last uint64) { return n.Term(), n.last.Load() }, Log: n.log,

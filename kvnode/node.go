@@ -81,20 +81,20 @@ type Node struct {
 	transfers   *transfers
 	publication *publication
 	applier     *applier
-	applyTimes  *applyTimes
-	invalid     *invalidEntries
 	versions    *versionUpgrade
 	checkpoints *checkpoint.Checkpointer
 	disk        *checkpoint.Disk
 	received    *checkpoint.Received
 	snapshots   *checkpoint.Sender
-	changer     *membership.Changer
-	removals    *membership.RemovalAcks
-	routes      *membership.Routes
-	stale       *membership.StaleDetector
-	dataLoss    *membership.DataLoss
-	gate        *membership.Gate
 	ttl         *ttl.Engine
+	membership  struct {
+		changer  *membership.Changer
+		removals *membership.RemovalAcks
+		routes   *membership.Routes
+		stale    *membership.StaleDetector
+		dataLoss *membership.DataLoss
+		gate     *membership.Gate
+	}
 }
 
 // ID returns this member's ID.

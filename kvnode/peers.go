@@ -58,7 +58,7 @@ func (p peers) Admit(h transport.Hello) error {
 	case <-p.node.life.Stopping():
 		return ErrStopped
 	}
-	return p.node.gate.Admit(&h)
+	return p.node.membership.gate.Admit(&h)
 }
 
 // Refused implements transport.Handler.
@@ -67,11 +67,11 @@ func (p peers) Refused(peer uint64, err error) {
 	if !errors.As(err, &refused) {
 		return
 	}
-	switch reason, believed := refused.Reason, p.node.routes.Believes(peer); {
+	switch reason, believed := refused.Reason, p.node.membership.routes.Believes(peer); {
 	case reason == transport.ReasonWiped && believed:
-		p.node.dataLoss.RefusedAsWiped(refused)
+		p.node.membership.dataLoss.RefusedAsWiped(refused)
 	case reason == transport.ReasonRemoved && believed:
-		p.node.removals.Add(peer)
+		p.node.membership.removals.Add(peer)
 	case reason == transport.ReasonCluster:
 		now := time.Now()
 		p.node.calls.Push(func(l *raftLoop) { l.admission.PeerForeign(refused, now) })
@@ -96,8 +96,8 @@ func (p peers) Connected(peer uint64, h transport.Hello) {
 
 // Gone implements transport.Handler.
 func (p peers) Gone(peer uint64) {
-	if p.node.routes.Disconnected(peer) {
-		p.node.stale.Forget(peer)
+	if p.node.membership.routes.Disconnected(peer) {
+		p.node.membership.stale.Forget(peer)
 	}
 	if !p.node.cfg.IgnoreClosed {
 		p.node.calls.Push(func(l *raftLoop) { l.connectionsEnded(peer) })

@@ -98,18 +98,23 @@ func newComponents(n *Node) {
 	})
 }
 
-// startComponents makes the components that use the lease and the transport.
-func startComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
-	wake := n.calls.Wakeup
-	jobs := &lifecycle.Mailbox[applyJob]{Wakeup: lifecycle.NewWakeup()}
-	local := &lifecycle.Mailbox[*raftpb.Message]{Wakeup: wake}
-	n.applyTimes, n.invalid = newApplyTimes(n.cfg.WarnApply, n.log), &invalidEntries{log: n.log, logged: limitedLog()}
+// beginReplay delays serializable reads until what the member had acknowledged before is applied.
+func beginReplay(n *Node) {
 	n.replay = &replay{
 		self: n.ID(), commit: n.atStart.Commit, last: n.atStart.Last,
 		patience: replayPatience * n.cfg.ElectionTimeout, patienceTicks: replayPatience * n.cfg.electionTicks(),
 		log: n.wal, store: n.store, leadership: n.leadership, life: n.life, logger: n.log,
 	}
 	n.replay.begin()
+}
+
+// startComponents makes the components that use the lease and the transport.
+func startComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
+	wake := n.calls.Wakeup
+	jobs := &lifecycle.Mailbox[applyJob]{Wakeup: lifecycle.NewWakeup()}
+	local := &lifecycle.Mailbox[*raftpb.Message]{Wakeup: wake}
+	invalid := &invalidEntries{log: n.log, logged: limitedLog()}
+	beginReplay(n)
 	openMembership(n)
 	n.reads = &reads{
 		cfg: &n.cfg, lease: n.lease, store: n.store, links: n.links, leadership: n.leadership, proposals: n.proposals,
@@ -131,7 +136,7 @@ func startComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
 	n.applier = &applier{
 		self: n.ID(), newestClusterVersion: n.cfg.newestClusterVersion, store: n.store, lease: n.lease, members: n.members, calls: &n.calls,
 		proposals: n.proposals, replay: n.replay, received: n.received, checkpoints: n.checkpoints, disk: n.disk,
-		routes: n.routes, times: n.applyTimes, invalid: n.invalid, local: local, life: n.life, log: n.log,
+		routes: n.membership.routes, times: newApplyTimes(n.cfg.WarnApply, n.log), invalid: invalid, local: local, life: n.life, log: n.log,
 		progress: newProgress(), jobs: jobs,
 	}
 	n.ttl = newTTL(&n.cfg, n.store, ttlMember{n.leadership, n.lease, n.proposals, n.disk.IsStalled})
@@ -145,7 +150,8 @@ func startComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
 		cfg: &n.cfg, self: n.ID(), store: n.store, lease: n.lease, links: n.links, members: n.members, leadership: n.leadership,
 		last: &n.last, raftApplied: &n.raftApplied, calls: &n.calls, life: n.life, log: n.log, logLimits: &n.logLimits,
 		proposals: n.proposals, writer: writer, jobs: jobs, snapshots: n.snapshots, transfers: n.transfers,
-		invalid: n.invalid, stale: n.stale, dataLoss: n.dataLoss, admission: newOwnAdmission(n), raw: raw, firstEntries: firstEntries, wake: wake, local: local,
+		invalid: invalid, stale: n.membership.stale, dataLoss: n.membership.dataLoss, admission: newOwnAdmission(n),
+		raw: raw, firstEntries: firstEntries, wake: wake, local: local,
 		urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
 		quota: proposals.NewQuota(n.cfg.maxUncommitted), late: durations.New(lateBounds), progress: newProgress(),
 		resigned: make(chan struct{}), poll: time.NewTimer(time.Hour),
@@ -208,14 +214,14 @@ func connectAndRun(n *Node, raw *raft.RawNode, firstEntries uint64) (err error) 
 		return err
 	}
 	startComponents(n, raw, firstEntries)
-	n.routes.RegistryChanged()
+	n.membership.routes.RegistryChanged()
 	n.watch.Start(n.store)
 	logAlarms(n.log, n.members, nil, n.store.Alarms())
 	n.life.Go(n.applier.run)
 	n.life.Go(func() {
 		read := func(ctx context.Context) error { _, err := n.Read(ctx, ReadLease); return err }
 		n.replay.run(read, n.calls.leaderSilence)
-		n.gate.AdviseAllMoved(n.links.Peers(), n.cfg.self().PeerURLs)
+		n.membership.gate.AdviseAllMoved(n.links.Peers(), n.cfg.self().PeerURLs)
 	})
 	n.life.Go(n.checkpoints.Run)
 	n.life.Go(n.publication.run)

@@ -112,6 +112,6 @@ func counts(n *Node) Counts {
 	return Counts{
 		Checkpoints: c.Took.Count, FailedCheckpoints: c.Failed,
 		CheckpointTime: c.Took.Sum, MaxCheckpointTime: c.Took.Max, CheckpointWithin: c.Took.Within,
-		FailedProposals: proposed.Failed, VoidedProposals: proposed.Voided, FailedReads: n.reads.failed.Load(), Malformed: n.invalid.count.Load(),
+		FailedProposals: proposed.Failed, VoidedProposals: proposed.Voided, FailedReads: n.reads.failed.Load(), Malformed: n.applier.invalid.count.Load(),
 	}
 }
