@@ -18,7 +18,7 @@ import (
 
 	"github.com/leaderlease/go/internal/flood"
 	"github.com/leaderlease/go/internal/testcluster"
-	"github.com/leaderlease/go/kvnode/e2e/load"
+	"github.com/leaderlease/go/kvnode/e2e/internal/load"
 )
 
 // ballast is the maximum number of MB written until a full disk refuses an entry. The log

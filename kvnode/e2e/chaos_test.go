@@ -14,7 +14,7 @@ import (
 
 	"github.com/leaderlease/go/internal/linz"
 	"github.com/leaderlease/go/internal/testcluster"
-	"github.com/leaderlease/go/kvnode/e2e/load"
+	"github.com/leaderlease/go/kvnode/e2e/internal/load"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 

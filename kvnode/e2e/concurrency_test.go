@@ -18,7 +18,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/leaderlease/go/internal/testcluster"
-	"github.com/leaderlease/go/kvnode/e2e/load"
+	"github.com/leaderlease/go/kvnode/e2e/internal/load"
 )
 
 // eachSize runs a test against clusters of one and of three members.

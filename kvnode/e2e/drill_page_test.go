@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/e2e/load"
+	"github.com/leaderlease/go/kvnode/e2e/internal/load"
 )
 
 // procedures is where operators find the commands that the drills perform.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/leaderlease/go/internal/linz"
 	"github.com/leaderlease/go/internal/testcluster"
-	"github.com/leaderlease/go/kvnode/e2e/load"
+	"github.com/leaderlease/go/kvnode/e2e/internal/load"
 )
 
 var resetsFlag = flag.Duration("resets", 2*time.Second, "for how long the connections between members are reset ten times a second; from 10 s on with kvnode's own election timeout")

@@ -14,7 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/testcluster"
-	"github.com/leaderlease/go/kvnode/e2e/load"
+	"github.com/leaderlease/go/kvnode/e2e/internal/load"
 )
 
 var allKilledFlag = flag.Int("all-killed", 1, "how many times all members are killed and started again, to measure when a write is acknowledged")

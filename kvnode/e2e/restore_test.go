@@ -16,7 +16,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/leaderlease/go/internal/testcluster"
-	"github.com/leaderlease/go/kvnode/e2e/load"
+	"github.com/leaderlease/go/kvnode/e2e/internal/load"
 )
 
 // A snapshot that etcdctl saved becomes a new cluster with the same keys,

@@ -81,7 +81,7 @@ func withFiles(p testcluster.Program, n int) testcluster.Program {
 type siege struct {
 	*secured
 	arm
-	crowd Crowd
+	crowd crowd
 
 	stop context.CancelFunc
 	gone sync.WaitGroup
@@ -92,7 +92,7 @@ func newSiege(t *testing.T, a arm) *siege {
 	s := &siege{secured: newSecured(t, a.program), arm: a}
 	s.start()
 	s.trust()
-	s.crowd = Crowd{
+	s.crowd = crowd{
 		Silent: *silentFlag, Pause: 5 * time.Second, Failing: *failsFlag, Lies: *failsFlag / 20, Sources: a.sources,
 		Liar: s.liar(), Lie: s.lie(),
 	}

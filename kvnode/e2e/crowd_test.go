@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Crowd opens many unauthenticated connections to a cluster. Some send nothing, some begin handshakes
+// crowd opens many unauthenticated connections to a cluster. Some send nothing, some begin handshakes
 // and do not finish them, and some have a valid certificate and send a false hello.
-type Crowd struct {
+type crowd struct {
 	// Peers and Clients are the addresses, host:port, of the peer port and the client port.
 	Peers, Clients []string
 	// Silent is the number of connections that send nothing. Each is opened again Pause after it was closed.
@@ -35,13 +35,13 @@ type Crowd struct {
 type counts struct{ open, cut, refused, failed, lied atomic.Int64 }
 
 // String describes the connections so far.
-func (c *Crowd) String() string {
+func (c *crowd) String() string {
 	return fmt.Sprintf("%d silent connections are open, %d were closed, %d could not be made; %d handshakes failed, %d lied",
 		c.open.Load(), c.cut.Load(), c.refused.Load(), c.failed.Load(), c.lied.Load())
 }
 
 // Run opens connections until ctx ends, and waits until all are closed.
-func (c *Crowd) Run(ctx context.Context) {
+func (c *crowd) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for i := range c.Silent {
 		door := c.Peers
@@ -71,7 +71,7 @@ func (c *Crowd) Run(ctx context.Context) {
 }
 
 // each calls f perSecond times a second, without waiting for earlier calls.
-func (c *Crowd) each(ctx context.Context, perSecond int, f func(n uint64)) {
+func (c *crowd) each(ctx context.Context, perSecond int, f func(n uint64)) {
 	if perSecond == 0 {
 		return
 	}
@@ -87,7 +87,7 @@ func (c *Crowd) each(ctx context.Context, perSecond int, f func(n uint64)) {
 }
 
 // dial connects from the next source address.
-func (c *Crowd) dial(ctx context.Context, addr string) (net.Conn, error) {
+func (c *crowd) dial(ctx context.Context, addr string) (net.Conn, error) {
 	from := net.IPv4(127, 0, 0, 1)
 	if c.Sources > 1 {
 		i := c.source.Add(1) % uint64(c.Sources)
@@ -103,7 +103,7 @@ func (c *Crowd) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return conn, err
 }
 
-func (c *Crowd) silent(ctx context.Context, addr string) {
+func (c *crowd) silent(ctx context.Context, addr string) {
 	for ctx.Err() == nil {
 		c.wait(ctx, addr)
 		select {
@@ -114,7 +114,7 @@ func (c *Crowd) silent(ctx context.Context, addr string) {
 }
 
 // wait connects and sends nothing until the server closes the connection.
-func (c *Crowd) wait(ctx context.Context, addr string) {
+func (c *crowd) wait(ctx context.Context, addr string) {
 	conn, err := c.dial(ctx, addr)
 	if err != nil {
 		c.refused.Add(1)
@@ -131,7 +131,7 @@ func (c *Crowd) wait(ctx context.Context, addr string) {
 const handshakeTime = 5 * time.Second
 
 // fail sends a hello that costs the server a handshake, and disconnects.
-func (c *Crowd) fail(ctx context.Context, addr string, hello []byte) {
+func (c *crowd) fail(ctx context.Context, addr string, hello []byte) {
 	conn, err := c.dial(ctx, addr)
 	if err != nil {
 		return
@@ -144,7 +144,7 @@ func (c *Crowd) fail(ctx context.Context, addr string, hello []byte) {
 }
 
 // lie authenticates with a valid certificate and sends a false hello.
-func (c *Crowd) lie(ctx context.Context, addr string) {
+func (c *crowd) lie(ctx context.Context, addr string) {
 	raw, err := c.dial(ctx, addr)
 	if err != nil {
 		return
