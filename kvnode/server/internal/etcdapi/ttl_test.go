@@ -131,7 +131,7 @@ func TestTheTTLLeaseServiceThroughAClient(t *testing.T) {
 // As in etcd, a member without a leader lists the TTL leases that it knows, unless metadata asks
 // for a linearizable list.
 func TestTTLLeasesAreListedWithoutALeader(t *testing.T) {
-	s := startServer(t, Config{RequestTimeout: 50 * time.Millisecond})
+	s := startServer(t, Config{RequestTimeout: time.Second})
 	s.grant(t, 7, 60)
 	s.setLeader(0)
 	s.onRead = func(_ context.Context, mode kvnode.ReadMode) error {
@@ -220,12 +220,13 @@ func TestAKeepAliveThatFailsEndsTheStream(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		from, want error
+		timeout    time.Duration
 	}{
-		{"stopped", kvnode.ErrStopped, rpctypes.ErrGRPCStopped},
-		{"no answer in time", context.DeadlineExceeded, rpctypes.ErrGRPCTimeout},
+		{"stopped", kvnode.ErrStopped, rpctypes.ErrGRPCStopped, time.Minute},
+		{"no answer in time", context.DeadlineExceeded, rpctypes.ErrGRPCTimeout, 50 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := startServer(t, Config{RequestTimeout: 50 * time.Millisecond})
+			s := startServer(t, Config{RequestTimeout: c.timeout})
 			s.ttl.onTTL = func(ctx context.Context, _ int64) error {
 				if errors.Is(c.from, context.DeadlineExceeded) {
 					<-ctx.Done()
