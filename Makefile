@@ -42,7 +42,7 @@ help: ## print this help
 check: fmt-check vet lint api ## before each push: format, vet, lint, public names
 
 # Long tests (simulations, searches, every byte of a log, hours of virtual time) run a short form here,
-# by testing.Short. Three packages run at once, since members on real sockets mostly wait.
+# by testing.Short. Three packages run at once, since members on real sockets mostly wait. make check vets.
 .PHONY: test
 test: ## before each push: all packages with the race detector, 3 to 6 minutes on 2 cores
 	$(GO) test -race -short -vet=off -p 3 -timeout 15m $(PKG)
