@@ -239,7 +239,7 @@ func TestKeyRefusals(t *testing.T) {
 func TestNoMemberAnswers(t *testing.T) {
 	addr := free(t)
 	for _, args := range []string{"get a", "put a 1", "del a", "watch a", "lock l", "snapshot save x"} {
-		code, _, stderr := kvnode(append(strings.Fields(args), "--timeout", "300ms", "--endpoints", addr)...)
+		code, _, stderr := kvnode(append(strings.Fields(args), "--timeout", "1s", "--endpoints", addr)...)
 		if code != exitFailed || !strings.HasPrefix(stderr, addr+": ") || !strings.Contains(stderr, "refused") {
 			t.Errorf("kvnode %s of a dead endpoint = %d %s, want %d, the endpoint and the reason", args, code, stderr, exitFailed)
 		}

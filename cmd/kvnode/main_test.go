@@ -193,7 +193,7 @@ func TestStatusOfAMemberThatStarts(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	for _, scheme := range []string{"http", "https"} {
-		code, stdout, _ := kvnode("status", "--timeout", "200ms", "--endpoints", scheme+"://"+l.Addr().String())
+		code, stdout, _ := kvnode("status", "--timeout", "1s", "--endpoints", scheme+"://"+l.Addr().String())
 		if code == exitOK || !strings.Contains(stdout, "still starting") || strings.Contains(stdout, "give ") {
 			t.Errorf("kvnode status of a member that starts, by %s = %d %s, want that it may be still starting", scheme, code, stdout)
 		}
