@@ -96,7 +96,7 @@ func (c *cluster) start(name, dir string, all []kvnode.Member) {
 	must(c, err)
 	node, err := kvnode.Start(kvnode.Config{
 		Name: name, DataDir: dir, Cluster: all, Listener: peers, Dial: c.net.Dialer(name),
-		Clock: clock.Runtime(), SegmentSize: 1 << 20,
+		Clock: clock.Runtime(), SegmentSize: 256 << 10,
 	})
 	must(c, err)
 	m := &member{Node: node, served: make(chan struct{})}
