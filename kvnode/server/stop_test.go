@@ -66,7 +66,6 @@ func TestStreamsThatWaitEndWithUnavailable(t *testing.T) {
 		go func() { end <- stream.RecvMsg(new(pb.WatchResponse)) }()
 	}
 	until(t, "the member serves all streams", func() bool { return alone.openStreams() == int64(len(streams)) })
-	time.Sleep(50 * time.Millisecond) // most of them wait by now; none must have ended
 	stop(t, alone)
 	for name, end := range ends {
 		if err := <-end; status.Code(err) != codes.Unavailable {
