@@ -236,6 +236,7 @@ const (
 	goalForgone
 	goalVoided
 	goalFormer
+	goalNode1
 	numGoals
 )
 
@@ -245,7 +246,7 @@ var goalNames = [numGoals]string{
 	"a lease is held under another configuration", "a lease is held again after a change without ApplyConfState",
 	"a read is answered by a renewal", "a read is answered by a round", "a follower reads", "two reads share a round",
 	"a follower reads while the leader applies", "a leader that resigns is replaced at once", "a leader leads on after it has resigned",
-	"a leader that has died is replaced at once", "a death notice of an earlier process voids nothing",
+	"a leader that has died is replaced at once", "a death notice of an earlier process voids nothing", "node 1 holds a lease",
 }
 
 func (j *judge) reach(g goal, seen bool) {
@@ -270,6 +271,7 @@ func (p *play) surveyLease(n *Node) {
 	i, s := n.lease.Info(), n.lease.Stats()
 	other := len(n.conf.GetVoters()) != len(p.c.opts.Voters)
 	p.reach(goalLease, i.Valid())
+	p.reach(goalNode1, i.Valid() && n.ID == 1)
 	p.reach(goalExpired, i.Status == leaderlease.StatusExpired)
 	p.reach(goalSecond, i.Valid() && len(p.led) > 1)
 	p.reach(goalRecovered, i.Valid() && s.ClockFaults > 0)
