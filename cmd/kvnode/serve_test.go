@@ -234,8 +234,9 @@ func TestAFailureIsSaidOnce(t *testing.T) {
 func TestValidateWarns(t *testing.T) {
 	var out, errs buffer
 	code := run(System{
-		Args: []string{"serve", "--validate", "--data-dir", t.TempDir(), "--max-wals", "7"}, Environ: []string{"ETCD_DATA_DIRR=/x"},
-		Stdout: &out, Stderr: &errs, Exit: func(int) {},
+		Args:    strings.Fields("serve --validate --max-wals 7 --data-dir " + t.TempDir() + anyPorts),
+		Environ: []string{"ETCD_DATA_DIRR=/x"},
+		Stdout:  &out, Stderr: &errs, Exit: func(int) {},
 	})
 	if code != exitOK || !strings.Contains(errs.String(), "ETCD_DATA_DIRR is no setting of kvnode and has no effect; did you mean ETCD_DATA_DIR?") || !strings.Contains(errs.String(), "--max-wals") ||
 		out.String() != "the configuration is valid\n" {
