@@ -161,7 +161,7 @@ func (w *logWriter) written(m *raftpb.Message, err error) {
 		w.respond(m.GetResponses())
 		return
 	}
-	// Raft takes a snapshot for applied once this is answered, so the store restores it first. Later
+	// Raft counts a snapshot as applied once this is answered, so the store restores it first. Later
 	// responses wait, as raft demands. The applier waits for nothing of the appender's. After a crash in
 	// between, the next start restores the snapshot from its file (reconcile).
 	done := make(chan struct{})

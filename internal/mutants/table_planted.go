@@ -80,9 +80,9 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L5", Name: "voters updated after Advance", Trace: true, Sim: true,
-		File: "leaderlease/conf.go", Old: "	if use {\n		l.setVotersLocked(cs, now)\n	}", New: "	_ = use\n	lateConf[l] = append(lateConf[l], cs)",
+		File: "leaderlease/confchange.go", Old: "	if use {\n		l.setVotersLocked(cs, now)\n	}", New: "	_ = use\n	lateConf[l] = append(lateConf[l], cs)",
 		More: []Edit{
-			{"leaderlease/conf.go", "func (l *Lease) setVotersLocked(", "var lateConf = map[*Lease][]*raftpb.ConfState{}\n\nfunc (l *Lease) setVotersLocked("},
+			{"leaderlease/confchange.go", "func (l *Lease) setVotersLocked(", "var lateConf = map[*Lease][]*raftpb.ConfState{}\n\nfunc (l *Lease) setVotersLocked("},
 			{"leaderlease/tick.go", "	done := l.publishLocked(now)", "	for _, cs := range lateConf[l] {\n		l.setVotersLocked(cs, now)\n	}\n	delete(lateConf, l)\n	done := l.publishLocked(now)"},
 		},
 	},
@@ -113,7 +113,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	{
 		// Alone, each of these two is masked by the other (docs/adr/0004).
 		Rule: "V5", Name: "a node that is alone a quorum elects itself, ConfPending off", Sim: true,
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "	return l.mu.conf.alone || l.mu.conf.pending() || l.mu.misuse != nil",
 		New:  "	return false",
 		More: []Edit{

@@ -117,7 +117,7 @@ var leaderRules = []Mutant{
 	},
 	{
 		Rule: "L5", Name: "initial configuration for ever", Sim: true, Trace: true, Pkg: rulesPkg, Test: "^TestL5VotersFollowTheConfiguration$",
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "\t\tl.setVotersLocked(cs, now)\n\t}\n\tdone :=", New: "\t}\n\tdone :=",
 	},
 	{
@@ -132,12 +132,12 @@ var leaderRules = []Mutant{
 	},
 	{
 		Rule: "L5", Name: "one call settles all changes that are in flight", Pkg: libPkg, Test: "^TestSeveralChangesInOneReady$",
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "c.open, c.known = c.open[i+1:], index", New: "c.open, c.known = nil, index",
 	},
 	{
 		Rule: "L5", Name: "a forgotten ApplyConfState goes unnoticed", Pkg: rulesPkg, Test: "^TestL5ForgottenApplyConfStateLeavesLeasesOff$",
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "\t\tc.skipped = max(c.skipped, index)\n", New: "\t\tc.open = nil\n",
 	},
 	{
@@ -147,12 +147,12 @@ var leaderRules = []Mutant{
 	},
 	{
 		Rule: "L5", Name: "a change that Storage has not, says ApplyConfState, goes unnoticed", Pkg: libPkg, Test: "^TestAChangeThatStorageLacksContradictsConfIndex$",
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "case index <= c.stored && c.known == c.stored:", New: "case index <= c.stored && false:",
 	},
 	{
 		Rule: "L5", Name: "a change that is reported twice is not known", Pkg: libPkg, Test: "^TestTheLeaseCountsUnderWhatRaftEndsUpIn$",
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "c.open, c.known = c.open[i+1:], index", New: "c.open = c.open[i+1:]",
 	},
 	{
@@ -162,12 +162,12 @@ var leaderRules = []Mutant{
 	},
 	{
 		Rule: "L5", Name: "a second change before the first is applied goes unnoticed", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesAreAMisuse$",
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "second != 0 && rule == \"\"", New: "second != 0 && rule != \"\"",
 	},
 	{
 		Rule: "L5", Name: "a member with a change to apply asks for votes", Pkg: libPkg, Test: "^TestACandidateAppliesChangesFirst$",
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "return waits && l.mu.applies", New: "return waits && false",
 	},
 	{
@@ -207,17 +207,17 @@ var leaderRules = []Mutant{
 	},
 	{
 		Rule: "L5", Name: "a change is reported while an earlier one is being applied", Pkg: libPkg, Test: "^TestMissedChangesHeal$",
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "if i < 0 || (i > 0 && c.open[i-1] > c.skipped) {", New: "if i < 0 {",
 	},
 	{
 		Rule: "L5", Name: "one ApplyConfState too many goes unnoticed", Pkg: libPkg, Test: "^TestConfStateToldOnceTooOften$",
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "\tif broken != \"\" {\n", New: "\tif false {\n",
 	},
 	{
 		Rule: "L5", Name: "a late change is taken for the next", Pkg: libPkg, Test: "^TestConfStateIsMatchedByItsIndex$",
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "return c.close(index) })", New: "return c.closeNext() })\n\t_ = index",
 	},
 	{
@@ -318,7 +318,7 @@ var commitRules = []Mutant{
 	},
 	{
 		Rule: "storage", Name: "the way out of a joint configuration is no change", Pkg: libPkg, Test: "^TestRecoverCommit$",
-		File: "leaderlease/conf.go",
+		File: "leaderlease/confchange.go",
 		Old:  "\treturn e.GetType() == raftpb.EntryConfChange || e.GetType() == raftpb.EntryConfChangeV2\n",
 		New:  "\treturn e.GetType() == raftpb.EntryConfChange || e.GetType() == raftpb.EntryConfChangeV2 && len(e.GetData()) > 0\n",
 	},

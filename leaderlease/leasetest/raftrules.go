@@ -137,7 +137,7 @@ func (l *logView) add(entries []*raftpb.Entry) {
 	}
 }
 
-// openLog begins the view with the entries on the disk. Raft takes those up to told for applied.
+// openLog begins the view with the entries on the disk. Raft counts those up to told as applied.
 func (n *Node) openLog(told uint64) {
 	n.log, n.told, n.tellAt = logView{}, told, 0
 	if from, last := max(n.first(), n.Applied()+1), n.LastIndex(); from <= last {

@@ -84,7 +84,7 @@ func TestL5PendingChangeRefuses(t *testing.T) {
 
 // shrink begins with five voters, of which node 1 leads and advances early, and
 // removes 5 and then 4 while the state machine of node 1 is late by as much. Raft lets
-// the second change in, since it takes the first for applied.
+// the second change in, since it counts the first as applied.
 func shrink(t *testing.T, late time.Duration) *story {
 	var apply time.Duration
 	s := begin(t, leasetest.Options{Voters: ids(1, 2, 3, 4, 5), Node: func(id uint64) leasetest.NodeOptions {

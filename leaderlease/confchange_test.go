@@ -306,7 +306,7 @@ func TestAnEarlyMsgStorageApplyRespIsNamed(t *testing.T) {
 	p.sound()
 }
 
-// A leader appends a change only if it takes the one before for applied.
+// A leader appends a change only if it counts the one before as applied.
 func TestASecondChangeBeforeTheFirstIsAppliedIsAMisuse(t *testing.T) {
 	for name, amend := range map[string]func(*Config){"sync": func(*Config) {}, "async": inAsyncMode} {
 		t.Run(name, func(t *testing.T) {

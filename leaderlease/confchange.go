@@ -149,7 +149,7 @@ type confWatch struct {
 	// restored snapshot. stored is the ConfIndex, until a snapshot is restored.
 	known, stored uint64
 	// skipped is the newest index that was applied while an older change was open. acknowledged is the
-	// newest index that raft takes for applied.
+	// newest index that raft counts as applied.
 	skipped, acknowledged uint64
 	// superseded: the newest configuration came with a snapshot. A late ApplyConfState for an
 	// older change is ignored.
@@ -196,7 +196,7 @@ func (c *confWatch) close(index uint64) (use bool, broken string) {
 	}
 	i := slices.Index(c.open, index)
 	if i < 0 || (i > 0 && c.open[i-1] > c.skipped) {
-		return false, fmt.Sprintf("ApplyConfState was called for index %d, but the open configuration changes are at %d", index, c.open)
+		return false, fmt.Sprintf("ApplyConfState was called for index %d, but the configuration changes that still need that call are, in order, at %d", index, c.open)
 	}
 	c.open, c.known = c.open[i+1:], index
 	c.finish(index)
@@ -229,7 +229,7 @@ func (c *confWatch) pending() bool { return len(c.open) > 0 }
 func (c *confWatch) single() bool { return len(c.voters[0]) == 1 && len(c.voters[1]) == 0 }
 
 // The rest of this file is about an Advance, or a MsgStorageApplyResp, before ApplyConfChange. Raft then
-// takes a configuration change for applied that is not. Three of its rules depend on that: a leader appends
+// counts a configuration change as applied that is not. Three of its rules depend on that: a leader appends
 // no second change before the first is applied, a member with a change to apply does not campaign, and
 // quorums of configurations one change apart overlap. With two changes behind an early Advance two disjoint
 // quorums commit (docs/raft-durability.md).
@@ -239,7 +239,7 @@ func (c *confWatch) single() bool { return len(c.voters[0]) == 1 && len(c.voters
 // applyFirst is the advice about an early Advance.
 const applyFirst = "call ApplyConfChange of raft and ApplyConfState for each configuration change of a Ready before Advance, or before MsgStorageApplyResp is stepped"
 
-// acknowledgedLocked records that raft takes all entries up to index for applied: by Advance, which the
+// acknowledgedLocked records that raft counts all entries up to index as applied: by Advance, which the
 // next Ready shows, or by a MsgStorageApplyResp.
 func (l *Lease) acknowledgedLocked(index uint64) {
 	l.noteMissedLocked(func(c *confWatch) { c.acknowledged = max(c.acknowledged, index) })
@@ -331,7 +331,7 @@ func (c *confWatch) wrong() error {
 		return err
 	}
 	if index, ok := c.unapplied(); ok && index <= c.acknowledged {
-		return &MisuseError{Rule: fmt.Sprintf("raft takes the configuration change at %d for applied, but it is not: %s", index, applyFirst)}
+		return &MisuseError{Rule: fmt.Sprintf("raft has counted the configuration change at %d as applied, but it is not: %s", index, applyFirst)}
 	}
 	return nil
 }
