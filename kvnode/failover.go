@@ -167,8 +167,8 @@ func (l *raftLoop) pollSoon(now time.Time) {
 }
 
 // failProposals fails proposals with an unknown outcome, once the leader or its term has changed: they may
-// be lost with the leader's log, or on the way, or the next leader may commit them. Those with their term
-// as a fence wait until the first entry of a later term is applied, which shows their outcome
+// be lost with the leader's log, or on the way, or the next leader may commit them. Those that
+// require their term wait until the first entry of a later term is applied, which shows their outcome
 // (proposals.Pending.TermReached). A leader that was only forgotten may still take them, and be known
 // again, so nothing fails then.
 func (l *raftLoop) failProposals(lead uint64) {

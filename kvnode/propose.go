@@ -34,7 +34,7 @@ func (n *Node) Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Re
 // ProposeFenced is Propose for work that only the leader of term may do: r has no effect in another term. The
 // TTL engine does not use it: a LeaseRevoke proposed here fails with store.ErrNoGeneration.
 func (n *Node) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest) (store.Result, error) {
-	return n.proposals.Submit(ctx, &store.Command{Fence: term, Request: r})
+	return n.proposals.Submit(ctx, &store.Command{RequiredTerm: term, Request: r})
 }
 
 // queueRaft is the raft loop as its queue of proposals uses it. The loop calls all methods.

@@ -230,7 +230,7 @@ func TestSameLeaderInALaterTerm(t *testing.T) {
 			t.Errorf("put that a connection lost, while the leader leads again = %v after %v, want nil within 2s", err, time.Since(begun))
 		}
 		c.once(follower)
-		// It must not have a fence, so its result is unknown.
+		// It must not have a required term, so its result is unknown.
 		if err := <-revoked; !errors.Is(err, ErrLeaderChanged) || time.Since(begun) > 2*time.Second {
 			t.Errorf("a revocation that a connection lost = %v after %v, want ErrLeaderChanged within 2s", err, time.Since(begun))
 		}

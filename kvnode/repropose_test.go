@@ -74,7 +74,7 @@ func TestPutDuringATransfer(t *testing.T) {
 }
 
 // The put arrives when the former leader follows the next one, and is passed on. The next leader's log has
-// it in another term than its fence.
+// it in another term than it requires.
 func TestAPutThatIsPassedOnToTheNextLeader(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader, follower, other := c.settled()

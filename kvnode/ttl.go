@@ -116,5 +116,5 @@ func (m ttlMember) Confirm(ctx context.Context, term uint64) error {
 
 // ProposeFenced implements ttl.Member.
 func (m ttlMember) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, generations []uint64) (store.Result, error) {
-	return m.proposals.Submit(ctx, &store.Command{Fence: term, Request: r, Generations: generations})
+	return m.proposals.Submit(ctx, &store.Command{RequiredTerm: term, Request: r, Generations: generations})
 }

@@ -9,7 +9,7 @@
 //   - A proposal has one outcome. Its waiter is registered before the raft loop sees the proposal. The
 //     goroutine that removes the waiter, and no other, sends the outcome.
 //   - A command takes effect at most once. After a change of the leader a repeatable command is proposed
-//     again, but each attempt has its term as a fence, and has no effect in another term
+//     again, but each attempt requires its own term, and has no effect in another term
 //     (docs/adr/0027-proposed-again.md).
 //   - Memory is bounded: Config.MaxCount and Config.MaxBytes for this member's proposals, Quota for those of a
 //     follower.
@@ -84,20 +84,20 @@ type Leadership interface {
 type proposal struct {
 	id    uint64 // of its waiter, and of the command in the entry
 	entry *raftpb.Entry
-	// repeatable proposals are proposed in one term after another, each time with that term as the fence.
+	// repeatable proposals are proposed in one term after another, each time with that RequiredTerm.
 	// An attempt takes effect in its own term or never, so at most one of them does.
 	repeatable bool
 	// failWithoutLeader is FailsWithoutLeader of the client's context.
 	failWithoutLeader bool
-	// fence is the fence of the entry if the proposal is repeatable, and else 0.
-	fence uint64
+	// requiredTerm is the RequiredTerm of the entry if the proposal is repeatable, and else 0.
+	requiredTerm uint64
 }
 
-// forTerm returns q with term as its fence. If q has another one, the result has an entry of its own, as raft
+// forTerm returns q with term as its required term. If q has another one, the result has an entry of its own, as raft
 // and the transport may still hold the entry of an earlier attempt.
 func (q proposal) forTerm(term uint64) proposal {
-	if q.repeatable && q.fence != term {
-		q.entry, q.fence = &raftpb.Entry{Data: store.Refence(q.entry.GetData(), term)}, term
+	if q.repeatable && q.requiredTerm != term {
+		q.entry, q.requiredTerm = &raftpb.Entry{Data: store.WithRequiredTerm(q.entry.GetData(), term)}, term
 	}
 	return q
 }
@@ -149,13 +149,13 @@ func (p *Pending) NextID() uint64 {
 // Submit replicates c, and returns the result of applying it. Result.Err is the failure of the command
 // itself, and the error is about the way there. After ErrTooLarge, ErrTooManyRequests, ErrDiskFull and
 // ErrNoLeader nothing was done. After ErrLeaderChanged, ErrTimeout, ErrStopped and ctx's error c may or may
-// not take effect. Submit sets c.ID and, if c has no fence and may have one, c.Fence.
+// not take effect. Submit sets c.ID and, if c has no required term and may have one, c.RequiredTerm.
 func (p *Pending) Submit(ctx context.Context, c *store.Command) (store.Result, error) {
 	c.ID = p.NextID()
-	q := proposal{id: c.ID, repeatable: c.MayFence()}
+	q := proposal{id: c.ID, repeatable: c.MayRequireTerm()}
 	if q.repeatable {
-		c.Fence = p.cfg.Leadership.Term() // the Queue changes it if the term has changed by then
-		q.fence = c.Fence
+		c.RequiredTerm = p.cfg.Leadership.Term() // the Queue changes it if the term has changed by then
+		q.requiredTerm = c.RequiredTerm
 	}
 	data, err := c.Encode()
 	if err != nil {

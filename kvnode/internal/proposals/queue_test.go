@@ -249,20 +249,20 @@ func TestRefusedProposalsFail(t *testing.T) {
 	wantErr(t, "a proposal that raft refuses", w, r.err)
 }
 
-// Each attempt has the term in which it is proposed as its fence.
-func TestOfferSetsTheFence(t *testing.T) {
+// Each attempt requires the term in which it is proposed.
+func TestOfferSetsTheRequiredTerm(t *testing.T) {
 	q, r := newQueue(1)
-	data, err := (&store.Command{ID: 1, Fence: 6}).Encode()
+	data, err := (&store.Command{ID: 1, RequiredTerm: 6}).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := proposal{id: 1, entry: &raftpb.Entry{Data: data}, repeatable: true, fence: 6}
+	p := proposal{id: 1, entry: &raftpb.Entry{Data: data}, repeatable: true, requiredTerm: 6}
 	w, _ := q.pending.add(p)
 	q.pending.submitted.Push(p)
 	q.Offer()
 	c, err := store.DecodeCommand(r.taken[0].GetEntries()[0].GetData())
-	if err != nil || c.Fence != 7 || w.fence != 7 {
-		t.Errorf("raft takes %+v, %v, and the waiter has fence %d, want 7", c, err, w.fence)
+	if err != nil || c.RequiredTerm != 7 || w.requiredTerm != 7 {
+		t.Errorf("raft takes %+v, %v, and the waiter has required term %d, want 7", c, err, w.requiredTerm)
 	}
 }
 

@@ -14,8 +14,8 @@ type waiter struct {
 	// proposed is set when raft takes the proposal. From then on it may take effect, under this leader or a
 	// later one, so a client that gets an error must not simply try again.
 	proposed bool
-	// fence is the fence of the attempt that raft has taken, 0 if it has none.
-	fence uint64
+	// requiredTerm is the RequiredTerm of the attempt that raft has taken, 0 if it has none.
+	requiredTerm uint64
 	// leaderlessTicks counts the ticks without a leader while raft has not taken the proposal.
 	leaderlessTicks int
 	// inSnapshot means that raft had taken this attempt when a snapshot began to arrive, so the snapshot may
@@ -117,7 +117,7 @@ func (p *Pending) takeVoid(term uint64) (again []proposal) {
 	defer p.mu.Unlock()
 	for id, w := range p.mu.waiters {
 		switch {
-		case !w.proposed || w.fence == 0 || w.fence >= term:
+		case !w.proposed || w.requiredTerm == 0 || w.requiredTerm >= term:
 		case w.skipped:
 			p.removeLocked(id).send(outcome{err: ErrLeaderChanged})
 		default:
@@ -161,7 +161,7 @@ func (p *Pending) markProposed(qs []proposal) []proposal {
 	kept := qs[:0]
 	for _, q := range qs {
 		if w := p.mu.waiters[q.id]; w != nil {
-			w.proposed, w.fence, w.inSnapshot, w.skipped = true, q.fence, false, false
+			w.proposed, w.requiredTerm, w.inSnapshot, w.skipped = true, q.requiredTerm, false, false
 			kept = append(kept, q)
 		}
 	}
@@ -195,9 +195,10 @@ func (p *Pending) FailProposed() {
 	p.failIf(ErrLeaderChanged, func(w *waiter) bool { return w.proposed })
 }
 
-// FailUnfenced is FailProposed for proposals without a fence of this package. The others wait for TermReached.
+// FailUnfenced is FailProposed for proposals to which this package gave no required term. The others wait
+// for TermReached.
 func (p *Pending) FailUnfenced() {
-	p.failIf(ErrLeaderChanged, func(w *waiter) bool { return w.proposed && w.fence == 0 })
+	p.failIf(ErrLeaderChanged, func(w *waiter) bool { return w.proposed && w.requiredTerm == 0 })
 }
 
 // FailAll fails all proposals, when the member stops.

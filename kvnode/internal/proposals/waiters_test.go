@@ -40,9 +40,9 @@ func sized(id uint64, bytes int) proposal {
 	return proposal{id: id, entry: &raftpb.Entry{Data: make([]byte, bytes)}}
 }
 
-// attempt adds a proposal that raft has taken. It is repeatable if fence is not 0.
-func attempt(p *Pending, id, fence uint64) *waiter {
-	q := proposal{id: id, entry: &raftpb.Entry{Data: []byte{1}}, repeatable: fence != 0, fence: fence}
+// attempt adds a proposal that raft has taken. It is repeatable if term is not 0.
+func attempt(p *Pending, id, term uint64) *waiter {
+	q := proposal{id: id, entry: &raftpb.Entry{Data: []byte{1}}, repeatable: term != 0, requiredTerm: term}
 	w, _ := p.add(q)
 	p.markProposed([]proposal{q})
 	return w
@@ -163,14 +163,14 @@ func TestLeaderChangeFailsProposed(t *testing.T) {
 	}
 }
 
-// A new term fails proposals without a fence, as they may take effect in it, and no others.
+// A new term fails proposals without a required term, as they may take effect in it, and no others.
 func TestNewTermFailsUnfenced(t *testing.T) {
 	p := newPending(10, 100)
 	bare, fenced := attempt(p, 1, 0), attempt(p, 2, 7)
 	p.FailUnfenced()
-	wantErr(t, "a proposal without a fence", bare, ErrLeaderChanged)
+	wantErr(t, "a proposal without a required term", bare, ErrLeaderChanged)
 	if !waits(fenced) {
-		t.Error("a proposal with a fence has an outcome, want it to wait")
+		t.Error("a proposal with a required term has an outcome, want it to wait")
 	}
 	p.FailProposed()
 	wantErr(t, "a proposal of a leader that has lost its quorum", fenced, ErrLeaderChanged)
@@ -226,12 +226,12 @@ func TestVoidAttemptsAreProposedAgain(t *testing.T) {
 }
 
 // A proposal that a leader has made for its own term (ProposeFenced) is not proposed in another one.
-func TestForeignFenceIsAnOutcome(t *testing.T) {
+func TestForeignRequiredTermIsAnOutcome(t *testing.T) {
 	p := newPending(10, 100)
 	w := attempt(p, 1, 0)
 	p.Finish(store.Result{ID: 1, Err: store.ErrFenced})
 	if waits(w) {
-		t.Error("a proposal with a fence of its client's waits after ErrFenced, want the outcome")
+		t.Error("a proposal with a required term of its client's waits after ErrFenced, want the outcome")
 	}
 }
 
@@ -278,18 +278,18 @@ func TestClaim(t *testing.T) {
 
 // Raft and the transport may hold the entry of an earlier attempt.
 func TestEachAttemptHasItsOwnEntry(t *testing.T) {
-	data, err := (&store.Command{ID: 300, Fence: 7}).Encode()
+	data, err := (&store.Command{ID: 300, RequiredTerm: 7}).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := proposal{id: 300, entry: &raftpb.Entry{Data: data}, repeatable: true, fence: 7}
+	first := proposal{id: 300, entry: &raftpb.Entry{Data: data}, repeatable: true, requiredTerm: 7}
 	was := string(data)
 	if same := first.forTerm(7); same.entry != first.entry {
 		t.Error("forTerm() of the same term copies the entry, want the same one")
 	}
 	next := first.forTerm(300)
 	c, err := store.DecodeCommand(next.entry.GetData())
-	if err != nil || c.ID != 300 || c.Fence != 300 || next.fence != 300 || next.entry == first.entry || string(first.entry.GetData()) != was {
+	if err != nil || c.ID != 300 || c.RequiredTerm != 300 || next.requiredTerm != 300 || next.entry == first.entry || string(first.entry.GetData()) != was {
 		t.Errorf("forTerm(300) = %+v with %+v, %v, and the first entry is %x, want %x", next, c, err, first.entry.GetData(), was)
 	}
 	bare := proposal{id: 1, entry: first.entry}

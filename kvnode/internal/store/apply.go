@@ -76,13 +76,13 @@ func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *Me
 	st.applied.Store(index)
 }
 
-// applyLocked executes c, unless its fence names another term than the entry's. A leader fences
+// applyLocked executes c, unless its RequiredTerm differs from the entry's. A leader sets it for
 // commands that only it may run, but such a command may be appended under a later leader. The
 // expiry of a TTL lease is then out of date, because the new leader counts its time anew.
 func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
 	r := Result{ID: c.ID, Command: c}
 	switch {
-	case c.Fence != 0 && c.Fence != term:
+	case c.RequiredTerm != 0 && c.RequiredTerm != term:
 		r.Err = ErrFenced
 	case c.Register != nil:
 		// A member registers its own name and URLs.
@@ -138,7 +138,7 @@ func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Messag
 func (st *state) checkAllowed(c *Command) error {
 	r := c.Request
 	switch {
-	case c.Fence != 0 && c.Generations == nil && st.clusterVersion.Load() >= ClusterVersionGenerations && (r.GetLeaseRevoke() != nil || r.GetLeaseCheckpoint() != nil):
+	case c.RequiredTerm != 0 && c.Generations == nil && st.clusterVersion.Load() >= ClusterVersionGenerations && (r.GetLeaseRevoke() != nil || r.GetLeaseCheckpoint() != nil):
 		return ErrNoGeneration // the proposing leader had not applied the new cluster version
 	case len(*st.alarms.Load()) == 0:
 		return nil

@@ -243,19 +243,19 @@ func TestCompareOnKeysThatAreMissing(t *testing.T) {
 	}
 }
 
-func TestFenceDropsCommandsOfOtherTerms(t *testing.T) {
+func TestCommandsOfOtherTermsHaveNoEffect(t *testing.T) {
 	for _, c := range []struct {
-		fence, term uint64
-		want        error
+		required, term uint64
+		want           error
 	}{{0, 5, nil}, {5, 5, nil}, {4, 5, store.ErrFenced}, {6, 5, store.ErrFenced}} {
 		for name, req := range map[string]*pb.InternalRaftRequest{"put": put("k", "v"), "revoke": revoke(1)} {
 			r := newReplica(t)
 			r.must(grant(1, 10))
 			r.must(putUnder("k", 1))
 			before := r.Revision()
-			res := r.Apply(3, c.term, encode(t, &store.Command{ID: 3, Fence: c.fence, Request: req}))
+			res := r.Apply(3, c.term, encode(t, &store.Command{ID: 3, RequiredTerm: c.required, Request: req}))
 			if res.ID != 3 || res.Err != c.want || (r.Revision() > before) != (c.want == nil) { //nolint:errorlint // stable
-				t.Errorf("Apply(%s, fence %d, term %d) = %+v at revision %d, want %v", name, c.fence, c.term, res, r.Revision(), c.want)
+				t.Errorf("Apply(%s, required term %d, term %d) = %+v at revision %d, want %v", name, c.required, c.term, res, r.Revision(), c.want)
 			}
 		}
 	}

@@ -15,10 +15,10 @@ import (
 type Command struct {
 	// ID identifies the proposal on the member that waits for it. 0: no member waits.
 	ID uint64
-	// Fence drops the command unless the entry has this term. 0: any term. It is set for commands
-	// that only the leader of a term may run, and for proposals that are repeated in a later term: the
-	// earlier copy then has no effect.
-	Fence uint64
+	// RequiredTerm is the term that the entry must have: in an entry of another term the command has no
+	// effect (ErrFenced). 0: any term. It is set for commands that only the leader of a term may run, and
+	// for proposals that are repeated in a later term: the earlier copy then has no effect.
+	RequiredTerm uint64
 	// Generations identifies the TTL leases of a LeaseRevoke or LeaseCheckpoint, in the order of the
 	// request, by the index of the entry that granted each. 0 stands for a lease that was
 	// granted before ClusterVersionGenerations. The command skips a lease that was granted again under the
@@ -31,7 +31,7 @@ type Command struct {
 	Register *Member
 }
 
-// The first byte of a command is its kind. ID and Fence follow as uvarints, then the payload. A new
+// The first byte of a command is its kind. ID and RequiredTerm follow as uvarints, then the payload. A new
 // encoding gets a new kind, and is used only after the cluster version says that all members know
 // it.
 const (
@@ -47,7 +47,7 @@ var errTwoPayloads = errors.New("store: command has both a request and a registr
 func (c *Command) Encode() ([]byte, error) {
 	head := make([]byte, 1, 1+2*binary.MaxVarintLen64)
 	head = binary.AppendUvarint(head, c.ID)
-	head = binary.AppendUvarint(head, c.Fence)
+	head = binary.AppendUvarint(head, c.RequiredTerm)
 	switch {
 	case c.Request != nil && c.Register != nil:
 		return nil, errTwoPayloads
@@ -90,7 +90,7 @@ func DecodeCommand(data []byte) (*Command, error) {
 		return c, nil
 	}
 	kind, rest := data[0], data[1:]
-	for _, field := range []*uint64{&c.ID, &c.Fence} {
+	for _, field := range []*uint64{&c.ID, &c.RequiredTerm} {
 		x, n := binary.Uvarint(rest)
 		if n <= 0 {
 			return nil, fmt.Errorf("store: command of %d bytes ends within its header", len(data))
@@ -126,9 +126,9 @@ func DecodeCommand(data []byte) (*Command, error) {
 	return c, nil
 }
 
-// Refence returns a copy of data with another fence. data itself stays unchanged, since raft may
-// hold it. Data that is not a command is returned as it is.
-func Refence(data []byte, fence uint64) []byte {
+// WithRequiredTerm returns a copy of data, an encoded command, with term as its RequiredTerm. data itself
+// stays unchanged, since raft may hold it. Data that is not a command is returned as it is.
+func WithRequiredTerm(data []byte, term uint64) []byte {
 	if len(data) == 0 {
 		return data
 	}
@@ -143,13 +143,13 @@ func Refence(data []byte, fence uint64) []byte {
 	}
 	to := make([]byte, head, len(data)+binary.MaxVarintLen64)
 	copy(to, data)
-	return append(binary.AppendUvarint(to, fence), data[head+old:]...)
+	return append(binary.AppendUvarint(to, term), data[head+old:]...)
 }
 
-// MayFence reports whether c may get a fence. LeaseRevoke and LeaseCheckpoint may not: with a fence
+// MayRequireTerm reports whether c may get a RequiredTerm. LeaseRevoke and LeaseCheckpoint may not: with one
 // they count as the leader's own, and must then name generations (ErrNoGeneration).
-func (c *Command) MayFence() bool {
-	return c.Fence == 0 && c.Request.GetLeaseRevoke() == nil && c.Request.GetLeaseCheckpoint() == nil
+func (c *Command) MayRequireTerm() bool {
+	return c.RequiredTerm == 0 && c.Request.GetLeaseRevoke() == nil && c.Request.GetLeaseCheckpoint() == nil
 }
 
 func appendGenerations(to []byte, generations []uint64) []byte {

@@ -20,16 +20,16 @@ func TestCommandsComeBack(t *testing.T) {
 	for _, c := range []store.Command{
 		{},
 		{ID: 1},
-		{ID: math.MaxUint64, Fence: math.MaxUint64},
-		{ID: 300, Fence: 1, Request: put("key", "value")},
+		{ID: math.MaxUint64, RequiredTerm: math.MaxUint64},
+		{ID: 300, RequiredTerm: 1, Request: put("key", "value")},
 		{Request: &pb.InternalRaftRequest{}},
-		{ID: 1, Fence: 2, Generations: []uint64{0, 300, math.MaxUint64}, Request: put("key", "value")},
+		{ID: 1, RequiredTerm: 2, Generations: []uint64{0, 300, math.MaxUint64}, Request: put("key", "value")},
 		{ID: 1, Generations: []uint64{}, Request: put("key", "value")},
 		{ID: 2, Register: &store.Member{ID: math.MaxUint64, Name: "n", PeerURLs: []string{"http://h:1"}, ClientURLs: []string{"a", "b"}, Learner: true, Instance: "i"}},
 	} {
 		data := encode(t, &c)
 		got, err := store.DecodeCommand(data)
-		if err != nil || got.ID != c.ID || got.Fence != c.Fence || !proto.Equal(got.Request, c.Request) || !reflect.DeepEqual(got.Generations, c.Generations) || !reflect.DeepEqual(got.Register, c.Register) {
+		if err != nil || got.ID != c.ID || got.RequiredTerm != c.RequiredTerm || !proto.Equal(got.Request, c.Request) || !reflect.DeepEqual(got.Generations, c.Generations) || !reflect.DeepEqual(got.Register, c.Register) {
 			t.Errorf("DecodeCommand(%x) = %+v, %v, want %+v", data, got, err, c)
 		}
 	}
@@ -38,7 +38,7 @@ func TestCommandsComeBack(t *testing.T) {
 func TestCommandsThatAreMalformed(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"kind alone":               {0x10},
-		"no fence":                 {0x10, 1},
+		"no term":                  {0x10, 1},
 		"endless ID":               bytes.Repeat([]byte{0xff}, 30),
 		"unknown kind":             {0x14, 0, 0},
 		"no number of generations": {0x13, 0, 0},
@@ -62,43 +62,43 @@ func TestCommandsThatAreMalformed(t *testing.T) {
 	}
 }
 
-// FuzzRefenceChangesTheFenceAlone: Refence changes no other field, and not its argument.
-func FuzzRefenceChangesTheFenceAlone(f *testing.F) {
-	for _, c := range []store.Command{{}, {ID: math.MaxUint64, Fence: 127, Request: put("k", "v")}, {ID: 1, Fence: 2, Generations: []uint64{300}, Request: put("k", "v")}, {ID: 3, Register: &store.Member{ID: 1}}} {
+// FuzzWithRequiredTermChangesNothingElse: WithRequiredTerm changes no other field, and not its argument.
+func FuzzWithRequiredTermChangesNothingElse(f *testing.F) {
+	for _, c := range []store.Command{{}, {ID: math.MaxUint64, RequiredTerm: 127, Request: put("k", "v")}, {ID: 1, RequiredTerm: 2, Generations: []uint64{300}, Request: put("k", "v")}, {ID: 3, Register: &store.Member{ID: 1}}} {
 		f.Add(encode(f, &c), uint64(128))
 	}
 	f.Add([]byte{0x11, 0x80}, uint64(1))
 	f.Add([]byte{0x11, 1, 0x80}, uint64(1))
 	f.Add([]byte{}, uint64(1))
-	f.Fuzz(func(t *testing.T, data []byte, fence uint64) {
+	f.Fuzz(func(t *testing.T, data []byte, term uint64) {
 		before := bytes.Clone(data)
-		got := store.Refence(data, fence)
+		got := store.WithRequiredTerm(data, term)
 		if !bytes.Equal(data, before) {
-			t.Fatalf("Refence(%x) has changed what it was given", before)
+			t.Fatalf("WithRequiredTerm(%x) has changed what it was given", before)
 		}
 		want, err := store.DecodeCommand(data)
 		if err != nil || len(data) == 0 {
 			if c, again := store.DecodeCommand(got); (err == nil) != (again == nil) {
-				t.Fatalf("Refence(%x) = %x, which is %+v, %v; before it was %v", data, got, c, again, err)
+				t.Fatalf("WithRequiredTerm(%x) = %x, which is %+v, %v; before it was %v", data, got, c, again, err)
 			}
 			return
 		}
-		want.Fence = fence
+		want.RequiredTerm = term
 		if c, err := store.DecodeCommand(got); err != nil || !reflect.DeepEqual(encode(t, c), encode(t, want)) {
-			t.Errorf("Refence(%x, %d) = %x, which is %+v, %v, want %+v", data, fence, got, c, err, want)
+			t.Errorf("WithRequiredTerm(%x, %d) = %x, which is %+v, %v, want %+v", data, term, got, c, err, want)
 		}
 	})
 }
 
-// A LeaseRevoke or LeaseCheckpoint may not get a fence; all other commands may.
-func TestWhatEndsATTLLeaseMayNotHaveAFence(t *testing.T) {
+// A LeaseRevoke or LeaseCheckpoint may not get a required term; all other commands may.
+func TestWhatEndsATTLLeaseMayNotRequireATerm(t *testing.T) {
 	for name, c := range map[string]*store.Command{
 		"revoke":     {Request: &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{}}},
 		"checkpoint": {Request: &pb.InternalRaftRequest{LeaseCheckpoint: &pb.LeaseCheckpointRequest{}}},
-		"fenced":     {Fence: 1, Request: put("k", "v")},
+		"required":   {RequiredTerm: 1, Request: put("k", "v")},
 	} {
-		if c.MayFence() {
-			t.Errorf("MayFence() of %s = true, want false", name)
+		if c.MayRequireTerm() {
+			t.Errorf("MayRequireTerm() of %s = true, want false", name)
 		}
 	}
 	for name, c := range map[string]*store.Command{
@@ -106,8 +106,8 @@ func TestWhatEndsATTLLeaseMayNotHaveAFence(t *testing.T) {
 		"grant":   {Request: &pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{}}},
 		"nothing": {},
 	} {
-		if !c.MayFence() {
-			t.Errorf("MayFence() of %s = false, want true", name)
+		if !c.MayRequireTerm() {
+			t.Errorf("MayRequireTerm() of %s = false, want true", name)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func FuzzApplyIsDeterministic(f *testing.F) {
 		{},
 		txn(&pb.TxnRequest{Success: []*pb.RequestOp{opDelete("a", ""), {Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("a"), IgnoreValue: true}}}}}),
 	} {
-		f.Add(encode(f, &store.Command{ID: 1, Request: r}), encode(f, &store.Command{Fence: 1, Request: put("b", "2")}))
+		f.Add(encode(f, &store.Command{ID: 1, Request: r}), encode(f, &store.Command{RequiredTerm: 1, Request: put("b", "2")}))
 	}
 	f.Add(encode(f, &store.Command{Register: &store.Member{ID: 1, Name: "n"}}), []byte{0x10})
 	addSeeds(f, "testdata/apply_seeds.txt")

@@ -176,8 +176,8 @@ type Config struct {
 // Results that etcd does not have. Like etcd's errors they are gRPC statuses. All members
 // that apply an entry for the first time return the same one.
 var (
-	// ErrFenced means that the entry's term differs from the term that the command was fenced
-	// with: another leader took over before the command was replicated.
+	// ErrFenced means that the entry's term differs from the command's RequiredTerm:
+	// another leader took over before the command was replicated.
 	ErrFenced = status.Error(codes.Aborted, "kvnode: command was fenced for another term: the leader has changed")
 	// ErrUnimplemented means that the request is of a kind that this version does not know.
 	ErrUnimplemented = status.Error(codes.Unimplemented, "kvnode: request is not implemented")
@@ -186,7 +186,7 @@ var (
 	// ErrInstance means that the member is registered with another data directory, so this
 	// directory lacks votes and entries that the member acknowledged.
 	ErrInstance = status.Error(codes.FailedPrecondition, "kvnode: member is registered with another data directory")
-	// ErrNoGeneration means that a fenced LeaseRevoke or LeaseCheckpoint does not name the
+	// ErrNoGeneration means that a LeaseRevoke or LeaseCheckpoint with a RequiredTerm does not name the
 	// generations of its leases. The proposing leader did not know the cluster version yet.
 	ErrNoGeneration = status.Error(codes.Aborted, "kvnode: command names no generation of a TTL lease")
 	// ErrStale means that the entry is applied already: its index is not above Applied.

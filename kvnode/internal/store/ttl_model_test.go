@@ -51,7 +51,7 @@ func (m *ttlModel) means(c *store.Command, id int64) bool {
 // isUngranted reports whether c comes from a leader that does not name generations, although it
 // must.
 func (m *ttlModel) isUngranted(c *store.Command) bool {
-	return c.Generations == nil && m.raised && c.Fence != 0 && (c.Request.GetLeaseRevoke() != nil || c.Request.GetLeaseCheckpoint() != nil)
+	return c.Generations == nil && m.raised && c.RequiredTerm != 0 && (c.Request.GetLeaseRevoke() != nil || c.Request.GetLeaseCheckpoint() != nil)
 }
 
 // apply returns the expected error.
@@ -192,7 +192,7 @@ func TestTTLLeasesDoWhatTheModelDoes(t *testing.T) {
 		}()
 		rt.Repeat(map[string]func(*rapid.T){
 			"apply": func(*rapid.T) {
-				one := &store.Command{Request: genTTLRequest.Draw(rt, "request"), Fence: rapid.Uint64Range(0, 1).Draw(rt, "fence")}
+				one := &store.Command{Request: genTTLRequest.Draw(rt, "request"), RequiredTerm: rapid.Uint64Range(0, 1).Draw(rt, "required term")}
 				if rapid.Bool().Draw(rt, "with generations") {
 					one.Generations = []uint64{m.draw(rt)}
 				}

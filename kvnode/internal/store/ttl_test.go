@@ -178,7 +178,7 @@ func TestRevokeDeletesInOneRevision(t *testing.T) {
 
 // leader returns a command that the leader proposes to expire or checkpoint leases.
 func leader(r *pb.InternalRaftRequest, generations ...uint64) *store.Command {
-	return &store.Command{Fence: 1, Generations: generations, Request: r}
+	return &store.Command{RequiredTerm: 1, Generations: generations, Request: r}
 }
 
 // A LeaseRevoke or LeaseCheckpoint affects only the generation that it names.

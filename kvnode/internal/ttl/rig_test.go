@@ -292,7 +292,7 @@ func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRa
 	if err != nil {
 		return store.Result{}, err
 	}
-	res := r.apply(now, &store.Command{Fence: term, Request: req, Generations: generations})
+	res := r.apply(now, &store.Command{RequiredTerm: term, Request: req, Generations: generations})
 	if id := req.GetLeaseRevoke().GetID(); id != 0 && res.Err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -222,12 +222,12 @@ func (w *world) takeOver(known bool) {
 	w.replicate(0, &store.Command{})
 }
 
-// replicate appends a proposal of a client (fence 0) or of a leader.
-func (w *world) replicate(fence uint64, c *store.Command) *logged {
+// replicate appends a proposal of a client (required term 0) or of a leader.
+func (w *world) replicate(required uint64, c *store.Command) *logged {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c != nil {
-		c.Fence = fence
+		c.RequiredTerm = required
 	}
 	e := &logged{term: w.mu.term, command: c, applied: make(chan struct{})}
 	w.mu.log = append(w.mu.log, e)
@@ -243,7 +243,7 @@ func (w *world) judgeLocked(index uint64, e *logged) {
 	case r.GetLeaseGrant() != nil:
 		w.mu.grant = index
 		w.mu.promised = now.Add(time.Duration(r.GetLeaseGrant().GetTTL()) * sec)
-	case r.GetLeaseRevoke() != nil && e.command.Fence != 0 && now.Before(w.mu.promised):
+	case r.GetLeaseRevoke() != nil && e.command.RequiredTerm != 0 && now.Before(w.mu.promised):
 		w.fail("what entry %d granted is revoked for want of keep-alives %v before its time", w.mu.grant, w.mu.promised.Sub(now))
 	}
 }

@@ -34,7 +34,7 @@ func (m *Machine) Command(key, write uint64) []byte {
 		}
 	case kind == 17:
 		// Term 1 has no leader, so the store drops this command.
-		c.Fence, c.Request.Put = 1, put
+		c.RequiredTerm, c.Request.Put = 1, put
 	case kind%4 == 0:
 		c.Request.Put = put
 	case kind%4 == 1:
