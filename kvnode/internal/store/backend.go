@@ -7,20 +7,20 @@ import "io"
 //
 // A backend holds one meta value, and records in the order of their keys. The data that it shows
 // after Open, or after a failed Update, may be in the page cache only; a power failure then brings back
-// older data. The store therefore calls Settle before it relies on it.
+// older data. The store therefore calls EnsureDurable before it relies on it.
 //
 // View, Size and the methods of images are safe for concurrent use. All other methods are called by
 // one goroutine at a time.
 type Backend interface {
-	// Settle makes the data that View shows durable. An earlier process, or a failed Update,
+	// EnsureDurable makes the data that View shows durable. An earlier process, or a failed Update,
 	// may not have synced it.
-	Settle() error
+	EnsureDurable() error
 	// View returns the data of the newest commit. The image stays as it is until it is closed,
 	// whatever is committed or installed meanwhile.
 	View() (Image, error)
 	// Update makes the changes of fn durable, all or none. It returns fn's error, or its own.
 	// After an error, a crash may leave all of the changes or none. If another Update follows
-	// without a Settle, a crash may leave damaged data.
+	// without EnsureDurable, a crash may leave damaged data.
 	Update(fn func(tx Tx) error) error
 	// Stage opens the snapshot in the file at path. It changes nothing.
 	Stage(path string) (Staged, error)

@@ -84,13 +84,13 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 // Otherwise this update would overwrite pages of the durable checkpoint, and a crash could leave
 // neither the old checkpoint nor the new one. The caller holds saving.
 func (s *Store) update(fn func(tx Tx) error) error {
-	if s.unsettled {
-		if err := s.backend.Settle(); err != nil {
+	if s.updateFailed {
+		if err := s.backend.EnsureDurable(); err != nil {
 			return err
 		}
 	}
 	err := s.backend.Update(fn)
-	s.unsettled = err != nil
+	s.updateFailed = err != nil
 	return err
 }
 

@@ -94,9 +94,9 @@ func TestCheckpointAsksTheLogFirst(t *testing.T) {
 	}
 }
 
-// Open returns the errors of Settle and View: it uses no data that it cannot make durable.
+// Open returns the errors of EnsureDurable and View: it uses no data that it cannot make durable.
 func TestOpenFailsWithoutItsDisk(t *testing.T) {
-	for _, step := range []storetest.Op{storetest.OpSettle, storetest.OpView} {
+	for _, step := range []storetest.Op{storetest.OpEnsureDurable, storetest.OpView} {
 		disk := storetest.NewDisk()
 		disk.Fail(failing(step))
 		if _, err := store.Open(store.Config{Backend: disk.Open()}); !errors.Is(err, errDisk) {

@@ -124,7 +124,7 @@ type late struct {
 }
 
 func (l *late) View() (Image, error) { return emptyImage{}, nil }
-func (l *late) Settle() error        { return nil }
+func (l *late) EnsureDurable() error { return nil }
 func (l *late) Close() error         { return nil }
 func (l *late) Size() (int64, int64) { return 0, 0 }
 

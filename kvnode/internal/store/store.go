@@ -38,9 +38,9 @@ type Store struct {
 	// freed: one goroutine at a time changes the backend. It is taken before mu, never after it,
 	// so a goroutine that holds mu, and with it Apply, never waits for the disk.
 	saving semaphore
-	// unsettled is set after a failed update of the backend: the data that the backend shows
+	// updateFailed is set after a failed update of the backend: the data that the backend shows
 	// may then be in memory only. Guarded by saving.
-	unsettled bool
+	updateFailed bool
 
 	mu struct {
 		sync.Mutex // the apply lock
@@ -62,7 +62,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	log = log.With("component", "store")
 	// raft's log drops entries that this checkpoint covers, so the checkpoint must be durable.
-	if err := cfg.Backend.Settle(); err != nil {
+	if err := cfg.Backend.EnsureDurable(); err != nil {
 		return nil, fmt.Errorf("store: open: %w", err)
 	}
 	st, at, err := load(cfg.Backend)

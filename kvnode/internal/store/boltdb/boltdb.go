@@ -209,12 +209,12 @@ func (b *backend) Close() error {
 	return b.release(f)
 }
 
-// Settle implements store.Backend: it makes the data that bbolt shows durable. A process that ended
-// between bbolt's write and its sync, or with a failed sync, leaves the newest meta page in memory
-// only. A process that ended during a replacement may leave the file's name in memory only.
+// EnsureDurable implements store.Backend: it makes the data that bbolt shows durable. A process that
+// ended between bbolt's write and its sync, or with a failed sync, leaves the newest meta page in
+// memory only. A process that ended during a replacement may leave the file's name in memory only.
 //
 // It must not run during a commit. Readers may continue, because no byte that they see changes.
-func (b *backend) Settle() error {
+func (b *backend) EnsureDurable() error {
 	if err := b.failed(); err != nil {
 		return err
 	}
@@ -222,23 +222,23 @@ func (b *backend) Settle() error {
 	if err != nil {
 		return err
 	}
-	err = settlePath(b.path, int64(f.db.Info().PageSize))
+	err = ensurePathDurable(b.path, int64(f.db.Info().PageSize))
 	return errors.Join(err, b.release(f))
 }
 
-func settlePath(path string, pageSize int64) error {
+func ensurePathDurable(path string, pageSize int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(Settle(f, pageSize), f.Close()); err != nil {
+	if err := errors.Join(EnsureDurable(f, pageSize), f.Close()); err != nil {
 		return fmt.Errorf("make the newest checkpoint in %s durable: %w", path, err)
 	}
 	return fs.SyncDir(filepath.Dir(path))
 }
 
-// Settle rewrites the newest meta page of f and syncs f. A sync alone is not enough: after a failed
-// sync the operating system may consider the page clean.
+// EnsureDurable rewrites the newest meta page of f and syncs f. A sync alone is not enough: after a
+// failed sync the operating system may consider the page clean.
 //
 // The other pages need no rewrite. bbolt writes a meta page only after all pages that it refers to
 // are synced, and does not overwrite those pages while the meta page is the newest. So pages of an
@@ -247,7 +247,7 @@ func settlePath(path string, pageSize int64) error {
 //
 // A power failure during the write leaves this meta page or the previous one, since a meta page
 // fits one sector. No commit depends on this one yet.
-func Settle(f SettleFile, pageSize int64) error {
+func EnsureDurable(f File, pageSize int64) error {
 	page, at, err := newestMeta(f, pageSize)
 	if err != nil {
 		return err
@@ -258,8 +258,8 @@ func Settle(f SettleFile, pageSize int64) error {
 	return f.Sync()
 }
 
-// SettleFile is the part of a file that Settle uses.
-type SettleFile interface {
+// File is the part of a file that EnsureDurable uses.
+type File interface {
 	io.ReaderAt
 	io.WriterAt
 	Sync() error

@@ -27,17 +27,17 @@ type Op string
 // The steps, in the order in which an operation takes them. The comments say what has happened when
 // the step fails.
 const (
-	OpView       Op = "view"
-	OpUpdate     Op = "update"     // nothing is written yet
-	OpWrite      Op = "write"      // a record or the meta value is written or deleted
-	OpCommit     Op = "commit"     // all is written, and no reader sees it
-	OpSync       Op = "sync"       // readers and later processes see the commit, but it is not durable
-	OpCommitted  Op = "committed"  // the commit is durable, and its caller does not know
-	OpSettle     Op = "settle"     // visible data is about to be made durable
-	OpStage      Op = "stage"      // a snapshot file is about to be read
-	OpInstall    Op = "install"    // nothing is replaced yet
-	OpInstalled  Op = "installed"  // all is replaced, and the caller does not know
-	OpDefragment Op = "defragment" // the only step of a defragmentation
+	OpView          Op = "view"
+	OpUpdate        Op = "update"         // nothing is written yet
+	OpWrite         Op = "write"          // a record or the meta value is written or deleted
+	OpCommit        Op = "commit"         // all is written, and no reader sees it
+	OpSync          Op = "sync"           // readers and later processes see the commit, but it is not durable
+	OpCommitted     Op = "committed"      // the commit is durable, and its caller does not know
+	OpEnsureDurable Op = "ensure durable" // visible data is about to be made durable
+	OpStage         Op = "stage"          // a snapshot file is about to be read
+	OpInstall       Op = "install"        // nothing is replaced yet
+	OpInstalled     Op = "installed"      // all is replaced, and the caller does not know
+	OpDefragment    Op = "defragment"     // the only step of a defragmentation
 )
 
 // Disk keeps data across backends. It is safe for concurrent use.
@@ -154,9 +154,9 @@ func (b *backend) makeVisible(c *contents) {
 	b.disk.visible = c
 }
 
-// Settle implements store.Backend.
-func (b *backend) Settle() error {
-	if err := b.step(OpSettle); err != nil {
+// EnsureDurable implements store.Backend.
+func (b *backend) EnsureDurable() error {
+	if err := b.step(OpEnsureDurable); err != nil {
 		return err
 	}
 	b.disk.mu.Lock()

@@ -58,7 +58,7 @@ type Stats struct {
 	Behind        int // processes that started with fewer entries than the last one had applied
 	Unsaid        int // processes that found a commit that had failed
 	PowerFailures int // processes that started after a power failure
-	Unsettled     int // processes that found data that was not durable
+	Undurable     int // processes that found data that was not durable
 
 	Stale       int // entries that were applied already
 	Fenced      int // entries of another term
@@ -71,9 +71,9 @@ var _ leasetest.Machine = (*Machine)(nil)
 type Config struct {
 	// Seed decides what fails.
 	Seed uint64
-	// Settle waits until the store's own goroutines are idle, as synctest.Wait does. Without it,
+	// WaitIdle waits until the store's own goroutines are idle, as synctest.Wait does. Without it,
 	// they run when the Go scheduler lets them, and a run may not repeat.
-	Settle func()
+	WaitIdle func()
 	// Dir is for snapshots that arrive, and for bbolt databases.
 	Dir string
 	// Bolt keeps checkpoints in bbolt databases. Default: in memory.
@@ -103,8 +103,8 @@ func NewMachine(cfg Config) func(id uint64, conf *raftpb.ConfState) leasetest.Ma
 	if cfg.Stats == nil {
 		cfg.Stats = &Stats{}
 	}
-	if cfg.Settle == nil {
-		cfg.Settle = func() {}
+	if cfg.WaitIdle == nil {
+		cfg.WaitIdle = func() {}
 	}
 	if cfg.Cleanup == nil {
 		cfg.Cleanup = func(func()) {}
@@ -152,7 +152,7 @@ func (m *Machine) Apply(e *raftpb.Entry, conf *raftpb.ConfState) leasetest.Outco
 		out.Write, out.Version = r.ID, uint64(resp.GetHeader().GetRevision())
 	case *pb.CompactionResponse:
 		m.cfg.Stats.Compactions++
-		m.cfg.Settle()
+		m.cfg.WaitIdle()
 	}
 	switch {
 	case errors.Is(r.Err, store.ErrStale):

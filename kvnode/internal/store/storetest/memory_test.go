@@ -14,7 +14,7 @@ import (
 var errCommit = errors.New("storetest: commit failed")
 
 const (
-	// failOneIn is how rarely a commit, an installation or a Settle fails.
+	// failOneIn is how rarely a commit, an installation or an EnsureDurable fails.
 	failOneIn = 8
 	// failAgainOneIn is the same right after a failure: disks that fail tend to fail again.
 	failAgainOneIn = 2
@@ -47,9 +47,9 @@ type memoryDisk struct {
 	stats *Stats
 	// failing is the step that the operation under way fails at, empty for none.
 	failing storetest.Op
-	// unsettled is set while the newest commit is visible but not durable.
-	unsettled bool
-	// open is set once Open has settled the disk. A Settle that failed there would end the process.
+	// undurable is set while the newest commit is visible but not durable.
+	undurable bool
+	// open is set once Open has called EnsureDurable. A failure there would end the process.
 	open bool
 }
 
@@ -63,23 +63,23 @@ func newMemoryDisk(dir string, random *rand.Rand, stats *Stats) *memoryDisk {
 // step returns the error of one step of the disk.
 func (d *memoryDisk) step(op storetest.Op) error {
 	switch op {
-	case storetest.OpSettle:
+	case storetest.OpEnsureDurable:
 		if d.open && d.next() {
 			return errCommit
 		}
-		d.open, d.unsettled = true, false
+		d.open, d.undurable = true, false
 	case storetest.OpCommit:
 		d.failing = d.pick(storetest.OpCommit, storetest.OpSync, storetest.OpCommitted)
 	case storetest.OpInstall:
 		d.failing = d.pick(storetest.OpInstall, storetest.OpInstalled)
 	case storetest.OpCommitted, storetest.OpInstalled:
-		d.unsettled = false
+		d.undurable = false
 	}
 	if d.failing != op {
 		return nil
 	}
 	d.failing = ""
-	d.unsettled = d.unsettled || op == storetest.OpSync
+	d.undurable = d.undurable || op == storetest.OpSync
 	return errCommit
 }
 
@@ -102,8 +102,8 @@ func (d *memoryDisk) arrive(data []byte) (string, error) {
 func (d *memoryDisk) reopen(powerFails bool) (disk, error) {
 	if powerFails {
 		d.disk.PowerFailure()
-	} else if d.unsettled {
-		d.stats.Unsettled++
+	} else if d.undurable {
+		d.stats.Undurable++
 	}
 	next := &memoryDisk{Backend: d.disk.Open(), disk: d.disk, dir: d.dir, failures: failures{random: d.random}, stats: d.stats}
 	d.disk.Fail(next.step)

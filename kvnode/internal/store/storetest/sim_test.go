@@ -91,7 +91,7 @@ func simulate(t *testing.T, seeds int, stats *Stats, amend func(cfg *sim.Config)
 		"checkpoints": stats.Checkpoints, "restores": stats.Restores, "checkpoints that failed midway": stats.Partial, "failed commits": stats.Failed,
 		"refused checkpoints": stats.Refused, "damaged snapshots": stats.Damaged,
 		"starts behind": stats.Behind, "failed commits found": stats.Unsaid,
-		"power failures": stats.PowerFailures, "starts from memory alone": stats.Unsettled,
+		"power failures": stats.PowerFailures, "starts from memory alone": stats.Undurable,
 		"entries applied before": stats.Stale, "fenced commands": stats.Fenced, "compactions": stats.Compactions,
 	} {
 		if hits == 0 {
@@ -106,9 +106,9 @@ func simulate(t *testing.T, seeds int, stats *Stats, amend func(cfg *sim.Config)
 func one(t *testing.T, seed uint64, amend func(cfg *sim.Config, machine *Config)) (r *sim.Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		machine := Config{Seed: seed, Settle: synctest.Wait, Cleanup: t.Cleanup, Dir: t.TempDir()}
+		machine := Config{Seed: seed, WaitIdle: synctest.Wait, Cleanup: t.Cleanup, Dir: t.TempDir()}
 		if seed%4 == 0 {
-			machine.Settle = nil
+			machine.WaitIdle = nil
 		}
 		cfg := sim.Config{Seed: seed, Compact: compactEvery, Messages: *messages}
 		amend(&cfg, &machine)
@@ -131,7 +131,7 @@ func TestSimulationOverBolt(t *testing.T) {
 		}).Require(t)
 	}
 	t.Logf("machines: %+v", stats)
-	if seeds == boltSeeds && (stats.Failed == 0 || stats.Unsettled == 0 || stats.PowerFailures == 0) {
+	if seeds == boltSeeds && (stats.Failed == 0 || stats.Undurable == 0 || stats.PowerFailures == 0) {
 		t.Errorf("not covered in %d seeds: a failed commit, a power failure, or a start from memory alone", seeds)
 	}
 }

@@ -52,7 +52,7 @@ func (d *boltDisk) reopen(powerFails bool) (disk, error) {
 		d.lost = nil
 	}
 	if d.lost != nil {
-		d.stats.Unsettled++
+		d.stats.Undurable++
 	}
 	next, err := openBolt(d.path, d.random, d.stats)
 	if err != nil {
@@ -62,9 +62,9 @@ func (d *boltDisk) reopen(powerFails bool) (disk, error) {
 	return next, nil
 }
 
-// Settle implements store.Backend.
-func (d *boltDisk) Settle() error {
-	err := d.Backend.Settle()
+// EnsureDurable implements store.Backend.
+func (d *boltDisk) EnsureDurable() error {
+	err := d.Backend.EnsureDurable()
 	if err == nil {
 		d.lost = nil
 	}

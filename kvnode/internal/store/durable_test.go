@@ -39,19 +39,19 @@ func newCommit(t *testing.T) (c commit) {
 	return c
 }
 
-// unsettled is the disk after a process ended right before the second sync of a commit.
-type unsettled struct {
+// undurable is the disk after a process ended right before the second sync of a commit.
+type undurable struct {
 	commit
 	disk *fs.Memory
 }
 
-const settledFile = "store.db"
+const storeFile = "store.db"
 
 // stop ends the process before that sync, or after it has failed.
-func (c commit) stop(t *testing.T, syncFails bool) unsettled {
+func (c commit) stop(t *testing.T, syncFails bool) undurable {
 	t.Helper()
 	disk, metas := fs.NewMemory(), 2*os.Getpagesize()
-	f, err := disk.Create(settledFile)
+	f, err := disk.Create(storeFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,23 +75,23 @@ func (c commit) stop(t *testing.T, syncFails bool) unsettled {
 			t.Fatalf("Sync() = %v, want %v", err, errDisk)
 		}
 	}
-	return unsettled{c, disk.EndProcess()}
+	return undurable{c, disk.EndProcess()}
 }
 
-// settle runs Settle as the next process does.
-func (u *unsettled) settle(t *testing.T) error {
+// ensureDurable runs EnsureDurable as the next process does.
+func (u *undurable) ensureDurable(t *testing.T) error {
 	t.Helper()
-	f, err := u.disk.Open(settledFile)
+	f, err := u.disk.Open(storeFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return errors.Join(boltdb.Settle(f, int64(os.Getpagesize())), f.Close())
+	return errors.Join(boltdb.EnsureDurable(f, int64(os.Getpagesize())), f.Close())
 }
 
 // hash loads the file of disk and returns its hash.
-func (u *unsettled) hash(t *testing.T, disk *fs.Memory) store.Hash {
+func (u *undurable) hash(t *testing.T, disk *fs.Memory) store.Hash {
 	t.Helper()
-	s, err := openBytes(t, dbPath(t), disk.Bytes(settledFile))
+	s, err := openBytes(t, dbPath(t), disk.Bytes(storeFile))
 	if err != nil {
 		t.Fatalf("open what a power failure has left = %v", err)
 	}
@@ -99,9 +99,9 @@ func (u *unsettled) hash(t *testing.T, disk *fs.Memory) store.Hash {
 	return hashOf(t, s)
 }
 
-// Data that was in memory only survives a power failure after Settle. A sync alone does not repair
+// Data that was in memory only survives a power failure after EnsureDurable. A sync alone does not repair
 // an earlier sync that failed.
-func TestSettleMakesDurableWhatAFailedCommitLeft(t *testing.T) {
+func TestEnsureDurableAfterAFailedCommit(t *testing.T) {
 	for name, syncFails := range map[string]bool{"the process ends before the sync": false, "the sync fails": true} {
 		t.Run(name, func(t *testing.T) {
 			u := newCommit(t).stop(t, syncFails)
@@ -109,20 +109,20 @@ func TestSettleMakesDurableWhatAFailedCommitLeft(t *testing.T) {
 				t.Fatalf("the next process finds %+v, want %+v", got, u.new)
 			}
 			if got := u.hash(t, u.disk.Durable()); got != u.old {
-				t.Fatalf("durable before Settle is %+v, want %+v", got, u.old)
+				t.Fatalf("durable before EnsureDurable is %+v, want %+v", got, u.old)
 			}
-			if err := u.settle(t); err != nil {
-				t.Fatalf("Settle() = %v", err)
+			if err := u.ensureDurable(t); err != nil {
+				t.Fatalf("EnsureDurable() = %v", err)
 			}
 			if got := u.hash(t, u.disk.Durable()); got != u.new {
-				t.Errorf("durable after Settle is %+v, want %+v", got, u.new)
+				t.Errorf("durable after EnsureDurable is %+v, want %+v", got, u.new)
 			}
 		})
 	}
 }
 
-// A power failure during Settle leaves the old checkpoint or the new one.
-func TestPowerFailureWithinSettle(t *testing.T) {
+// A power failure during EnsureDurable leaves the old checkpoint or the new one.
+func TestPowerFailureWithinEnsureDurable(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	found := make(map[store.Hash]int)
 	c := newCommit(t)
@@ -130,8 +130,8 @@ func TestPowerFailureWithinSettle(t *testing.T) {
 		for range 8 {
 			u := c.stop(t, true)
 			u.disk.SetHook(fs.CrashAt(u.disk.Ops() + step))
-			if err := u.settle(t); !errors.Is(err, fs.ErrCrashed) {
-				t.Fatalf("Settle() in a power failure at step %d = %v, want %v", step, err, fs.ErrCrashed)
+			if err := u.ensureDurable(t); !errors.Is(err, fs.ErrCrashed) {
+				t.Fatalf("EnsureDurable() in a power failure at step %d = %v, want %v", step, err, fs.ErrCrashed)
 			}
 			found[u.hash(t, u.disk.Crash(fs.Something, random))]++
 		}
@@ -141,21 +141,21 @@ func TestPowerFailureWithinSettle(t *testing.T) {
 	}
 }
 
-// Settle writes nothing to a file that it cannot read.
-func TestSettleRefusesDamage(t *testing.T) {
+// EnsureDurable writes nothing to a file that it cannot read.
+func TestEnsureDurableRefusesDamage(t *testing.T) {
 	disk := fs.NewMemory()
-	disk.SetBytes(settledFile, make([]byte, 4*os.Getpagesize()))
-	u := unsettled{disk: disk}
+	disk.SetBytes(storeFile, make([]byte, 4*os.Getpagesize()))
+	u := undurable{disk: disk}
 	ops := disk.Ops()
-	if err := u.settle(t); !errors.Is(err, store.ErrForeign) {
-		t.Errorf("Settle() of zeros = %v, want %v", err, store.ErrForeign)
+	if err := u.ensureDurable(t); !errors.Is(err, store.ErrForeign) {
+		t.Errorf("EnsureDurable() of zeros = %v, want %v", err, store.ErrForeign)
 	}
 	if got := disk.Ops(); got != ops {
-		t.Errorf("Settle() of zeros made %d changes", got-ops)
+		t.Errorf("EnsureDurable() of zeros made %d changes", got-ops)
 	}
 }
 
-// Open settles a real file: its modification time changes.
+// Open calls EnsureDurable for a real file: its modification time changes.
 func TestOpenWritesAgain(t *testing.T) {
 	path := dbPath(t)
 	shut(t, openBolt(t, path))
@@ -169,8 +169,8 @@ func TestOpenWritesAgain(t *testing.T) {
 	}
 }
 
-// Settle changes no byte, and may run while a snapshot is read.
-func TestSettleGoesUnseen(t *testing.T) {
+// EnsureDurable changes no byte, and may run while a snapshot is read.
+func TestEnsureDurableGoesUnseen(t *testing.T) {
 	path := dbPath(t)
 	b, err := boltdb.Open(path)
 	if err != nil {
@@ -187,19 +187,19 @@ func TestSettleGoesUnseen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Settle(); err != nil {
-		t.Fatalf("Settle() = %v", err)
+	if err := b.EnsureDurable(); err != nil {
+		t.Fatalf("EnsureDurable() = %v", err)
 	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
-		t.Errorf("Settle() changed the file, or %v", err)
+		t.Errorf("EnsureDurable() changed the file, or %v", err)
 	}
 	script(r, 2, 100)
 	checkpoint(t, r.Store)
 	shut(t, snap)
 	want := hashOf(t, r.Store)
 	shut(t, r)
-	if err := b.Settle(); !errors.Is(err, store.ErrClosed) {
-		t.Errorf("Settle() after Close() = %v, want %v", err, store.ErrClosed)
+	if err := b.EnsureDurable(); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("EnsureDurable() after Close() = %v, want %v", err, store.ErrClosed)
 	}
 	again := openBolt(t, path)
 	if got := hashOf(t, again); got != want {
@@ -210,7 +210,7 @@ func TestSettleGoesUnseen(t *testing.T) {
 
 // A checkpoint that Open has loaded survives a power failure. Otherwise the state would fall behind
 // the log.
-func TestOpenSettlesWhatItReads(t *testing.T) {
+func TestOpenEnsuresThatItsDataIsDurable(t *testing.T) {
 	disk := storetest.NewDisk()
 	r := &replica{t: t, Store: openStore(t, disk.Open())}
 	r.put("a", "1")
@@ -235,7 +235,7 @@ func TestOpenSettlesWhatItReads(t *testing.T) {
 
 // After a failed sync, the next checkpoint first makes the data durable that it starts from. If
 // that fails, it writes nothing.
-func TestCheckpointSettlesWhatAFailedOneLeft(t *testing.T) {
+func TestCheckpointAfterAFailedOneEnsuresDurability(t *testing.T) {
 	disk := storetest.NewDisk()
 	r := &replica{t: t, Store: openStore(t, disk.Open())}
 	r.put("a", "1")
@@ -250,13 +250,13 @@ func TestCheckpointSettlesWhatAFailedOneLeft(t *testing.T) {
 	wrote := false
 	disk.Fail(func(op storetest.Op) error {
 		wrote = wrote || op == storetest.OpUpdate
-		if op == storetest.OpSettle {
+		if op == storetest.OpEnsureDurable {
 			return errDisk
 		}
 		return nil
 	})
 	if _, err := r.Checkpoint(nil); !errors.Is(err, errDisk) || wrote {
-		t.Fatalf("Checkpoint() that cannot settle = %v, wrote %v, want %v and nothing written", err, wrote, errDisk)
+		t.Fatalf("Checkpoint() without EnsureDurable = %v, wrote %v, want %v and nothing written", err, wrote, errDisk)
 	}
 	disk.Fail(nil)
 	disk.PowerFailure()
