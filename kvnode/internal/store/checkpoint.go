@@ -117,7 +117,7 @@ func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 			m.Sum -= uint64(binary.BigEndian.Uint32(old))
 		}
 	}
-	for _, at := range dirty.trimmed {
+	for _, at := range dirty.deletions {
 		key := at.key(in)
 		uncount(tx.Record(key)) // an earlier attempt may have deleted it
 		if err := tx.DeleteRecord(key); err != nil {
@@ -125,7 +125,7 @@ func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 		}
 	}
 	for _, v := range dirty.versions {
-		if _, dropped := dirty.dropped[v]; dropped {
+		if _, omitted := dirty.omitted[v]; omitted {
 			continue
 		}
 		key := recordOf(v).key(in)
@@ -180,7 +180,7 @@ func (st *state) seal() {
 // sealIfLarge calls seal if the unsaved changes fill a commit.
 func (st *state) sealIfLarge(most int64) {
 	u := &st.unsaved
-	if u.bytes+int64(len(u.leases))*leaseCost+int64(len(u.trimmed))*deleteCost >= most {
+	if u.bytes+int64(len(u.leases))*leaseCost+int64(len(u.deletions))*deleteCost >= most {
 		st.seal()
 	}
 }
@@ -189,7 +189,7 @@ func (st *state) sealIfLarge(most int64) {
 // checkpoint.
 func (st *state) differs() bool {
 	u := &st.unsaved
-	return len(u.versions)+len(u.trimmed)+len(u.leases) > 0 || st.sealedIndex != st.applied.Load() || st.sealedIndex == 0
+	return len(u.versions)+len(u.deletions)+len(u.leases) > 0 || st.sealedIndex != st.applied.Load() || st.sealedIndex == 0
 }
 
 // commit makes c, the first increment of st, durable. The caller holds saving, which Restore waits

@@ -155,13 +155,13 @@ func (st *state) free(v *Version, target int64) {
 // compaction, and must contain v.
 func (st *state) drop(v *Version) {
 	if v.mod <= st.sealedRevision {
-		st.unsaved.trimmed = append(st.unsaved.trimmed, recordOf(v))
+		st.unsaved.deletions = append(st.unsaved.deletions, recordOf(v))
 		return
 	}
-	if st.unsaved.dropped == nil {
-		st.unsaved.dropped = make(map[*Version]struct{})
+	if st.unsaved.omitted == nil {
+		st.unsaved.omitted = make(map[*Version]struct{})
 	}
-	st.unsaved.dropped[v] = struct{}{}
+	st.unsaved.omitted[v] = struct{}{}
 }
 
 // FinishCompaction frees all compacted versions now. The next checkpoint deletes them, and a

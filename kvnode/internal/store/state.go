@@ -63,12 +63,12 @@ type state struct {
 // unsaved collects what the next increment will contain. So the cost of a commit depends on the writes since
 // the last one, not on the size of the state.
 type unsaved struct {
-	versions []*Version // in the order of revisions
-	bytes    int64      // cost of versions
-	trimmed  []recordID // sealed or saved, and freed since: to be deleted
-	// dropped holds those of versions that were freed before they were sealed. They are not
+	versions  []*Version // in the order of revisions
+	bytes     int64      // cost of versions
+	deletions []recordID // of versions in earlier increments that were freed since
+	// omitted holds those of versions that were freed before they were sealed. They are not
 	// written.
-	dropped map[*Version]struct{}
+	omitted map[*Version]struct{}
 	// leases holds the TTL leases that were granted, checkpointed or revoked.
 	leases map[int64]TTLLease
 }
