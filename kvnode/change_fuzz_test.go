@@ -59,7 +59,7 @@ func (r *replica) open() {
 
 func (r *replica) restart() {
 	r.t.Helper()
-	if _, err := r.store.Checkpoint(func(uint64) error { return nil }); err != nil {
+	if _, err := r.store.SaveCheckpoint(func(uint64) error { return nil }); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := r.store.Close(); err != nil {

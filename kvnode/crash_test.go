@@ -82,7 +82,7 @@ func TestCrashBetweenCheckpointAndLog(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.put(n, "k", "1")
-		at, err := n.store.Checkpoint(func(uint64) error { return n.wal.Flush() })
+		at, err := n.store.SaveCheckpoint(func(uint64) error { return n.wal.Flush() })
 		if err != nil {
 			t.Fatal(err)
 		}

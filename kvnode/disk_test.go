@@ -267,7 +267,7 @@ func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
 	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.put(n, "k", "v")
-		at, err := n.store.Checkpoint(n.wal.SaveCommit)
+		at, err := n.store.SaveCheckpoint(n.wal.SaveCommit)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -133,7 +133,7 @@ func TestAStoreOfAnotherLogIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		other.ApplyConf(2, 99, conf, nil)
-		if _, err := other.Checkpoint(nil); err != nil {
+		if _, err := other.SaveCheckpoint(nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Close(); err != nil {
@@ -150,7 +150,7 @@ func TestAStoreOfAnotherLogIsRefused(t *testing.T) {
 func TestRaftBeginsWithTheStoresConfiguration(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
-		at, err := n.store.Checkpoint(func(uint64) error { return n.wal.Flush() })
+		at, err := n.store.SaveCheckpoint(func(uint64) error { return n.wal.Flush() })
 		if err != nil {
 			t.Fatal(err)
 		}

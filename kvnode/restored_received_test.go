@@ -136,7 +136,7 @@ func applyTo(path string, index, term uint64) error {
 		return errors.Join(err, backend.Close())
 	}
 	s.Apply(index, term, nil)
-	_, err = s.Checkpoint(nil)
+	_, err = s.SaveCheckpoint(nil)
 	return errors.Join(err, s.Close())
 }
 

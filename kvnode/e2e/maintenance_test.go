@@ -218,7 +218,7 @@ func alter(t *testing.T, m *testcluster.Member, term uint64, key, value string) 
 	data, err := command.Encode()
 	must(t, err)
 	must(t, s.Apply(s.Applied()+1, term, data).Err)
-	_, err = s.Checkpoint(nil)
+	_, err = s.SaveCheckpoint(nil)
 	must(t, errors.Join(err, s.Close()))
 }
 

@@ -247,7 +247,7 @@ func (d *memberDir) replayInto(path string, sum hash.Hash) (_ *Replayed, err err
 	if err := checkOwner(&d.id, s.Members()); err != nil {
 		return nil, err
 	}
-	at, err := s.Checkpoint(nil)
+	at, err := s.SaveCheckpoint(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -199,7 +199,7 @@ func (c *Checkpointer) Make() error {
 
 func (c *Checkpointer) save() error {
 	// The log notes that the index is committed before the store is durable at it.
-	at, err := c.cfg.Store.Checkpoint(c.cfg.Log.SaveCommit)
+	at, err := c.cfg.Store.SaveCheckpoint(c.cfg.Log.SaveCommit)
 	if err == nil {
 		err = c.truncate(at, c.cfg.Disk.IsFull())
 		c.cfg.Logger.Debug("checkpoint", "index", at.Index, "revision", at.Revision)

@@ -18,7 +18,7 @@ func (c *Checkpointer) Reconcile() error {
 	logged, durable := snap.GetMetadata().GetIndex(), c.cfg.Store.Durable()
 	switch {
 	case durable.Index > logged:
-		// The crash came after Store.Checkpoint and before Log.SaveSnapshot (save, truncate).
+		// The crash came after Store.SaveCheckpoint and before Log.SaveSnapshot (save, truncate).
 		if err := c.saveSnapshot(durable); err != nil {
 			return fmt.Errorf("save the snapshot of store.db (index %d) in the log, which has one of index %d: %w", durable.Index, logged, err)
 		}

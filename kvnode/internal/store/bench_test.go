@@ -181,7 +181,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 		}
 	}
 	save := func() {
-		if _, err := s.Checkpoint(nil); err != nil {
+		if _, err := s.SaveCheckpoint(nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -304,7 +304,7 @@ func BenchmarkLoad(b *testing.B) {
 					b.Fatal(r.Err)
 				}
 				if i%100_000 == 99_999 {
-					if _, err := s.Checkpoint(nil); err != nil {
+					if _, err := s.SaveCheckpoint(nil); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -271,8 +271,8 @@ func TestAClosedStoreRefusesWork(t *testing.T) {
 	if err := errors.Join(s.Close(), s.Close(), snap.Close(), snap.Close()); err != nil {
 		t.Errorf("Close() = %v", err)
 	}
-	if _, err := s.Checkpoint(nil); !errors.Is(err, store.ErrClosed) {
-		t.Errorf("Checkpoint() = %v, want %v", err, store.ErrClosed)
+	if _, err := s.SaveCheckpoint(nil); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("SaveCheckpoint() = %v, want %v", err, store.ErrClosed)
 	}
 	if _, err := s.OpenSnapshot(); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("OpenSnapshot() = %v, want %v", err, store.ErrClosed)
@@ -353,7 +353,7 @@ func TestDefragmentLeavesNothingBehind(t *testing.T) {
 func TestDefragmentWaitsForACheckpointUntilItsContextEnds(t *testing.T) {
 	r := newReplica(t)
 	r.put("a", "1")
-	if _, err := r.Checkpoint(func(uint64) error {
+	if _, err := r.SaveCheckpoint(func(uint64) error {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := r.Defragment(ctx); !errors.Is(err, context.Canceled) {

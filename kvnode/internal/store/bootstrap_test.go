@@ -93,8 +93,8 @@ func TestBootstrapMayRaiseTheRevision(t *testing.T) {
 	if s.Apply(s.Applied()+1, 6, data); s.Revision() != 1005 {
 		t.Errorf("revision after a put = %d, want 1005", s.Revision())
 	}
-	if _, err := s.Checkpoint(nil); err != nil {
-		t.Errorf("Checkpoint() = %v", err)
+	if _, err := s.SaveCheckpoint(nil); err != nil {
+		t.Errorf("SaveCheckpoint() = %v", err)
 	}
 }
 
@@ -169,10 +169,10 @@ func TestUnsavedIsWhatNoCheckpointHas(t *testing.T) {
 		t.Errorf("Unsaved() after a put of 10,001 bytes = %d, want a little more", got)
 	}
 	written := r.Unsaved()
-	if _, err := r.Checkpoint(func(uint64) error { return errDisk }); err == nil || r.Unsaved() != written {
+	if _, err := r.SaveCheckpoint(func(uint64) error { return errDisk }); err == nil || r.Unsaved() != written {
 		t.Errorf("Unsaved() after a checkpoint that failed = %d (%v), want %d", r.Unsaved(), err, written)
 	}
-	if _, err := r.Checkpoint(func(uint64) error { r.put("during", "1"); return nil }); err != nil {
+	if _, err := r.SaveCheckpoint(func(uint64) error { r.put("during", "1"); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.Unsaved(); got <= 0 || got > 200 {

@@ -29,21 +29,21 @@ func (c Checkpoint) Snapshot() *raftpb.Snapshot {
 // Durable returns the newest checkpoint.
 func (s *Store) Durable() Checkpoint { return *s.durable.Load() }
 
-// Checkpoint makes the current state durable and returns when it is. It makes one commit for each
+// SaveCheckpoint makes the current state durable and returns when it is. It makes one commit for each
 // sealed increment, and each commit is a checkpoint of its index. Writes and reads continue
 // meanwhile.
 //
 // before is called with the index that is about to become durable. The log must have recorded that
 // this index is committed (see raftwal, Applied index). Otherwise a crash could leave a checkpoint
 // beyond the log's commit index, and the member could not start. Restore waits for a running
-// Checkpoint, so before must not wait for the applying goroutine.
+// SaveCheckpoint, so before must not wait for the applying goroutine.
 //
 // The cost is proportional to the changes since the last checkpoint, not to the size of the store.
-// Checkpoint is safe for concurrent use; calls run one after another.
+// SaveCheckpoint is safe for concurrent use; calls run one after another.
 //
 // If it fails, Durable returns the last commit that succeeded, the state in memory is intact, and
-// the next Checkpoint continues with the remaining increments.
-func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) {
+// the next SaveCheckpoint continues with the remaining increments.
+func (s *Store) SaveCheckpoint(before func(index uint64) error) (Checkpoint, error) {
 	// saving comes before mu, here and everywhere: a goroutine that holds mu must not wait for the disk.
 	s.saving.acquire()
 	defer s.saving.release()
@@ -195,7 +195,7 @@ func (st *state) differs() bool {
 // commit makes c, the first increment of st, durable. The caller holds saving, which Restore waits
 // for, so st is still the state.
 //
-// If it fails, c stays first and the next Checkpoint continues with it. No increment is skipped, as
+// If it fails, c stays first and the next SaveCheckpoint continues with it. No increment is skipped, as
 // each one builds on the one before it.
 func (s *Store) commit(st *state, c *increment) error {
 	m := c.meta

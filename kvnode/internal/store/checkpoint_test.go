@@ -78,14 +78,14 @@ func TestCheckpointAsksTheLogFirst(t *testing.T) {
 	defer r.Close()
 	r.put("a", "1")
 	r.put("a", "2")
-	_, err := r.Checkpoint(func(index uint64) error {
+	_, err := r.SaveCheckpoint(func(index uint64) error {
 		if index != 2 || disk.Commits() != 0 {
 			t.Errorf("before(%d) after %d commits, want before(2) after none", index, disk.Commits())
 		}
 		return errDisk
 	})
 	if !errors.Is(err, errDisk) || disk.Commits() != 0 {
-		t.Errorf("Checkpoint() = %v after %d commits, want %v and no commit", err, disk.Commits(), errDisk)
+		t.Errorf("SaveCheckpoint() = %v after %d commits, want %v and no commit", err, disk.Commits(), errDisk)
 	}
 	checkpoint(t, r.Store)
 	checkpoint(t, r.Store)
@@ -228,7 +228,7 @@ func TestEachCommitOfACheckpointIsOneOfItsIndex(t *testing.T) {
 				t.Fatalf("seed %d: a checkpoint of 60 entries has %d commits, want many", seed, len(indexes)-before)
 			}
 			if last := indexes[len(indexes)-1]; c.Index != r.Applied() || last != c.Index || !slices.IsSorted(indexes) {
-				t.Fatalf("seed %d: Checkpoint() = %d with commits of %v, want them to rise to %d", seed, c.Index, indexes, r.Applied())
+				t.Fatalf("seed %d: SaveCheckpoint() = %d with commits of %v, want them to rise to %d", seed, c.Index, indexes, r.Applied())
 			}
 		}
 		disk.Fail(nil)
@@ -270,10 +270,10 @@ func crashAt(t *testing.T, open func(fataler, store.Backend) *store.Store, step 
 	checkpoint(t, r.Store)
 	fullScript(r, 2, 40)
 	disk.Fail(failAt(step, &failed))
-	_, err := r.Checkpoint(nil)
+	_, err := r.SaveCheckpoint(nil)
 	disk.Fail(nil)
 	if failed != errors.Is(err, errDisk) {
-		t.Fatalf("step %d: failed %v, Checkpoint() = %v", step, failed, err)
+		t.Fatalf("step %d: failed %v, SaveCheckpoint() = %v", step, failed, err)
 	}
 	for _, powerFails := range []bool{false, true} {
 		crashed := open(t, disk.Copy(powerFails).Open())
@@ -331,7 +331,7 @@ func TestACheckpointEndsWhileOthersWrite(t *testing.T) {
 		}
 		return nil
 	})
-	c, err := r.Checkpoint(func(asked uint64) error {
+	c, err := r.SaveCheckpoint(func(asked uint64) error {
 		if asked != index {
 			t.Errorf("before(%d), want before(%d)", asked, index)
 		}
@@ -339,7 +339,7 @@ func TestACheckpointEndsWhileOthersWrite(t *testing.T) {
 	})
 	disk.Fail(nil)
 	if err != nil || c.Index != index || r.Applied() < index+50 {
-		t.Errorf("Checkpoint() = %d, %v with %d applied, want %d", c.Index, err, r.Applied(), index)
+		t.Errorf("SaveCheckpoint() = %d, %v with %d applied, want %d", c.Index, err, r.Applied(), index)
 	}
 	crashed := openStore(t, disk.Copy(true).Open())
 	replay(crashed, r.log)
@@ -358,8 +358,8 @@ func TestFailedCheckpointBringsNoKeyBack(t *testing.T) {
 	r := &replica{t: t, Store: openStore(t, disk.Open())}
 	r.put("a", "1")
 	disk.Fail(failing(storetest.OpCommitted))
-	if _, err := r.Checkpoint(nil); !errors.Is(err, errDisk) {
-		t.Fatalf("Checkpoint() = %v, want %v", err, errDisk)
+	if _, err := r.SaveCheckpoint(nil); !errors.Is(err, errDisk) {
+		t.Fatalf("SaveCheckpoint() = %v, want %v", err, errDisk)
 	}
 	disk.Fail(nil)
 	r.must(del("a", ""))

@@ -62,8 +62,8 @@ func TestAKeyWrittenTwiceAtTheCompactedRevision(t *testing.T) {
 				if err := r.FinishCompaction(t.Context()); err != nil {
 					t.Fatalf("FinishCompaction() = %v", err)
 				}
-				if _, err := r.Checkpoint(nil); err != nil {
-					t.Fatalf("Checkpoint() = %v", err)
+				if _, err := r.SaveCheckpoint(nil); err != nil {
+					t.Fatalf("SaveCheckpoint() = %v", err)
 				}
 				shut(t, r)
 				r.Store = openStore(t, disk.Open())
@@ -108,13 +108,13 @@ func TestWhatIsCompactedInTimeIsNotSaved(t *testing.T) {
 		if err := r.FinishCompaction(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Checkpoint(func(uint64) error {
+		if _, err := r.SaveCheckpoint(func(uint64) error {
 			if fails {
 				return io.ErrUnexpectedEOF
 			}
 			return nil
 		}); (err != nil) != fails {
-			t.Fatalf("Checkpoint() = %v, want a failure: %v", err, fails)
+			t.Fatalf("SaveCheckpoint() = %v, want a failure: %v", err, fails)
 		}
 		checkpoint(t, r.Store)
 		shut(t, r)

@@ -167,13 +167,13 @@ func TestReadsAndWritesGoOnDuringACheckpoint(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	done := make(chan store.Checkpoint)
 	go func() {
-		c, err := r.Checkpoint(func(uint64) error {
+		c, err := r.SaveCheckpoint(func(uint64) error {
 			close(entered)
 			<-leave
 			return nil
 		})
 		if err != nil {
-			t.Errorf("Checkpoint() = %v", err)
+			t.Errorf("SaveCheckpoint() = %v", err)
 		}
 		done <- c
 	}()
@@ -190,7 +190,7 @@ func TestReadsAndWritesGoOnDuringACheckpoint(t *testing.T) {
 	defer snap.Close()
 	close(leave)
 	if c := <-done; c.Index != 1 || c.Revision != 2 {
-		t.Errorf("Checkpoint() = %+v, want the state before it was entered, index 1 and revision 2", c)
+		t.Errorf("SaveCheckpoint() = %+v, want the state before it was entered, index 1 and revision 2", c)
 	}
 }
 

@@ -10,7 +10,7 @@
 // long Range delays Apply by at most one chunk of the index at a time. Once Applied has reached an
 // index, every read that starts later sees the effect of all entries up to it.
 //
-// Checkpoint makes the state durable. It may take several commits, and each commit leaves the
+// SaveCheckpoint makes the state durable. It may take several commits, and each commit leaves the
 // complete state as of an earlier index. Later entries are lost with the process, so the log must
 // still hold them.
 //

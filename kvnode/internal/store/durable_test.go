@@ -217,8 +217,8 @@ func TestOpenEnsuresThatItsDataIsDurable(t *testing.T) {
 	checkpoint(t, r.Store)
 	r.put("a", "2")
 	disk.Fail(failing(storetest.OpSync))
-	if _, err := r.Checkpoint(nil); !errors.Is(err, errDisk) {
-		t.Fatalf("Checkpoint() = %v, want %v", err, errDisk)
+	if _, err := r.SaveCheckpoint(nil); !errors.Is(err, errDisk) {
+		t.Fatalf("SaveCheckpoint() = %v, want %v", err, errDisk)
 	}
 	disk.Fail(nil)
 	next := openStore(t, disk.Open())
@@ -243,8 +243,8 @@ func TestCheckpointAfterAFailedOneEnsuresDurability(t *testing.T) {
 	disk.Fail(failing(storetest.OpSync))
 	for range 3 {
 		r.put("a", "more")
-		if _, err := r.Checkpoint(nil); !errors.Is(err, errDisk) {
-			t.Fatalf("Checkpoint() = %v, want %v", err, errDisk)
+		if _, err := r.SaveCheckpoint(nil); !errors.Is(err, errDisk) {
+			t.Fatalf("SaveCheckpoint() = %v, want %v", err, errDisk)
 		}
 	}
 	wrote := false
@@ -255,8 +255,8 @@ func TestCheckpointAfterAFailedOneEnsuresDurability(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := r.Checkpoint(nil); !errors.Is(err, errDisk) || wrote {
-		t.Fatalf("Checkpoint() without EnsureDurable = %v, wrote %v, want %v and nothing written", err, wrote, errDisk)
+	if _, err := r.SaveCheckpoint(nil); !errors.Is(err, errDisk) || wrote {
+		t.Fatalf("SaveCheckpoint() without EnsureDurable = %v, wrote %v, want %v and nothing written", err, wrote, errDisk)
 	}
 	disk.Fail(nil)
 	disk.PowerFailure()

@@ -185,9 +185,9 @@ func writeSnapshot(t fataler, snap store.Snapshot, dir string) string {
 
 func checkpoint(t fataler, s *store.Store) store.Checkpoint {
 	t.Helper()
-	c, err := s.Checkpoint(nil)
+	c, err := s.SaveCheckpoint(nil)
 	if err != nil {
-		t.Fatalf("Checkpoint() = %v", err)
+		t.Fatalf("SaveCheckpoint() = %v", err)
 	}
 	return c
 }

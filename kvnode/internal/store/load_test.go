@@ -79,8 +79,8 @@ func TestCrashAtEveryStepOfARestore(t *testing.T) {
 			t.Errorf("after %s failed: %+v at %d, want the old state %+v at %d", c.op, got, s.Applied(), old, oldIndex)
 		}
 		replay(s, leader.log[:21])
-		if _, err := s.Checkpoint(nil); (err != nil) != c.landed {
-			t.Errorf("Checkpoint() after %s failed = %v", c.op, err)
+		if _, err := s.SaveCheckpoint(nil); (err != nil) != c.landed {
+			t.Errorf("SaveCheckpoint() after %s failed = %v", c.op, err)
 		}
 		again := openStore(t, disk.Open()) // crash
 		if want := map[bool]uint64{false: 21, true: uint64(len(leader.log))}[c.landed]; again.Applied() != want {
@@ -116,8 +116,8 @@ func TestNothingIsCommittedToAFileThatMayHaveLostItsName(t *testing.T) {
 		}
 		r.put("a", "2")
 		before := r.Durable().Index
-		if _, err := r.Checkpoint(nil); err == nil || r.Durable().Index != before {
-			t.Errorf("Checkpoint() after a failed %s = %v with %d durable, want an error", name, err, r.Durable().Index)
+		if _, err := r.SaveCheckpoint(nil); err == nil || r.Durable().Index != before {
+			t.Errorf("SaveCheckpoint() after a failed %s = %v with %d durable, want an error", name, err, r.Durable().Index)
 		}
 		if kv, _ := r.Get([]byte("a")); string(kv.GetValue()) != "2" {
 			t.Errorf("Get(a) = %v after a failed %s, want 2", kv, name)

@@ -172,7 +172,7 @@ func (c *cluster) read() {
 func (c *cluster) failedCheckpoint() {
 	failed := false
 	c.disk.Fail(failAt(rapid.IntRange(1, 30).Draw(c.t, "step"), &failed))
-	_, _ = c.s.Checkpoint(nil)
+	_, _ = c.s.SaveCheckpoint(nil)
 	c.disk.Fail(nil)
 }
 

@@ -216,7 +216,7 @@ func TestTTLLeasesDoWhatTheModelDoes(t *testing.T) {
 			"failed checkpoint": func(*rapid.T) {
 				failed := false
 				disk.Fail(failAt(rapid.IntRange(1, 8).Draw(rt, "step"), &failed))
-				_, _ = c.s.Checkpoint(nil)
+				_, _ = c.s.SaveCheckpoint(nil)
 				disk.Fail(nil)
 			},
 			"crash":    func(*rapid.T) { c.crash() },

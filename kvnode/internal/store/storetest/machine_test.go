@@ -117,7 +117,7 @@ func NewMachine(cfg Config) func(id uint64, conf *raftpb.ConfState) leasetest.Ma
 		for conf != nil && m.durable == 0 {
 			// leasetest's disks start in the same way.
 			m.store.ApplyConf(1, 1, conf, nil)
-			if at, err := m.store.Checkpoint(nil); err == nil {
+			if at, err := m.store.SaveCheckpoint(nil); err == nil {
 				m.conf, m.durable = conf, at.Index
 			}
 		}
@@ -245,7 +245,7 @@ func (m *Machine) Hash() uint64 {
 func (m *Machine) Checkpoint(committed func(index uint64) error) error {
 	var asked uint64
 	was := m.store.Durable().Index
-	at, err := m.store.Checkpoint(func(index uint64) error {
+	at, err := m.store.SaveCheckpoint(func(index uint64) error {
 		asked = index
 		return committed(index)
 	})

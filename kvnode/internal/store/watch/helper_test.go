@@ -176,8 +176,8 @@ func wantText(t *testing.T, what string, got []Response, want ...string) {
 // snapshot makes a checkpoint of s and writes it to a file.
 func snapshot(t fataler, s *store.Store, dir string) string {
 	t.Helper()
-	if _, err := s.Checkpoint(nil); err != nil {
-		t.Fatalf("Checkpoint() = %v", err)
+	if _, err := s.SaveCheckpoint(nil); err != nil {
+		t.Fatalf("SaveCheckpoint() = %v", err)
 	}
 	snap, err := s.OpenSnapshot()
 	if err != nil {

@@ -268,7 +268,7 @@ func (n *fakeNode) Checkpoint(context.Context) error {
 			return err
 		}
 	}
-	_, err := n.store.Checkpoint(func(uint64) error { return nil })
+	_, err := n.store.SaveCheckpoint(func(uint64) error { return nil })
 	return err
 }
 
