@@ -16,8 +16,9 @@ type checks struct {
 	// handed is the newest committed entry that raft has handed out, or the newest snapshot; 0 before
 	// the first.
 	handed uint64
-	// readAgain is set once Storage was read again at the first Ready of a RawNode. Wrap sets it at once.
-	readAgain bool
+	// storageRechecked is set once Storage was compared at the first Ready with what New had read. Wrap sets
+	// it at once, so that Storage is not read again.
+	storageRechecked bool
 	// explained is set in a term in which a leader may answer ReadIndex: a round has left, or the
 	// leader was the only voter at some time, and needs none.
 	explained bool
@@ -34,7 +35,7 @@ func (l *Lease) checkLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	if rule := l.otherNodeLocked(rd); rule != "" {
 		done = l.blameLocked(rule, true)
 	}
-	l.readAgainLocked(now)
+	l.recheckStorageLocked(now)
 	if rule := l.otherWritesLocked(rd); rule != "" {
 		done = append(done, l.blameLocked(rule, false)...)
 	}
@@ -84,14 +85,14 @@ func fromRaft(m *raftpb.Message) bool {
 	}
 }
 
-// readAgainLocked reads Storage once more at the first Ready, before anything of it is written, so
+// recheckStorageLocked reads Storage once more at the first Ready, before anything of it is written, so
 // Storage has what raft began with. If New has seen another last index or term, the node has run before
 // and may be bound by earlier promises, so its restart hold begins now (V6). No vote has left yet.
-func (l *Lease) readAgainLocked(now core.Instant) {
-	if l.mu.checks.readAgain {
+func (l *Lease) recheckStorageLocked(now core.Instant) {
+	if l.mu.checks.storageRechecked {
 		return
 	}
-	l.mu.checks.readAgain = true
+	l.mu.checks.storageRechecked = true
 	hard, _, err := l.cfg.Raft.Storage.InitialState()
 	last, lastErr := l.cfg.Raft.Storage.LastIndex()
 	if err == nil && lastErr == nil && hard.GetTerm() == l.hardTermAtStart && last == l.lastAtStart {

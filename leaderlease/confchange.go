@@ -74,7 +74,7 @@ func (l *Lease) Applied(index uint64) {
 	l.mu.applies = true
 	l.applied.Store(max(l.applied.Load(), index))
 	l.noteMissedLocked(func(c *confWatch) { c.noteApplied(index) })
-	done := l.barrierLocked()
+	done := l.finishAppliedLocked()
 	l.mu.Unlock()
 	done.report()
 }

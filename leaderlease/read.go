@@ -146,13 +146,13 @@ func (l *Lease) whenAppliedLocked(w *waiter, index uint64) finished {
 	if w.remote || l.applied.Load() >= index {
 		return finished{{w: w}}
 	}
-	l.mu.reads.barriers.insert(w)
+	l.mu.reads.awaitingApplied.insert(w)
 	return nil
 }
 
-// barrierLocked finishes the reads with an applied index.
-func (l *Lease) barrierLocked() (done finished) {
-	for _, w := range l.mu.reads.barriers.takeApplied(l.applied.Load()) {
+// finishAppliedLocked finishes the reads in awaitingApplied with an applied index.
+func (l *Lease) finishAppliedLocked() (done finished) {
+	for _, w := range l.mu.reads.awaitingApplied.takeApplied(l.applied.Load()) {
 		done = append(done, result{w: w})
 	}
 	return done

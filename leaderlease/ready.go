@@ -155,7 +155,7 @@ func (l *Lease) WouldBlock(rd *raft.Ready) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.nowLocked()
-	l.readAgainLocked(now)
+	l.recheckStorageLocked(now)
 	// A pre-candidate's own vote elects it only if it is alone a quorum.
 	counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()
 	return counts && l.mu.guard.Owes(now)

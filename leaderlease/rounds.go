@@ -17,10 +17,11 @@ type rounds struct {
 	seq   uint64
 	asked bool
 	age   int
-	// waiting have no index yet. barriers, sorted by index, wait until theirs is applied.
-	waiting  waitlist
-	barriers waitlist
-	// still is the number of ticks for which barriers have waited with Applied at seen.
+	// waiting holds the reads without an index. awaitingApplied, sorted by index, holds those that wait until
+	// theirs is applied.
+	waiting         waitlist
+	awaitingApplied waitlist
+	// still is the number of ticks for which reads have waited in awaitingApplied with Applied at seen.
 	seen  uint64
 	still int
 }
@@ -126,7 +127,7 @@ func (l *Lease) failReadsLocked(err error, all bool) (done finished) {
 	r.asked = false
 	done = l.failWaitingLocked(err, everyone)
 	if all {
-		for _, w := range r.barriers.take(everyone) {
+		for _, w := range r.awaitingApplied.take(everyone) {
 			done = append(done, result{w: w, err: err})
 		}
 	}

@@ -200,7 +200,7 @@ func (l *Lease) Info() Info {
 		Remaining: v.Remaining(now, l.cfg.Duration),
 		Promise:   mu.guard.Info(now),
 		Commit:    l.commit.Load(), Applied: l.applied.Load(),
-		Waiting:  mu.reads.waiting.len() + mu.reads.barriers.len(),
+		Waiting:  mu.reads.waiting.len() + mu.reads.awaitingApplied.len(),
 		Duration: l.cfg.Duration, MaxClockSkew: l.cfg.MaxClockSkew, MaxPromise: l.cfg.MaxPromise,
 		Clock: l.clockInfo,
 		Err:   l.wrongLocked(),

@@ -179,7 +179,7 @@ func (l *Lease) giveUp(w *waiter, ended error) (mine bool, err error) {
 	}
 	mu := &l.mu
 	e := &waitError{err: ended, misuse: l.wrongLocked()}
-	if w.in == &mu.reads.barriers {
+	if w.in == &mu.reads.awaitingApplied {
 		e.index, e.applied = w.read.Index, l.applied.Load()
 	} else {
 		e.try, e.untaken = max(mu.reads.seq, w.round)-w.round+1, len(l.requests) > 0
@@ -219,7 +219,7 @@ func (l *Lease) startUntil(ctx context.Context, w *waiter) {
 // Applied does not move.
 func (l *Lease) warnLocked() {
 	r, applied := &l.mu.reads, l.applied.Load()
-	if r.barriers.len() == 0 || applied != r.seen {
+	if r.awaitingApplied.len() == 0 || applied != r.seen {
 		r.seen, r.still = applied, 0
 		return
 	}
@@ -227,6 +227,6 @@ func (l *Lease) warnLocked() {
 	const rarely = 64
 	if timeout := l.cfg.Raft.ElectionTick; r.still == timeout || r.still%(rarely*timeout) == 0 {
 		l.logLocked(slog.LevelWarn, "reads wait for the state machine, and Applied does not move",
-			"reads", r.barriers.len(), "index", r.barriers.all[0].read.Index, "applied", applied, "ticks", r.still)
+			"reads", r.awaitingApplied.len(), "index", r.awaitingApplied.all[0].read.Index, "applied", applied, "ticks", r.still)
 	}
 }

@@ -31,11 +31,11 @@ func Wrap(inner raft.Node, cfg Config) (raft.Node, *Lease, error) {
 }
 
 // wrap puts l in front of inner. inner has read Storage by now, and its first Ready reaches l before the
-// caller can write it, so Storage need not be read again (readAgainLocked). It must not be, either: the
+// caller can write it, so Storage need not be read again (recheckStorageLocked). It must not be, either: the
 // caller may use it meanwhile, and MemoryStorage.InitialState takes no lock.
 func wrap(inner raft.Node, l *Lease) raft.Node {
 	l.mu.Lock()
-	l.mu.checks.readAgain = true
+	l.mu.checks.storageRechecked = true
 	l.mu.Unlock()
 	n := &node{Node: inner, lease: l, ready: make(chan raft.Ready), stop: make(chan struct{})}
 	n.stopping, n.cancel = context.WithCancel(context.Background())
