@@ -252,7 +252,7 @@ func (c *Config) makeState(src source) (origin, store.Checkpoint, error) {
 		conf.Voters = append(conf.Voters, m.ID)
 	}
 	slices.Sort(conf.GetVoters())
-	at, err := boltdb.Bootstrap(path, store.NewCluster{
+	at, err := boltdb.Bootstrap(path, store.BootstrapConfig{
 		Members: members, ConfState: conf, BumpRevision: c.BumpRevision, MarkCompacted: c.MarkCompacted,
 	})
 	return from, at, explainForeign(err)

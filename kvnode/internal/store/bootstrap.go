@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// NewCluster describes a cluster that starts from a snapshot of another one.
-type NewCluster struct {
+// BootstrapConfig configures Bootstrap: it describes a cluster that starts from a snapshot of another one.
+type BootstrapConfig struct {
 	// Members and ConfState replace those of the snapshot.
 	Members   []Member
 	ConfState *raftpb.ConfState
@@ -27,7 +27,7 @@ type NewCluster struct {
 // index, term, keys, revisions and TTL leases, and drops alarms, which are about the old members.
 // It reads everything first, so a damaged snapshot stays as it is. It returns ErrNoCheckpoint for
 // an empty snapshot.
-func Bootstrap(b Backend, n NewCluster) (c Checkpoint, err error) {
+func Bootstrap(b Backend, cfg BootstrapConfig) (c Checkpoint, err error) {
 	if _, c, err = load(b); err != nil {
 		return Checkpoint{}, err
 	}
@@ -37,7 +37,7 @@ func Bootstrap(b Backend, n NewCluster) (c Checkpoint, err error) {
 	err = b.Update(func(tx Tx) error {
 		m, err := decodeMeta(tx.Meta())
 		if err == nil {
-			err = n.change(&m)
+			err = cfg.change(&m)
 		}
 		if err != nil {
 			return err
@@ -60,22 +60,22 @@ const maxRevision = math.MaxInt64 / 2
 const maxIndex = math.MaxInt64 / 2
 
 // change makes m the meta value of the new cluster.
-func (n *NewCluster) change(m *meta) error {
+func (cfg *BootstrapConfig) change(m *meta) error {
 	switch {
 	case m.Index > maxIndex || m.Term > maxIndex:
 		return fmt.Errorf("the state has index %d and term %d, and a new cluster can start with at most %d", m.Index, m.Term, int64(maxIndex))
 	case m.Revision > maxRevision:
 		return fmt.Errorf("the state is at revision %d, and a new cluster can start with at most %d", m.Revision, int64(maxRevision))
-	case n.BumpRevision < 0 || n.BumpRevision > maxRevision-m.Revision:
-		return fmt.Errorf("cannot raise revision %d by %d: give a number from 0 to %d", m.Revision, n.BumpRevision, maxRevision-m.Revision)
+	case cfg.BumpRevision < 0 || cfg.BumpRevision > maxRevision-m.Revision:
+		return fmt.Errorf("cannot raise revision %d by %d: give a number from 0 to %d", m.Revision, cfg.BumpRevision, maxRevision-m.Revision)
 	}
-	conf, err := proto.Marshal(n.ConfState)
+	conf, err := proto.Marshal(cfg.ConfState)
 	if err != nil {
 		return fmt.Errorf("encode configuration: %w", err)
 	}
-	m.ConfState, m.Members, m.Removed, m.Alarms = conf, n.Members, nil, nil
-	m.Revision += n.BumpRevision
-	if n.MarkCompacted {
+	m.ConfState, m.Members, m.Removed, m.Alarms = conf, cfg.Members, nil, nil
+	m.Revision += cfg.BumpRevision
+	if cfg.MarkCompacted {
 		m.Compacted = m.Revision
 	}
 	return nil
@@ -103,7 +103,7 @@ type Foreign struct {
 // Import writes the first checkpoint, without members, to an empty backend. If it fails, the
 // backend has no checkpoint: only the last commit sets the index.
 func Import(b Backend, f *Foreign) error {
-	m := meta{Format: ClusterVersionFirst, Revision: 1, Compacted: -1}
+	m := meta{ClusterVersion: ClusterVersionFirst, Revision: 1, Compacted: -1}
 	var part unsaved
 	for _, l := range f.TTLLeases {
 		part.setLease(l)

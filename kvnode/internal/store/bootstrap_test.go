@@ -37,8 +37,8 @@ func snapshotOfOldCluster(t *testing.T) (old *replica, path string) {
 	return old, saveSnapshot(t, old.Store, t.TempDir())
 }
 
-func newCluster() store.NewCluster {
-	return store.NewCluster{
+func bootstrapConfig() store.BootstrapConfig {
+	return store.BootstrapConfig{
 		Members:   []store.Member{{ID: 11, Name: "x"}, {ID: 12, Name: "y"}},
 		ConfState: &raftpb.ConfState{Voters: []uint64{11, 12}},
 	}
@@ -47,7 +47,7 @@ func newCluster() store.NewCluster {
 // A new cluster starts with the keys of the old one and without its members.
 func TestBootstrapKeepsKeysAndForgetsMembers(t *testing.T) {
 	old, path := snapshotOfOldCluster(t)
-	r := newCluster()
+	r := bootstrapConfig()
 	at, err := boltdb.Bootstrap(path, r)
 	if err != nil || at.Index != old.Applied() || at.Term != 5 || at.Revision != 4 || !proto.Equal(at.ConfState, r.ConfState) {
 		t.Fatalf("Bootstrap() = %+v, %v, want index %d, term 5, revision 4 and %v", at, err, old.Applied(), r.ConfState)
@@ -73,7 +73,7 @@ func TestBootstrapKeepsKeysAndForgetsMembers(t *testing.T) {
 // compacted.
 func TestBootstrapMayRaiseTheRevision(t *testing.T) {
 	_, path := snapshotOfOldCluster(t)
-	r := newCluster()
+	r := bootstrapConfig()
 	r.BumpRevision, r.MarkCompacted = 1000, true
 	if at, err := boltdb.Bootstrap(path, r); err != nil || at.Revision != 1004 {
 		t.Fatalf("Bootstrap() = %+v, %v, want revision 1004", at, err)
@@ -122,7 +122,7 @@ func TestBootstrapRefuses(t *testing.T) {
 		if err := os.WriteFile(path, c.data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r := newCluster()
+		r := bootstrapConfig()
 		r.BumpRevision = c.bump
 		if _, err := boltdb.Bootstrap(path, r); err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("Bootstrap(%s) = %v, want %v", name, err, c.want)
@@ -134,11 +134,11 @@ func TestBootstrapRefuses(t *testing.T) {
 			t.Errorf("Inspect(%s) after the refusal = %+v, %v, want revision 4 still", name, s, err)
 		}
 	}
-	if _, err := boltdb.Bootstrap(saveSnapshot(t, empty.Store, t.TempDir()), newCluster()); !errors.Is(err, store.ErrNoCheckpoint) {
+	if _, err := boltdb.Bootstrap(saveSnapshot(t, empty.Store, t.TempDir()), bootstrapConfig()); !errors.Is(err, store.ErrNoCheckpoint) {
 		t.Errorf("Bootstrap() of an empty store = %v, want ErrNoCheckpoint", err)
 	}
 	missing := filepath.Join(t.TempDir(), "missing")
-	if _, err := boltdb.Bootstrap(missing, newCluster()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := boltdb.Bootstrap(missing, bootstrapConfig()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Bootstrap(missing) = %v, want ErrNotExist", err)
 	}
 	if _, err := os.Stat(missing); err == nil {
@@ -189,7 +189,7 @@ func TestUnsavedIsWhatNoCheckpointHas(t *testing.T) {
 // A cluster starts with at least half of all revisions left, even from another program's snapshot.
 func TestBootstrapLeavesRevisions(t *testing.T) {
 	_, path := snapshotOfOldCluster(t)
-	r := newCluster()
+	r := bootstrapConfig()
 	r.BumpRevision, r.MarkCompacted = math.MaxInt64/2-4, true
 	if at, err := boltdb.Bootstrap(path, r); err != nil || at.Revision != math.MaxInt64/2 {
 		t.Errorf("Bootstrap() = %+v, %v, want half of all revisions", at, err)
@@ -200,7 +200,7 @@ func TestBootstrapLeavesRevisions(t *testing.T) {
 		if err := store.Import(b, &store.Foreign{Index: 1, Term: 1, Revision: rev, Compacted: -1, Versions: none}); err != nil {
 			t.Fatal(err)
 		}
-		if at, err := store.Bootstrap(b, newCluster()); (err == nil) != ok {
+		if at, err := store.Bootstrap(b, bootstrapConfig()); (err == nil) != ok {
 			t.Errorf("Bootstrap() of revision %d = %+v, %v, want it taken: %v", rev, at, err, ok)
 		}
 	}
@@ -258,7 +258,7 @@ func TestImport(t *testing.T) {
 	if n := disk.Commits(); n < 3 {
 		t.Errorf("Import() made %d commits, want some", n)
 	}
-	if at, err := store.Bootstrap(disk.Open(), newCluster()); err != nil || at.Index != 9 || at.Term != 4 || at.Revision != r.Revision() {
+	if at, err := store.Bootstrap(disk.Open(), bootstrapConfig()); err != nil || at.Index != 9 || at.Term != 4 || at.Revision != r.Revision() {
 		t.Fatalf("Bootstrap() = %+v, %v, want index 9, term 4 and revision %d", at, err, r.Revision())
 	}
 	s := openStore(t, disk.Open())
@@ -296,7 +296,7 @@ func TestAnImportThatFailsLeavesNoCheckpoint(t *testing.T) {
 			return
 		}
 		disk.Fail(nil)
-		if _, rerr := store.Bootstrap(disk.Open(), newCluster()); !errors.Is(err, errDisk) || !errors.Is(rerr, store.ErrNoCheckpoint) {
+		if _, rerr := store.Bootstrap(disk.Open(), bootstrapConfig()); !errors.Is(err, errDisk) || !errors.Is(rerr, store.ErrNoCheckpoint) {
 			t.Errorf("after %d commits Import() = %v, Bootstrap() = %v, want %v and no checkpoint", n, err, rerr, errDisk)
 		}
 	}

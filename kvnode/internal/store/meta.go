@@ -17,15 +17,15 @@ import (
 
 // meta is the part of a checkpoint that is not in records.
 type meta struct {
-	Format    int64
-	Index     uint64
-	Term      uint64
-	ConfState []byte `json:",omitempty"` // raftpb.ConfState
-	Revision  int64
-	Compacted int64
-	Alarms    []alarm  `json:",omitempty"`
-	Members   []Member `json:",omitempty"` // in the order of IDs
-	Removed   []uint64 `json:",omitempty"`
+	ClusterVersion int64 `json:"Format"` // its former name, which stays on disk
+	Index          uint64
+	Term           uint64
+	ConfState      []byte `json:",omitempty"` // raftpb.ConfState
+	Revision       int64
+	Compacted      int64
+	Alarms         []alarm  `json:",omitempty"`
+	Members        []Member `json:",omitempty"` // in the order of IDs
+	Removed        []uint64 `json:",omitempty"`
 	// Records is the number of records, and Sum the sum of their checksums. They reveal missing
 	// records.
 	Records int64
@@ -41,7 +41,7 @@ type alarm struct {
 // the apply lock, so all fields belong to one index.
 func (st *state) capture() meta {
 	m := meta{
-		Format: st.clusterVersion.Load(), Index: st.applied.Load(), Term: st.term,
+		ClusterVersion: st.clusterVersion.Load(), Index: st.applied.Load(), Term: st.term,
 		Revision: st.revision.Load(), Compacted: st.compacted.Load(),
 	}
 	members := st.members.Load()
@@ -62,7 +62,7 @@ func (m *meta) restore(st *state) error {
 		return err
 	}
 	st.term, st.conf = m.Term, c.ConfState
-	st.clusterVersion.Store(m.Format)
+	st.clusterVersion.Store(m.ClusterVersion)
 	st.revision.Store(m.Revision)
 	st.compacted.Store(m.Compacted)
 	st.applied.Store(m.Index)
@@ -110,19 +110,21 @@ func (m *meta) save(tx Tx) error {
 // value of an empty state.
 func decodeMeta(data []byte) (meta, error) {
 	if data == nil {
-		return meta{Format: ClusterVersionFirst, Revision: 1, Compacted: -1}, nil
+		return meta{ClusterVersion: ClusterVersionFirst, Revision: 1, Compacted: -1}, nil
 	}
 	if len(data) < 4 || crc32.Checksum(data[4:], castagnoli) != binary.BigEndian.Uint32(data) {
 		return meta{}, fmt.Errorf("%w: meta of %d bytes has a wrong checksum", ErrDamaged, len(data))
 	}
 	data = data[4:]
 	// The cluster version decides how the rest is read.
-	var v struct{ Format int64 }
+	var v struct {
+		ClusterVersion int64 `json:"Format"`
+	}
 	if err := json.Unmarshal(data, &v); err != nil {
 		return meta{}, fmt.Errorf("%w: meta: %w", ErrDamaged, err)
 	}
-	if v.Format < ClusterVersionFirst || v.Format > ClusterVersionNewest {
-		return meta{}, fmt.Errorf("%w: it is %d, and this version reads %d to %d (use the version that wrote it)", ErrFormat, v.Format, ClusterVersionFirst, ClusterVersionNewest)
+	if v.ClusterVersion < ClusterVersionFirst || v.ClusterVersion > ClusterVersionNewest {
+		return meta{}, fmt.Errorf("%w: it is %d, and this version reads %d to %d (use the version that wrote it)", ErrFormat, v.ClusterVersion, ClusterVersionFirst, ClusterVersionNewest)
 	}
 	var m meta
 	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&m); err != nil {

@@ -185,15 +185,15 @@ func Inspect(path string) (store.Summary, error) {
 }
 
 // Bootstrap calls store.Bootstrap for a snapshot file. It does not change other files.
-func Bootstrap(path string, n store.NewCluster) (store.Checkpoint, error) {
-	c, err := bootstrap(path, n)
+func Bootstrap(path string, cfg store.BootstrapConfig) (store.Checkpoint, error) {
+	c, err := bootstrap(path, cfg)
 	if err != nil {
 		return store.Checkpoint{}, fmt.Errorf("store: begin with snapshot %s: %w", path, err)
 	}
 	return c, nil
 }
 
-func bootstrap(path string, n store.NewCluster) (c store.Checkpoint, err error) {
+func bootstrap(path string, cfg store.BootstrapConfig) (c store.Checkpoint, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return c, err // Open would create it
 	}
@@ -202,7 +202,7 @@ func bootstrap(path string, n store.NewCluster) (c store.Checkpoint, err error) 
 		return c, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	return store.Bootstrap(b, n)
+	return store.Bootstrap(b, cfg)
 }
 
 // read calls fn for a snapshot file. verb is for errors.
