@@ -19,7 +19,7 @@ type Config struct {
 	// and ClientURLs are the URLs that the server listens on. The Server sets its PeerTLS.
 	Node kvnode.Config
 	// API configures the etcd API. The Server sets NodeVersion, WaitingMethods and Metrics, and
-	// adds to LeaderDial.
+	// adds to LeaderDialOptions.
 	API etcdapi.Config
 
 	// URLs are http://host:port, or https://host:port with TLS. Client URLs may also be

@@ -79,9 +79,9 @@ type Config struct {
 	TrailersOnDemand bool
 	// NodeVersion is kvnode's own version, for /version. Optional.
 	NodeVersion string
-	// LeaderDial are the options for connections to other members' client URLs. Default: plain
-	// text.
-	LeaderDial []grpc.DialOption
+	// LeaderDialOptions are gRPC options for connections to the client URLs of other members, most often
+	// the leader. Default: plain text.
+	LeaderDialOptions []grpc.DialOption
 	// Metrics counts gRPC calls. Optional. The caller registers it with Prometheus.
 	Metrics *CallMetrics
 	// Logger receives panics, snapshots, alarms and slow requests. Default: none.

@@ -151,7 +151,7 @@ func (l *leaderConn) connect(a *API, member uint64) (grpc.ClientConnInterface, e
 	case l.conn != nil && l.member == member && slices.Equal(l.urls, urls):
 		return l.conn, nil
 	}
-	conn, err := dialMember(urls, slices.Concat(a.cfg.LeaderDial, clusterCheck(a.node.ClusterID()).options()))
+	conn, err := dialMember(urls, slices.Concat(a.cfg.LeaderDialOptions, clusterCheck(a.node.ClusterID()).options()))
 	if err != nil {
 		return nil, err
 	}

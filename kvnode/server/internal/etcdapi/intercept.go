@@ -77,7 +77,7 @@ func (a *API) handleWithTimeout(ctx context.Context, begun time.Time, req any, h
 		return handle(ctx, req)
 	}
 	late := newLazyContext(ctx, end)
-	late.noClientDeadline = !hasDeadline && !a.cfg.WaitForLeader
+	late.failWithoutLeader = !hasDeadline && !a.cfg.WaitForLeader
 	defer late.stop()
 	resp, err := handle(late, req)
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
@@ -147,9 +147,9 @@ func (a *API) recoveredError(method string, p any) error {
 // and allocates a second time, on the first call of Done. Its cause is kvnode.ErrTimeout, like
 // that of the node's own deadline.
 type lazyContext struct {
-	context.Context  // of the request
-	deadline         time.Time
-	noClientDeadline bool // Value then returns true for kvnode.FailWithoutLeader
+	context.Context   // of the request
+	deadline          time.Time
+	failWithoutLeader bool // what Value returns for kvnode.FailWithoutLeader; set if the client gave no deadline
 
 	mu struct {
 		sync.Mutex
@@ -193,7 +193,7 @@ func (c *lazyContext) Err() error {
 // context that Done belongs to and starts no goroutine for derived contexts.
 func (c *lazyContext) Value(key any) any {
 	if _, ok := key.(kvnode.FailWithoutLeader); ok {
-		if c.noClientDeadline {
+		if c.failWithoutLeader {
 			return true
 		}
 		return nil

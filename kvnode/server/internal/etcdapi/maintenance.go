@@ -272,7 +272,7 @@ func (a *API) Hashers() []*hashcheck.Member {
 // Dial returns a connection to a member's client URLs. It rejects responses of other clusters, if
 // they have a header.
 func (a *API) Dial(m *store.Member) (*grpc.ClientConn, error) {
-	return dialMember(m.ClientURLs, slices.Concat(a.cfg.LeaderDial, clusterCheck(a.node.ClusterID()).options()))
+	return dialMember(m.ClientURLs, slices.Concat(a.cfg.LeaderDialOptions, clusterCheck(a.node.ClusterID()).options()))
 }
 
 // remoteHash returns another member's hash. It rejects the answer of any other member or cluster
