@@ -150,7 +150,7 @@ func New(cfg Config) (*Lease, error) {
 	mu.durable = !cfg.Raft.AsyncStorageWrites || start.restarted
 	mu.guard = core.NewGuard(now, l.nonce.incarnation(), cfg.MaxPromise, start.hold)
 	if cfg.Promises != nil {
-		mu.guard.Keep(start.floor(&cfg), start.saved)
+		mu.guard.SetStored(start.floor(&cfg), start.saved)
 	}
 	mu.guard.SetTerm(mu.term)
 	params := cfg.params()

@@ -140,7 +140,7 @@ func (l *Lease) saveLocked(now core.Instant) {
 	if s.underWay || l.mu.closed {
 		return
 	}
-	d, ok := l.mu.guard.Save(now)
+	d, ok := l.mu.guard.BeginSave(now)
 	if !ok {
 		return
 	}

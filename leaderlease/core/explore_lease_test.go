@@ -246,7 +246,7 @@ func (s *stage) save(k action, i int) bool {
 	a := &s.actors[i]
 	switch {
 	case k == doSave && a.saving == 0:
-		d, ok := a.guard.Save(a.now)
+		d, ok := a.guard.BeginSave(a.now)
 		a.saving = uint8(d)
 		if ok && a.saving < a.disk {
 			s.reach(goalLowered)

@@ -369,7 +369,7 @@ func (s *stage) unpackGuard(u *unpacker, a *actor) {
 func (s *stage) unpackSaved(u *unpacker, a *actor) {
 	longest := s.b.maxPromise()
 	if s.b.floor == 0 {
-		a.guard.Keep(longest, longest)
+		a.guard.SetStored(longest, longest)
 		return
 	}
 	limit, wanted := u.two()

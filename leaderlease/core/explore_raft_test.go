@@ -264,7 +264,7 @@ func (s *stage) begin(i int) {
 	a.guard = *NewGuard(a.now, 1, s.b.maxPromise(), hold)
 	if s.b.floor > 0 {
 		a.saving = 0
-		a.guard.Keep(s.b.units(s.b.floor), s.b.units(int(a.disk)))
+		a.guard.SetStored(s.b.units(s.b.floor), s.b.units(int(a.disk)))
 	}
 	a.guard.SetTerm(uint64(a.term))
 	a.lease = *NewLease(s.b.params(uint64(i+1), 0))

@@ -260,7 +260,7 @@ func (s *stage) jump(i int, by Instant) bool {
 func (s *stage) recall(i int) bool {
 	a := &s.actors[i]
 	a.guard = *NewGuard(a.now, 1, s.b.maxPromise(), 0)
-	a.guard.Keep(s.b.units(s.b.floor), s.b.maxPromise())
+	a.guard.SetStored(s.b.units(s.b.floor), s.b.maxPromise())
 	a.guard.SetTerm(uint64(a.term))
 	a.saving = 0
 	return s.jump(i, 0)

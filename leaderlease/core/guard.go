@@ -45,7 +45,7 @@ type Guard struct {
 func NewGuard(now Instant, i Incarnation, maxPromise, hold time.Duration) *Guard {
 	g := &Guard{maxPromise: maxPromise, incarnation: i, holdFor: hold}
 	longest := max(maxPromise, hold)
-	g.Keep(longest, longest)
+	g.SetStored(longest, longest)
 	if hold > 0 {
 		g.hold = max(now, 0).Add(hold)
 	}
@@ -60,7 +60,7 @@ func (g *Guard) SetTerm(term uint64) { g.term = max(g.term, term) }
 // the zero value.
 //
 // The promise is refused if it is too long, if the leader is deposed or its process is dead, or if
-// storage does not hold a duration that covers it yet: see Save.
+// storage does not hold a duration that covers it yet: see BeginSave.
 func (g *Guard) Promise(leader, term uint64, p Probe, from ProcessID, now Instant) bool {
 	if leader == 0 || term == 0 || term < max(g.term, g.promise.term) || !now.Valid() {
 		return false
@@ -266,7 +266,7 @@ type saved struct {
 	longest time.Duration
 }
 
-// covers reports whether a promise of d may be made. If not, Save asks for d.
+// covers reports whether a promise of d may be made. If not, BeginSave asks for d.
 func (s *saved) covers(d time.Duration) bool {
 	s.longest = max(s.longest, d)
 	return d <= s.limit
@@ -278,13 +278,16 @@ func (s *saved) clockStepped(most time.Duration) {
 	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
 }
 
-// Keep tells the guard that stable storage holds d, and that Save may lower that to floor after the restart
-// hold. Without this call Save never asks for a write, and each restart holds for the longest promise.
-func (g *Guard) Keep(floor, d time.Duration) { g.saved = saved{limit: d, longest: floor} }
+// SetStored tells the guard that stable storage holds the duration stored, and that BeginSave may lower that
+// to floor after the restart hold. Without this call BeginSave never asks for a write, and each restart
+// holds for the longest promise.
+func (g *Guard) SetStored(floor, stored time.Duration) {
+	g.saved = saved{limit: stored, longest: floor}
+}
 
-// Save returns the duration that storage must hold from now on, if it is not what storage holds.
-// Call Saved once it is durable, before another Save.
-func (g *Guard) Save(now Instant) (d time.Duration, ok bool) {
+// BeginSave returns the duration that storage must hold from now on, and false if there is nothing to save
+// at now. Call Saved once it is durable, before another BeginSave.
+func (g *Guard) BeginSave(now Instant) (longest time.Duration, ok bool) {
 	s := &g.saved
 	falls := s.limit > s.longest
 	if !now.Valid() || s.limit == s.longest || (falls && g.Held(now)) {
@@ -294,5 +297,5 @@ func (g *Guard) Save(now Instant) (d time.Duration, ok bool) {
 	return s.longest, true
 }
 
-// Saved tells the guard that d is durable, as Save has asked for.
+// Saved tells the guard that d is durable, as BeginSave has asked for.
 func (g *Guard) Saved(d time.Duration) { g.saved.limit = d }

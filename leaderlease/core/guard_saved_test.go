@@ -15,7 +15,7 @@ const (
 // for that after its start at sec.
 func keeping(d time.Duration) *Guard {
 	g := NewGuard(sec, 1, 2*time.Second, d)
-	g.Keep(short, d)
+	g.SetStored(short, d)
 	return g
 }
 
@@ -25,8 +25,8 @@ func (g *Guard) asked(d time.Duration, now Instant) bool {
 
 func (g *Guard) wantSave(t *testing.T, now Instant, want time.Duration) {
 	t.Helper()
-	if d, ok := g.Save(now); d != want || ok != (want > 0) {
-		t.Errorf("Save(%d) = %v, %v, want %v", now, d, ok, want)
+	if d, ok := g.BeginSave(now); d != want || ok != (want > 0) {
+		t.Errorf("BeginSave(%d) = %v, %v, want %v", now, d, ok, want)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestADisruptedGuardTrustsNoSave(t *testing.T) {
 // what is saved. A restart must go on to hold for the promises of the process before.
 func TestADisruptedGuardLowersNothingThatMayBeOwed(t *testing.T) {
 	g := NewGuard(sec, 1, middle, long)
-	g.Keep(short, long)
+	g.SetStored(short, long)
 	g.SetTerm(4)
 	g.ClockStepped(sec + 1)
 	if g.Promise(3, 4, Probe{Sent: 1, Duration: middle}, ProcessID{}, sec+2) {

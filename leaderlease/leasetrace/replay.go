@@ -44,7 +44,7 @@ func newReplay(s Start) *replay {
 	r := &replay{start: s, term: s.Term, last: s.At, died: make(map[uint64]uint64)}
 	r.guard = core.NewGuard(s.At, s.Incarnation, s.MaxPromise, s.Hold)
 	if s.Saved > 0 {
-		r.guard.Keep(s.Duration, s.Saved)
+		r.guard.SetStored(s.Duration, s.Saved)
 	}
 	r.guard.SetTerm(s.Term)
 	r.lease = core.NewLease(core.Params{
@@ -232,7 +232,7 @@ func (r *replay) promise(e *Event) error {
 // save replays changes of the longest promise in storage (V6).
 func (r *replay) save(e *Event) error {
 	if e.Kind == KindSaving {
-		d, ok := r.guard.Save(e.At)
+		d, ok := r.guard.BeginSave(e.At)
 		if !ok || r.saving != 0 {
 			return fmt.Errorf("a longest promise of %v is saved, while %v is (0: none), and is due: %v", e.Duration, r.saving, ok)
 		}
