@@ -59,15 +59,15 @@ type (
 
 	// Instant is a reading of a clock.Clock.
 	Instant = core.Instant
-	// ProcessID identifies one process of one member, for embedders that call ProcessDied. The zero
-	// value means unknown.
+	// ProcessID identifies one process of one member, for embedders that call ProcessDied, and is not the
+	// operating system's process ID. The zero value means unknown.
 	//
 	// An ID is random, or the hash of a random value, and new for each process. Peers see it, so it
 	// must not be enough to report the death. kvnode's IDs are hashes of secrets that only the parent
 	// of the process holds, and a report reveals the secret.
 	//
-	// If you call ProcessDied, never use an ID again: an operating system's process ID, which is 1 in every
-	// container, will not do. The receiver keeps the ID per connection, not per peer. Either mistake lets
+	// If you call ProcessDied, never use an ID again: the operating system's, which is 1 in every container,
+	// will not do. The receiver keeps the ID per connection, not per peer. Either mistake lets
 	// two leaders have valid leases at the same time.
 	ProcessID = core.ProcessID
 )

@@ -197,8 +197,9 @@ func (g *Guard) Info(now Instant) PromiseInfo {
 	}
 }
 
-// ProcessID identifies one process of one member. The zero value is an unknown process. No two
-// processes of a member may share an ID, so it is random, or the hash of a random value.
+// ProcessID identifies one process of one member, and is not the operating system's process ID. The zero
+// value is an unknown process. No two processes of a member may share an ID, so it is random, or the hash
+// of a random value.
 //
 // An ID is public: every peer of the process knows it. A caller of ProcessDied needs a better proof
 // of death than the ID.

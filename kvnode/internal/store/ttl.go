@@ -25,8 +25,9 @@ type TTLLease struct {
 	// Remaining is the time in seconds that a new leader starts from, as of the last lease
 	// checkpoint. 0 means TTL.
 	Remaining int64
-	// Generation is the index of the entry that granted the lease, which tells it from other
-	// leases with the same ID. It is 0 for a lease that was granted before ClusterVersionGenerations.
+	// Generation is the index of the entry that granted the lease, and not a count of grants. It
+	// tells the lease from others with the same ID. It is 0 for a lease that was granted before
+	// ClusterVersionGenerations.
 	Generation uint64
 }
 
