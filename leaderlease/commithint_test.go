@@ -377,14 +377,14 @@ func TestALearntLeaderIsForgotten(t *testing.T) {
 // the last entry; and the commit index never goes back.
 func TestCommittedEntriesMoveTheCommitIndex(t *testing.T) {
 	p := newPuppet(t)
-	for _, c := range []struct{ from, to, want uint64 }{{2, 2, 2}, {3, 6, 6}, {7, 8, 8}} {
+	for _, c := range []struct{ first, last, want uint64 }{{2, 2, 2}, {3, 6, 6}, {7, 8, 8}} {
 		var es []*raftpb.Entry
-		for i := c.from; i <= c.to; i++ {
+		for i := c.first; i <= c.last; i++ {
 			es = append(es, p.entry(i))
 		}
 		p.Ready(raft.Ready{CommittedEntries: es})
 		if got := p.commit.Load(); got != c.want {
-			t.Errorf("commit index after entries %d to %d = %d, want %d", c.from, c.to, got, c.want)
+			t.Errorf("commit index after entries %d to %d = %d, want %d", c.first, c.last, got, c.want)
 		}
 	}
 }

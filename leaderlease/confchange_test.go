@@ -365,9 +365,9 @@ func TestChangesThatALeaderMayAppend(t *testing.T) {
 // A leader with two changes under way sends the second one when the first is applied, and
 // not at all where nothing tells when that is.
 func TestASecondChangeIsHeldBack(t *testing.T) {
-	send := func(p *puppet, from, to uint64) bool {
+	send := func(p *puppet, first, last uint64) bool {
 		m := p.message(raftpb.MsgApp, 1, 2)
-		for i := from; i <= to; i++ {
+		for i := first; i <= last; i++ {
 			m.Entries = append(m.Entries, p.entry(i))
 		}
 		return len(p.Ready(raft.Ready{Messages: []*raftpb.Message{m}})) == 1

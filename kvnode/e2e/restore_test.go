@@ -285,12 +285,12 @@ func at(ctx context.Context, c *clientv3.Client, rev int64) (all []string) {
 }
 
 // events returns what a watch from one revision on tells of it and those up to another.
-func events(ctx context.Context, t *testing.T, c *clientv3.Client, from, to int64) (all []string) {
+func events(ctx context.Context, t *testing.T, c *clientv3.Client, start, end int64) (all []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watch := c.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV())
-	for last := int64(0); last < to; {
+	watch := c.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(start), clientv3.WithPrevKV())
+	for last := int64(0); last < end; {
 		resp := receives(ctx, t, watch)
 		for _, e := range resp.Events {
 			last = e.GetKv().GetModRevision()

@@ -243,9 +243,9 @@ type yieldPolicy struct{ notBefore time.Time }
 func (o *yieldPolicy) shouldYield(now time.Time) bool { return !now.Before(o.notBefore) }
 
 // yielded records a yield, and disables yields for yieldPause if it was long.
-func (o *yieldPolicy) yielded(from, to time.Time) {
-	if to.Sub(from) > longYield {
-		o.notBefore = to.Add(yieldPause)
+func (o *yieldPolicy) yielded(start, end time.Time) {
+	if end.Sub(start) > longYield {
+		o.notBefore = end.Add(yieldPause)
 	}
 }
 

@@ -110,8 +110,8 @@ func (s *stress) over() bool {
 	}
 }
 
-func (s *stress) fail(what string, got, from, to int64) {
-	msg := what + ": " + strconv.FormatInt(got, 10) + ", want " + strconv.FormatInt(from, 10) + " to " + strconv.FormatInt(to, 10)
+func (s *stress) fail(what string, got, least, most int64) {
+	msg := what + ": " + strconv.FormatInt(got, 10) + ", want " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10)
 	s.failed.CompareAndSwap(nil, &msg)
 }
 

@@ -196,7 +196,9 @@ func (n *Node) refuses(m *raftpb.Message) bool {
 }
 
 // mayCompact is the rule CompactByRaft.
-func (n *Node) mayCompact(to uint64) bool { return n.Options.Without.CompactByRaft || to <= n.told }
+func (n *Node) mayCompact(index uint64) bool {
+	return n.Options.Without.CompactByRaft || index <= n.told
+}
 
 // tell lets raft know that entries are applied, after NodeOptions.TellDelay and in order.
 func (n *Node) tell(m *raftpb.Message) {

@@ -107,31 +107,31 @@ func (s *slowFollowers) add(id, written uint64) {
 	s.count.Store(int64(len(s.written)))
 }
 
-// keepForSlowFollowers returns to, or a lower index if slow followers need entries up to there.
-func (c *Checkpointer) keepForSlowFollowers(to uint64) uint64 {
+// keepForSlowFollowers returns index, or a lower index if slow followers need entries up to there.
+func (c *Checkpointer) keepForSlowFollowers(index uint64) uint64 {
 	if c.slow.count.Load() == 0 {
-		return to
+		return index
 	}
 	first, err := c.cfg.Log.FirstIndex()
 	if err != nil {
-		return to
+		return index
 	}
 	size, _ := c.cfg.Store.Size()
-	log := logState{to: to, first: first, maxKept: uint64(max(size, c.cfg.MaxKeptBytes))}
-	connected, lowest := c.cfg.Connected(), to
+	log := logState{newFirst: index, first: first, maxKept: uint64(max(size, c.cfg.MaxKeptBytes))}
+	connected, lowest := c.cfg.Connected(), index
 	ok := c.cfg.Loop.Do(func(r Raft) {
 		log.written = c.cfg.Log.Stats().Bytes // read here, so that it is not less than that of an add
 		lowest = c.slow.lowest(r, log, connected)
 	})
 	if !ok {
-		return to
+		return index
 	}
 	return lowest
 }
 
 // logState describes a log that is about to be truncated.
 type logState struct {
-	to, first        uint64 // the indexes where it is to begin, and where it begins
+	newFirst, first  uint64 // the indexes where it is to begin, and where it begins
 	written, maxKept uint64 // in bytes: since the log was opened, and at most for a follower
 }
 
@@ -141,9 +141,9 @@ func (s *slowFollowers) lowest(r Raft, log logState, connected map[uint64]bool) 
 	defer func() { s.count.Store(int64(len(s.written))) }()
 	if r.BasicStatus().RaftState != raft.StateLeader {
 		clear(s.written)
-		return log.to
+		return log.newFirst
 	}
-	lowest := log.to
+	lowest := log.newFirst
 	members := make(map[uint64]bool)
 	r.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		members[id] = true
@@ -158,7 +158,7 @@ func (s *slowFollowers) lowest(r Raft, log logState, connected map[uint64]bool) 
 		}
 		switch {
 		case !ok || !connected[id]:
-		case pr.State == tracker.StateReplicate && has >= log.to, has+1 < log.first, log.written-since > log.maxKept:
+		case pr.State == tracker.StateReplicate && has >= log.newFirst, has+1 < log.first, log.written-since > log.maxKept:
 			delete(s.written, id)
 		default:
 			lowest = min(lowest, has)

@@ -12,10 +12,10 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
-// writesFrom returns the writes that a watch from revision from gets.
-func writesFrom(t *testing.T, s *store.Store, from int64) (all []string) {
+// writesFrom returns the writes that a watch from revision first on gets.
+func writesFrom(t *testing.T, s *store.Store, first int64) (all []string) {
 	t.Helper()
-	_, err := s.History(from, 100, func(w store.Write) bool {
+	_, err := s.History(first, 100, func(w store.Write) bool {
 		kind := "PUT"
 		if w.Deleted {
 			kind = "DELETE"
@@ -24,7 +24,7 @@ func writesFrom(t *testing.T, s *store.Store, from int64) (all []string) {
 		return true
 	})
 	if err != nil {
-		t.Fatalf("History(%d) = %v", from, err)
+		t.Fatalf("History(%d) = %v", first, err)
 	}
 	return all
 }

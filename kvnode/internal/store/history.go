@@ -25,12 +25,12 @@ func (s *Store) History(first int64, limit int, visit func(Write) bool) (next in
 	return s.state.Load().writes(first, limit, visit)
 }
 
-func (st *state) writes(from int64, limit int, visit func(Write) bool) (next int64, err error) {
+func (st *state) writes(first int64, limit int, visit func(Write) bool) (next int64, err error) {
 	rev := st.revision.Load()
-	next = max(from, rev+1)
+	next = max(first, rev+1)
 	more := true
 	var last int64
-	st.history.scan(from, rev, func(v *Version) bool {
+	st.history.scan(first, rev, func(v *Version) bool {
 		if v.mod != last && (!more || limit <= 0) {
 			next = v.mod
 			return false
@@ -41,7 +41,7 @@ func (st *state) writes(from int64, limit int, visit func(Write) bool) (next int
 		return true
 	})
 	// Checked last: writes that were dropped before are missing above.
-	if from < st.compacted.Load() {
+	if first < st.compacted.Load() {
 		return 0, rpctypes.ErrGRPCCompacted
 	}
 	return next, nil
@@ -133,12 +133,12 @@ func position(pages []*page, rev int64) int {
 	return i*pageSize + sort.Search(len(list), func(n int) bool { return list[n].mod >= rev })
 }
 
-// firstPage returns the index of the first page that may hold revision from. An empty page, which
+// firstPage returns the index of the first page that may hold revision rev. An empty page, which
 // can only be the last one, may hold any later revision.
-func firstPage(pages []*page, from int64) int {
+func firstPage(pages []*page, rev int64) int {
 	return sort.Search(len(pages), func(i int) bool {
 		list := pages[i].list()
-		return len(list) == 0 || list[len(list)-1].mod >= from
+		return len(list) == 0 || list[len(list)-1].mod >= rev
 	})
 }
 

@@ -15,14 +15,14 @@ import (
 )
 
 // writesOf returns the result of History, one line per write.
-func writesOf(t *testing.T, s *store.Store, from int64, limit int) (lines []string, next int64) {
+func writesOf(t *testing.T, s *store.Store, first int64, limit int) (lines []string, next int64) {
 	t.Helper()
-	next, err := s.History(from, limit, func(w store.Write) bool {
+	next, err := s.History(first, limit, func(w store.Write) bool {
 		lines = append(lines, writeText(w))
 		return true
 	})
 	if err != nil {
-		t.Fatalf("History(%d, %d) = %v", from, limit, err)
+		t.Fatalf("History(%d, %d) = %v", first, limit, err)
 	}
 	return lines, next
 }
@@ -47,7 +47,7 @@ func TestHistoryShowsTheWritesInOrder(t *testing.T) {
 	all := []string{"2 b=1", "3 b=2 was 1", "3 a=2", "4 -a was 2", "4 -b was 2", "5 a=3"}
 	for _, c := range []struct {
 		name  string
-		from  int64
+		first int64
 		limit int
 		want  []string
 		next  int64
@@ -62,9 +62,9 @@ func TestHistoryShowsTheWritesInOrder(t *testing.T) {
 		{"limited to nothing", 2, 0, nil, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, next := writesOf(t, r.Store, c.from, c.limit)
+			got, next := writesOf(t, r.Store, c.first, c.limit)
 			if !slices.Equal(got, c.want) || next != c.next {
-				t.Errorf("History(%d, %d) = %q, %d, want %q, %d", c.from, c.limit, got, next, c.want, c.next)
+				t.Errorf("History(%d, %d) = %q, %d, want %q, %d", c.first, c.limit, got, next, c.want, c.next)
 			}
 		})
 	}
@@ -116,10 +116,10 @@ func TestHistoryIsReadWhileItIsWritten(t *testing.T) {
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	readUntil(&wg, stop, 2, func() {
-		from := max(r.CompactRevision(), 2)
+		first := max(r.CompactRevision(), 2)
 		n := int64(0)
-		got, err := r.History(from, 1<<20, func(w store.Write) bool {
-			if w.KV.GetModRevision() != from+n/perRevision {
+		got, err := r.History(first, 1<<20, func(w store.Write) bool {
+			if w.KV.GetModRevision() != first+n/perRevision {
 				return false
 			}
 			n++
@@ -127,8 +127,8 @@ func TestHistoryIsReadWhileItIsWritten(t *testing.T) {
 		})
 		switch {
 		case errors.Is(err, rpctypes.ErrGRPCCompacted):
-		case err != nil || n != (got-from)*perRevision:
-			t.Errorf("History(%d) = %d, %v with %d writes in order, want %d of each revision", from, got, err, n, perRevision)
+		case err != nil || n != (got-first)*perRevision:
+			t.Errorf("History(%d) = %d, %v with %d writes in order, want %d of each revision", first, got, err, n, perRevision)
 		}
 	})
 	for i := range revisions {

@@ -328,12 +328,12 @@ func (t *trace) message(at time.Duration, what string, node uint64, m *raftpb.Me
 	}
 }
 
-// timeline returns the events since from, one per line.
-func (t *trace) timeline(from time.Duration) string {
+// timeline returns the events since start, one per line.
+func (t *trace) timeline(start time.Duration) string {
 	var b strings.Builder
 	for i := range t.events {
 		e := t.events[(t.next+i)%len(t.events)]
-		if e.at >= from {
+		if e.at >= start {
 			e.print(&b)
 		}
 	}

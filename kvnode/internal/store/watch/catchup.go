@@ -11,14 +11,14 @@ func (s *Stream) catchUp() {
 	if s.behind.size == 0 {
 		return
 	}
-	from := s.endCompacted()
-	if from == 0 {
+	first := s.endCompacted()
+	if first == 0 {
 		return // their queued items come first
 	}
 	h := s.hub
 	var touched []*watcher
 	events, largest := 0, 0
-	next, err := h.history.History(from, s.limits.ScanWrites, func(w store.Write) bool {
+	next, err := h.history.History(first, s.limits.ScanWrites, func(w store.Write) bool {
 		one := event{write: w}
 		s.behind.match(w.KV.GetKey(), func(to *watcher) {
 			if to.queued == 0 {
@@ -48,7 +48,7 @@ func (s *Stream) catchUp() {
 // endCompacted ends the watchers that need a compacted revision. It returns the lowest revision
 // that the remaining ones need, 0 if none may continue yet. A watcher with queued items waits until
 // they were sent: they are older than the history it needs.
-func (s *Stream) endCompacted() (from int64) {
+func (s *Stream) endCompacted() (first int64) {
 	compacted, revision := s.hub.history.CompactRevision(), s.hub.history.Revision()
 	var ended []*watcher
 	s.behind.each(func(w *watcher) {
@@ -56,8 +56,8 @@ func (s *Stream) endCompacted() (from int64) {
 		case w.queued > 0:
 		case w.next < compacted:
 			ended = append(ended, w)
-		case from == 0 || w.next < from:
-			from = w.next
+		case first == 0 || w.next < first:
+			first = w.next
 		}
 	})
 	for _, w := range ended {
@@ -65,7 +65,7 @@ func (s *Stream) endCompacted() (from int64) {
 		s.behind.remove(w)
 		s.ready = append(s.ready, Response{ID: w.ID, Revision: revision, Compacted: compacted})
 	}
-	return from
+	return first
 }
 
 // promote notes that the watchers that are behind have got everything below next, and makes those

@@ -13,7 +13,7 @@ import (
 type History interface {
 	Revision() int64
 	CompactRevision() int64
-	History(from int64, limit int, visit func(store.Write) bool) (next int64, err error)
+	History(first int64, limit int, visit func(store.Write) bool) (next int64, err error)
 }
 
 // Hub passes the events of a store to streams.
@@ -69,13 +69,13 @@ func (h *Hub) Close() {
 }
 
 // Publish queues the events of a revision for the watchers. It is store.Config.Events.
-func (h *Hub) Publish(number int64, writes []store.Write) {
+func (h *Hub) Publish(rev int64, writes []store.Write) {
 	// Without a watcher the events are not needed: a watcher that is added later starts at a
 	// newer revision or in the history (see Stream.Watch).
 	if h.open.Load() == 0 {
-		h.inbox.skip(number)
+		h.inbox.skip(rev)
 	} else {
-		h.inbox.put(number, writes)
+		h.inbox.put(rev, writes)
 	}
 	if h.open.Load() != 0 {
 		signal(h.wake)
@@ -84,8 +84,8 @@ func (h *Hub) Publish(number int64, writes []store.Write) {
 
 // Missed makes watchers read the history up to a revision, as its events have not been published. It is
 // store.Config.Restored.
-func (h *Hub) Missed(number int64) {
-	h.inbox.skip(number)
+func (h *Hub) Missed(rev int64) {
+	h.inbox.skip(rev)
 	signal(h.wake)
 }
 
@@ -125,16 +125,16 @@ func (h *Hub) drain(spare []revision) []revision {
 func (h *Hub) handle(r *revision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r.number >= h.mu.next {
+	if r.rev >= h.mu.next {
 		if r.skipped {
-			h.resyncLocked(r.number)
+			h.resyncLocked(r.rev)
 		} else {
 			// The store skips no revision without calling Missed. If it did, watchers
 			// would read the history.
-			h.resyncLocked(r.number - 1)
+			h.resyncLocked(r.rev - 1)
 			h.deliverLocked(r)
 		}
-		h.mu.next = r.number + 1
+		h.mu.next = r.rev + 1
 	}
 	for s := range h.mu.waiting {
 		signal(s.wake)
@@ -142,14 +142,14 @@ func (h *Hub) handle(r *revision) {
 	clear(h.mu.waiting)
 }
 
-// resyncLocked makes each synced watcher that still needs the revision number, or an earlier one, read
+// resyncLocked makes each synced watcher that still needs revision rev, or an earlier one, read
 // the history.
-func (h *Hub) resyncLocked(number int64) {
-	if number < h.mu.next {
+func (h *Hub) resyncLocked(rev int64) {
+	if rev < h.mu.next {
 		return
 	}
 	h.mu.synced.each(func(w *watcher) {
-		if w.next <= number {
+		if w.next <= rev {
 			w.next = max(w.next, h.mu.next)
 			h.demoteLocked(w)
 		}
@@ -171,8 +171,8 @@ func (h *Hub) deliverLocked(r *revision) {
 	}
 	for _, w := range touched {
 		events, size := w.takeBatch()
-		if !w.stream.push(item{w: w, revision: r.number, events: events, size: size}) {
-			w.next = r.number
+		if !w.stream.push(item{w: w, revision: r.rev, events: events, size: size}) {
+			w.next = r.rev
 			h.demoteLocked(w)
 		}
 	}
@@ -205,15 +205,15 @@ type inbox struct {
 }
 
 // revision holds the events of one revision. If skipped is set, it stands for all revisions up to
-// number, and watchers must read them from the history.
+// rev, and watchers must read them from the history.
 type revision struct {
-	number  int64
+	rev     int64
 	writes  []store.Write
 	skipped bool
 }
 
 // put adds the events of a revision, or skips the revision if the inbox is full.
-func (b *inbox) put(number int64, writes []store.Write) {
+func (b *inbox) put(rev int64, writes []store.Write) {
 	size := 0
 	for _, w := range writes {
 		size += writeSize(w)
@@ -221,27 +221,27 @@ func (b *inbox) put(number int64, writes []store.Write) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mu.events+len(writes) > b.maxEvents || b.mu.bytes+size > b.maxBytes {
-		b.skipLocked(number)
+		b.skipLocked(rev)
 		return
 	}
-	b.mu.revisions = append(b.mu.revisions, revision{number: number, writes: writes})
+	b.mu.revisions = append(b.mu.revisions, revision{rev: rev, writes: writes})
 	b.mu.events += len(writes)
 	b.mu.bytes += size
 }
 
 // skip notes that the events up to a revision are not in the inbox.
-func (b *inbox) skip(number int64) {
+func (b *inbox) skip(rev int64) {
 	b.mu.Lock()
-	b.skipLocked(number)
+	b.skipLocked(rev)
 	b.mu.Unlock()
 }
 
-func (b *inbox) skipLocked(number int64) {
+func (b *inbox) skipLocked(rev int64) {
 	if n := len(b.mu.revisions); n > 0 && b.mu.revisions[n-1].skipped {
-		b.mu.revisions[n-1].number = number
+		b.mu.revisions[n-1].rev = rev
 		return
 	}
-	b.mu.revisions = append(b.mu.revisions, revision{number: number, skipped: true})
+	b.mu.revisions = append(b.mu.revisions, revision{rev: rev, skipped: true})
 }
 
 // take returns the content of the inbox, and uses spare as its next buffer.

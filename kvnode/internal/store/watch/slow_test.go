@@ -194,9 +194,9 @@ type countedHistory struct {
 	scans int
 }
 
-func (c *countedHistory) History(from int64, limit int, visit func(store.Write) bool) (int64, error) {
+func (c *countedHistory) History(first int64, limit int, visit func(store.Write) bool) (int64, error) {
 	c.scans++
-	return c.Store.History(from, limit, visit)
+	return c.Store.History(first, limit, visit)
 }
 
 func wantOneEach(t *testing.T, all []Response, n int) {

@@ -198,8 +198,8 @@ type passedBy struct {
 	compact func()
 }
 
-func (h *passedBy) History(from int64, limit int, visit func(store.Write) bool) (next int64, err error) {
-	return h.Store.History(from, limit, func(w store.Write) bool {
+func (h *passedBy) History(first int64, limit int, visit func(store.Write) bool) (next int64, err error) {
+	return h.Store.History(first, limit, func(w store.Write) bool {
 		if h.compact != nil {
 			h.compact()
 			h.compact = nil
