@@ -31,9 +31,8 @@ type Config struct {
 	// AllowLongDuration.
 	Duration time.Duration
 	// MaxClockSkew bounds how far the clocks of any two nodes drift apart over one Duration
-	// (assumption A1), and not the offset between their wall clocks. Reads stop that long before the
-	// lease ends. Default: Duration/5. If it is too small for the clocks, reads may be stale. If it is
-	// large, fewer reads use the lease.
+	// (assumption A1); offsets between wall clocks do not matter. Reads stop that long before the lease
+	// ends. Default: Duration/5. If it is too small, reads may be stale; if large, fewer use the lease.
 	MaxClockSkew time.Duration
 	// MaxDriftPPM is the rate error of a single clock, in parts per million, that MaxClockSkew must
 	// cover. Default: 83,333, chrony's default maximum slew rate. Lower it only together with the

@@ -18,10 +18,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// Lease is the filter around one Raft group's node, and not core.Lease, which is only the arithmetic of the
-// leader's half. It drives both halves, the leader's and the voter's (core.Guard). It has no timer of its
-// own, except one for each Context. It has a goroutine only while it saves (Config.Promises) or writes log
-// lines (Config.Logger).
+// Lease drives the leader lease of one Raft group on one node: the leader's half (core.Lease) and the voter's
+// (core.Guard). It has no timer of its own, except one for each Context. It has a goroutine only while it
+// saves (Config.Promises) or writes log lines (Config.Logger).
 //
 // A nil *Lease is a member without the library. Ready, Incoming, Tick, ApplyConfState and Applied leave
 // raft as it is, WouldBlock and CanCampaign forbid nothing, ReadRequests never delivers, and reads and

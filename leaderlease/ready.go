@@ -9,8 +9,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Ready filters a raft.Ready, and neither returns one, as raft's Ready does, nor reports readiness. It must
-// be the first call for each raft.Ready, before anything of it is persisted, sent or applied:
+// Ready filters a raft.Ready. It must be the first call for each, before anything of it is persisted, sent or
+// applied:
 //
 //	rd := node.Ready()
 //	lease.Ready(&rd)

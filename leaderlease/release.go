@@ -41,12 +41,11 @@ func releases(m *raftpb.Message, r core.Release) bool {
 // promises have ended by themselves.
 const lockPatience = 50 * time.Millisecond
 
-// Resign is for a leader that shuts down, and is not a transfer of leadership (raft's TransferLeader). Its
-// disk has failed, or its loop panics. If this member leads, Resign gives the lease up for good, as Close
-// does, and then returns the message that hands the promises back (L6). Its receiver campaigns at once, and
-// the voters need not wait for the end of their promises. It returns nil and false if this member does not
-// lead. If to is 0 or this member, or the lock is not free within 50 ms, it returns the same and leaves the
-// lease as it is.
+// Resign is for a leader that shuts down: its disk has failed, or its loop panics. If this member leads,
+// Resign gives the lease up for good, as Close does, and then returns the message that hands the promises
+// back (L6). Its receiver campaigns at once, and the voters need not wait for the end of their promises.
+// It returns nil and false if this member does not lead. If to is 0 or this member, or the lock is not free
+// within 50 ms, it returns the same and leaves the lease as it is.
 //
 // Choose for to the reachable voter with the longest log. If a transfer is under way
 // (LeadTransferee) and the transferee has the whole log, choose it. Do not resign to several voters, since they

@@ -15,16 +15,15 @@ type Params struct {
 	ID uint64
 	// Duration is how long a probe asks voters to promise.
 	Duration time.Duration
-	// MaxClockSkew bounds how far two nodes' clocks drift apart over Duration, and not the offset between
-	// their wall clocks.
+	// MaxClockSkew bounds how far two nodes' clocks drift apart over Duration.
 	MaxClockSkew time.Duration
 	// TransferTimeout is how long a transfer can still succeed after MsgTimeoutNow has left: raft's
 	// election timeout.
 	TransferTimeout time.Duration
 }
 
-// Lease is the arithmetic of the leader's half, and not leaderlease.Lease, which is the filter around raft.
-// It probes, counts grants and computes the end of the lease.
+// Lease is the arithmetic of the leader's half: it probes, counts grants and computes the end of the lease.
+// leaderlease.Lease drives it.
 type Lease struct {
 	p      Params
 	voters quorum.JointConfig
