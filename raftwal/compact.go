@@ -11,10 +11,9 @@ import (
 )
 
 // SaveSnapshot records durably that the state up to snap's index is stored elsewhere, or
-// in snap's data. Call Flush, make the state durable, then call SaveSnapshot (see Applied
-// index in the package comment). Entries stay until Compact. It returns
-// raft.ErrSnapOutOfDate if the log's snapshot is not older, and raft.ErrUnavailable for an
-// index beyond the log.
+// in snap's data. Call SaveCommit, make the state durable, then call SaveSnapshot. Entries
+// stay until Compact. It returns raft.ErrSnapOutOfDate if the log's snapshot is not older,
+// and raft.ErrUnavailable for an index beyond the log.
 //
 // It raises the commit index to the snapshot's, also on disk. On a full disk it may use
 // the reserve if a Compact up to that index would free a segment.
@@ -161,7 +160,8 @@ func (l *Log) FreesAt() (index uint64, ok bool) {
 func (l *Log) dead() int { return l.deadAfter(l.mu.view.base.index) }
 
 // retire removes n segments from the log, the oldest first and each durably, so that no
-// crash leaves a gap.
+// crash leaves a gap. The base record that covers their entries is durable before, and Open
+// refuses a log without the segment of an entry above the base.
 func (l *Log) retire(n int) error {
 	for range n {
 		l.mu.Lock()

@@ -10,8 +10,9 @@ import (
 // ErrCorrupt matches every CorruptError.
 var ErrCorrupt = errors.New("raftwal: the log is damaged")
 
-// CorruptError reports damage that no crash causes. Open refuses such a log, because
-// the node may have acknowledged what was lost.
+// CorruptError reports damage that no crash causes (see Torn). Open refuses such a log,
+// because the node may have acknowledged what was lost. Entries returns it for an entry
+// on disk that was damaged later.
 type CorruptError struct {
 	// File and Offset are the place of the first invalid bytes.
 	File   string
@@ -31,9 +32,9 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // ErrFailed matches every FailedError.
 var ErrFailed = errors.New("raftwal: the log has failed")
 
-// FailedError is returned by every write after one with an unknown result: a failed
-// sync, or a write that failed for another reason than a full disk. The next Open
-// decides how much of it is durable, so the process should exit.
+// FailedError is returned by a write with an unknown result, and by every later one. A
+// sync or a change of file names has failed, or a write for another reason than a full
+// disk. The next Open decides how much of it is durable, so the process should exit.
 type FailedError struct {
 	// Cause is the first failure.
 	Cause error
@@ -52,7 +53,30 @@ func (e *FailedError) Unwrap() error { return e.Cause }
 var ErrNoSpace = errors.New("raftwal: the disk is full")
 
 // NoSpaceError is returned by a write that found no space. Readers see nothing of it. A
-// later write succeeds once there is space.
+// later write succeeds once there is space. Space for a segment is allocated before
+// anything is written to it, so on a file system that overwrites in place only the
+// beginning of a segment can fail.
+//
+// On a full disk these calls free a segment:
+//
+//	err = l.SaveCommit(index)         // then make the state at index durable
+//	err = l.SaveSnapshot(checkpoint)  // as new as possible
+//	err = l.Compact(checkpoint.index)
+//
+// The end of each segment is reserved for them and for Flush: an eighth of the segment, but
+// at least 1 KiB and at most 64 KiB. Hard states, promises and calls that free no segment
+// may use a quarter of it, so neither elections nor repeated checkpoints can use up the
+// rest. Flush and SaveCommit may use another eighth: a hundred calls in segments of 512 KiB
+// or more, one in segments of 8 KiB or less. SaveSnapshot leaves room for Compact.
+//
+// This needs
+//   - a log of at least two segments of Config.SegmentSize, since the last one stays and
+//     the next one must fit into the space of the first;
+//   - a file system that overwrites in place; and
+//   - a snapshot that, with its data and configuration, fits into a third of the reserve.
+//
+// Elections, and the SaveCommit of an application that makes checkpoints without a Compact,
+// may find no room. So compact well before the disk is full.
 type NoSpaceError struct {
 	// Cause is the error of the file system.
 	Cause error

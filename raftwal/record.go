@@ -11,7 +11,9 @@ import (
 // recordType is the type of a record's payload.
 type recordType byte
 
-// The types are part of the format on disk.
+// The types are part of the format on disk. Records take effect in order. An entry replaces
+// all entries from its index on, so no crash can lose the truncation and keep the new entries.
+// An installed snapshot replaces the log, a checkpoint only the result of Snapshot.
 const (
 	recordBatch      recordType = 1 // the first of a batch, with its length
 	recordEntry      recordType = 2 // a raft entry
@@ -32,7 +34,9 @@ const (
 //	   uint32  CRC-32C of all that, xor 0x9e3779b1 times the four bytes before
 //
 // The four bytes before a record are the CRC of the record before it, or of the segment's
-// header. All integers are little-endian.
+// header, which has a random nonce. So a record is valid only behind exactly the bytes behind
+// which it was written: neither the old content of a recycled file, nor the rest of an earlier
+// attempt at the same place, can complete a batch. All integers are little-endian.
 const (
 	recordHeader  = 8
 	recordTrailer = 4

@@ -9,7 +9,22 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// Torn is an incomplete batch at the end of a log, which a crash has interrupted.
+// Torn is an incomplete batch at the end of a log, which a crash has interrupted. Open
+// removes it durably.
+//
+// A batch is written only after the one before is durable, so a crash leaves at most the
+// last one incomplete. Any other invalid bytes are damage, and Open refuses the log,
+// because the node may have acknowledged what was lost. To tell the two apart, Open
+// searches for a later batch in the segment. Each batch begins with a mark that depends on
+// its segment and offset, so it is found even if the lengths before it are damaged.
+//
+// Open cannot detect these:
+//   - damage within the last batch, or from within a batch to the end of the log. It looks
+//     like a torn batch. A shorter file does not, nor does damage to the beginning of a
+//     segment, because both were synced before the file got its name.
+//   - that the last segments are missing as a whole, as in an old backup. If all are
+//     missing, the file "begun" is still there, and Open refuses. An empty directory is a
+//     new log.
 type Torn struct {
 	// File and Offset are the beginning of the batch.
 	File   string

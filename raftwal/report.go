@@ -23,7 +23,8 @@ type Report struct {
 	MaxPromise time.Duration
 	// Batches, Entries and Bytes count all records, with those that later ones replace.
 	Batches, Entries, Bytes int64
-	// Torn is the incomplete batch at the end, if there was one.
+	// Torn is the incomplete batch at the end. It is nil if there was none, or if the crash
+	// has lost its first bytes.
 	Torn *Torn
 }
 

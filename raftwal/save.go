@@ -26,7 +26,7 @@ type Update struct {
 // It returns ErrCommitBeyondLog if the commit index would be beyond the last entry.
 //
 // If only the commit index has changed, Save writes nothing. The next batch contains it.
-// That is enough for raft, except for configuration changes (see SaveCommit).
+// That is enough for raft, but not for all applications: see SaveCommit.
 func (l *Log) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap *raftpb.Snapshot) error {
 	one := [1]Update{{Entries: entries, HardState: hard, Snapshot: snap}}
 	return l.SaveAll(one[:])
@@ -53,10 +53,9 @@ func (l *Log) SaveAll(updates []Update) error {
 	return nil
 }
 
-// Flush makes the newest commit index durable, which Save does not write alone. Call it
-// before a state that is stored elsewhere becomes durable, because raft does not start if
-// the applied index is above the commit index. On a full disk it may use the reserve if a
-// Compact up to that index would free a segment.
+// Flush makes the newest commit index durable, which Save does not write alone. Without an
+// Appender it replaces SaveCommit before a state that is stored elsewhere becomes durable.
+// On a full disk it may use the reserve if a Compact up to that index would free a segment.
 func (l *Log) Flush() error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -130,6 +129,8 @@ func (l *Log) encode(updates []Update) (draft, error) {
 		return d, fmt.Errorf("%w: commit index %d, last entry %d", ErrCommitBeyondLog, d.hard.commit, d.last)
 	}
 	old := l.w.hard
+	// A commit index that changed alone waits for the next batch. If it were written without a
+	// sync, two batches could be unsynced, and the disk could have the second without the first.
 	if d.hard.term != old.term || d.hard.vote != old.vote || (!b.empty() && d.hard != old) {
 		b.hard(d.hard)
 	}
@@ -194,7 +195,8 @@ func (l *Log) write(b *batch) error {
 	began := time.Now()
 	chain := b.seal(w.seg.nonce, uint64(w.tail.end), w.tail.number, w.tail.chain)
 	if _, err := w.seg.file.WriteAt(b.buf, w.tail.end); err != nil {
-		// A partial batch is invalid, and the next one overwrites it.
+		// A partial batch is invalid, and the next one overwrites it. If a crash mixes the two,
+		// the chained CRC is wrong, and neither was acknowledged.
 		return l.failWrite(fmt.Errorf("write %s: %w", w.seg.name, err))
 	}
 	written := time.Now()
@@ -242,11 +244,17 @@ func (l *Log) publish(updates []Update, d draft) {
 }
 
 // SaveCommit makes a commit index durable. It writes nothing if the index on disk is not
-// lower. Call it before a configuration change takes effect (see Configuration changes in
-// the package comment).
+// lower. Save does not write a commit index that changed alone, so call SaveCommit
+//   - before a state that is stored elsewhere becomes durable. raft does not start if the
+//     applied index is above the commit index on disk. An application that starts raft
+//     with the smaller of the two need not call it for that.
+//   - with the index of a configuration change before raft's ApplyConfChange, and before
+//     a client learns of the change. After a crash raft uses the configuration as of the
+//     commit index on disk. A removed member may be gone for good by then, and the old
+//     configuration could have lost its majority.
 //
-// Flush is not enough for that, because the update with the commit index may still wait
-// for an Appender. SaveCommit waits for a write under way, but not for updates. So the
+// Flush is not enough if updates wait for an Appender, because the commit index may be in
+// one of them. SaveCommit waits for a write under way, but not for updates. So the
 // functions that an Appender calls may wait for a call of SaveCommit.
 //
 // It returns ErrCommitBeyondLog for an index beyond the last entry. On a full disk it may

@@ -152,8 +152,9 @@ func parseHeader(b []byte, id uint64, size int64) (h header, crc uint32, reason 
 	return h, crc, ""
 }
 
-// The names of a log's files. A spare is a file for a later segment. Its content has no
-// meaning.
+// The names of a log's files. The segments have no gaps. Behind the last batch of a segment
+// are zeros, or bytes of an earlier use of the file. A spare is a file for a later segment.
+// Its content has no meaning.
 const (
 	segmentSuffix = ".wal"
 	spareSuffix   = ".spare"

@@ -34,7 +34,7 @@ func (s *Store) Durable() Checkpoint { return *s.durable.Load() }
 // meanwhile.
 //
 // before is called with the index that is about to become durable. The log must have recorded that
-// this index is committed (see raftwal, Applied index). Otherwise a crash could leave a checkpoint
+// this index is committed (see raftwal.Log.SaveCommit). Otherwise a crash could leave a checkpoint
 // beyond the log's commit index, and the member could not start. Restore waits for a running
 // SaveCheckpoint, so before must not wait for the applying goroutine.
 //
