@@ -6,6 +6,22 @@
 //	res, err := n.Propose(ctx, &pb.InternalRaftRequest{Put: put}) // returns when it is replicated and applied
 //	r, err := n.Read(ctx, kvnode.ReadAuto)                        // then read n.Store()
 //
+// # What is promised
+//
+//   - A request for which Propose has returned no error is on the disks of a majority.
+//   - Reads are linearizable, in all modes but ReadSerializable. In ReadLease they rely on the assumptions of
+//     package leaderlease.
+//
+// # What goes wrong, and what then happens
+//
+//   - Propose fails. The error says whether the request may still take effect. It never does so twice.
+//   - Read fails. Nothing was done.
+//   - The disk is full. The member refuses writes until there is free space, and serves reads.
+//   - The member cannot continue, for example because its disk has failed. Done is closed, and Err returns the
+//     reason. The process should then exit and start again.
+//
+// # How it works
+//
 // Four goroutines do the work of a member. The loop waits for none of the others. The applier waits for the
 // loop at a configuration change, the checkpointer when it truncates the log:
 //   - The raft loop (loop.go, ready.go) is the only one that uses raft. Others queue functions for it.
