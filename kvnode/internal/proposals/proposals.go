@@ -64,7 +64,7 @@ type Config struct {
 	MaxRequestBytes int   // of one encoded command
 	MaxCount        int   // of proposals without an outcome
 	MaxBytes        int64 // of their entries
-	ElectionTicks   int   // without a leader before a proposal with FailWithoutLeader fails
+	ElectionTicks   int   // how many ticks without a leader a proposal with FailWithoutLeader waits
 	Leadership      Leadership
 	// Bound gives a context without a deadline the request timeout, with ErrTimeout as its cause.
 	Bound     func(context.Context) (context.Context, context.CancelFunc)
@@ -82,9 +82,9 @@ type Leadership interface {
 
 // proposal is an encoded command on its way to raft.
 type proposal struct {
-	id    uint64 // of its waiter, and of the command in the entry
+	id    uint64 // the key of its waiter, and the ID of the command in the entry
 	entry *raftpb.Entry
-	// repeatable proposals are proposed in one term after another, each time with that RequiredTerm.
+	// repeatable means that the command may be proposed again in a later term, each time with that term as its RequiredTerm.
 	// An attempt takes effect in its own term or never, so at most one of them does.
 	repeatable bool
 	// failWithoutLeader is FailsWithoutLeader of the client's context.
@@ -107,8 +107,8 @@ func (q proposal) forTerm(term uint64) proposal {
 type Pending struct {
 	cfg Config // immutable
 
-	// submitted are proposals for the Queue. Each has a waiter, or had one a moment ago, and waiters are
-	// bounded, so the mailbox is, too.
+	// submitted are proposals for the Queue. await deletes a proposal from it when its waiter has gone. The number of
+	// waiters is bounded, so the mailbox is, too.
 	submitted lifecycle.Mailbox[proposal]
 	failed    atomic.Uint64 // proposals that ended with an error
 	voided    atomic.Uint64 // attempts without effect; their commands were proposed again
@@ -146,10 +146,10 @@ func (p *Pending) NextID() uint64 {
 	}
 }
 
-// Submit replicates c, and returns the result of applying it. Result.Err is the failure of the command
-// itself, and the error is about the way there. After ErrTooLarge, ErrTooManyRequests, ErrDiskFull and
-// ErrNoLeader nothing was done. After ErrLeaderChanged, ErrTimeout, ErrStopped and ctx's error c may or may
-// not take effect. Submit sets c.ID and, if c has no required term and may have one, c.RequiredTerm.
+// Submit replicates c, and returns the result of applying it. Result.Err is the error of the command itself. The
+// returned error means that this member has no result: after ErrTooLarge, ErrTooManyRequests, ErrDiskFull and
+// ErrNoLeader nothing was done; after ErrLeaderChanged, ErrTimeout, ErrStopped and ctx's error c may or may not take
+// effect. Submit sets c.ID and, if c has no required term and may have one, c.RequiredTerm.
 func (p *Pending) Submit(ctx context.Context, c *store.Command) (store.Result, error) {
 	c.ID = p.NextID()
 	q := proposal{id: c.ID, repeatable: c.MayRequireTerm()}
@@ -173,17 +173,17 @@ func (p *Pending) SubmitChange(ctx context.Context, id uint64, entry *raftpb.Ent
 	return p.await(ctx, proposal{id: id, entry: entry})
 }
 
-// await hands q to the loop and waits for its outcome. On each path the waiter is removed, by the goroutine
-// that sends the outcome or by this one. A waiter that stayed would count against MaxCount and MaxBytes for
-// as long as the member runs.
+// await hands q to the loop and waits for its outcome. The waiter is always removed, either by the goroutine that
+// sends the outcome or by this one. Otherwise it would count against MaxCount and MaxBytes for as long as the member
+// runs.
 func (p *Pending) await(ctx context.Context, q proposal) (_ store.Result, err error) {
 	defer func() {
 		if err != nil {
 			p.failed.Add(1)
 		}
 	}()
-	// Without this check the client would wait for the request timeout, and would not know whether its
-	// command takes effect.
+	// With a full disk this member applies nothing. Without this check the client would wait for the request timeout,
+	// and would not know whether its command takes effect.
 	if p.cfg.DiskFull() {
 		return store.Result{}, ErrDiskFull
 	}
@@ -200,23 +200,23 @@ func (p *Pending) await(ctx context.Context, q proposal) (_ store.Result, err er
 		return o.result, o.err
 	case <-ctx.Done():
 		if p.remove(q.id) == nil {
-			// Another goroutine has just removed the waiter, and sends the outcome without a pause.
+			// Another goroutine has just removed the waiter, and is about to send the outcome.
 			o := <-w.done
 			return o.result, o.err
 		}
-		// No waiter counts it any more, so without this the mailbox could grow without bound while the
-		// loop is delayed.
+		// The proposal has no waiter any more, so MaxCount does not count it. If it stayed, the mailbox could grow
+		// without bound while the loop is delayed.
 		p.submitted.DeleteFirst(func(o proposal) bool { return o.id == q.id })
 		return store.Result{}, p.timeoutError(ctx, w)
 	case <-p.cfg.Lifecycle.Stopping():
-		// There may be an outcome as well. ErrStopped is still correct: it leaves the outcome open.
+		// There may be an outcome as well. ErrStopped is still correct: it does not say what became of the command.
 		p.remove(q.id)
 		return store.Result{}, lifecycle.ErrStopped
 	}
 }
 
-// timeoutError returns the error of a proposal after ctx has ended. w is removed, so the loop does not change
-// w.proposed any more, and it is read without the lock.
+// timeoutError returns the error of a proposal after ctx has ended. w was removed, so no other goroutine changes
+// w.proposed any more, and no lock is needed to read it.
 func (p *Pending) timeoutError(ctx context.Context, w *waiter) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):

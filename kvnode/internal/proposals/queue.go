@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// maxMessageBytes bounds the entries of one message to raft, which raft takes or drops as a whole. Larger
-	// messages wait longer for space below raft's limit of uncommitted bytes. Smaller ones cost more steps.
+	// maxMessageBytes limits the entries of one message to raft, which raft takes or drops as a whole. Larger
+	// messages wait longer until they fit under raft's limit of uncommitted bytes. Smaller ones cost more steps.
 	maxMessageBytes = 256 << 10
 
-	// maxHold bounds how long a batch that is not committed delays the next one. It matters where the
-	// quorum is far away or slow. A larger value adds as much to the latency of a write; a smaller one makes
-	// small batches on a busy member.
+	// maxHold is the longest time for which a batch that is not committed yet delays the next one (mayOfferOwn). It
+	// matters if the quorum is far away or slow. A larger value adds as much to the latency of a write; a smaller one
+	// makes small batches on a busy member.
 	maxHold = 10 * time.Millisecond
 )
 
@@ -53,10 +53,10 @@ type Queue struct {
 	own []proposal // in order of arrival
 	// forwarded are the messages of each follower, in order of arrival. Quota bounds them.
 	forwarded map[uint64][]*raftpb.Message
-	// turns are the members with something in the Queue, the next one first. Raft takes one message of each
-	// in turn, or one busy member would keep the others out.
+	// turns are the members with something in the Queue, the next one first. Raft is offered one message of each in
+	// turn, so that one busy member does not keep the others out.
 	turns []uint64
-	// blocked means that raft has dropped a proposal, and nothing has changed since.
+	// blocked means that raft has dropped a proposal, and no event since then lets it take one (Unblock).
 	blocked   bool
 	offeredAt time.Time  // when raft last took this member's proposals
 	spare     []proposal // the array for the next drain of pending.submitted
@@ -67,12 +67,12 @@ func NewQueue(self uint64, r Raft, pending *Pending, quota *Quota) *Queue {
 	return &Queue{self: self, raft: r, pending: pending, quota: quota, forwarded: make(map[uint64][]*raftpb.Message)}
 }
 
-// Forward takes a follower's message, which Quota has acquired. A member that does not lead passes it on to the
-// leader. Without a leader raft drops it: the follower proposes it again in a later term, or fails it.
+// Forward takes a follower's message, for which Quota was acquired. If this member does not lead, raft passes the
+// message on to the leader, or drops it without one. The follower proposes it again in a later term, or fails it.
 func (q *Queue) Forward(m *raftpb.Message) {
 	from, size := m.GetFrom(), payload(m)
-	// Raft may take m at once only if the Queue is empty, or m would overtake others. A configuration change
-	// always waits in the Queue, as propose has a condition for it.
+	// A leader's raft gets m at once only if the Queue is empty. Otherwise m would overtake others. A configuration
+	// change always goes through the Queue, because propose checks a condition for it.
 	leads := q.raft.State().Leads
 	wait := leads && (len(q.turns) > 0 || hasConfChange(m))
 	if !wait {
@@ -90,19 +90,19 @@ func (q *Queue) Forward(m *raftpb.Message) {
 // Drop releases the quota of a follower's message that is not proposed.
 func (q *Queue) Drop(m *raftpb.Message) { q.quota.release(m.GetFrom(), payload(m)) }
 
-// addTurn gives a member a turn, behind the others.
+// addTurn appends a member to turns unless it has a turn.
 func (q *Queue) addTurn(id uint64) {
 	if !slices.Contains(q.turns, id) {
 		q.turns = append(q.turns, id)
 	}
 }
 
-// Unblock makes the next Offer try again, because raft may take proposals that it has dropped before.
+// Unblock makes the next Offer try again. It is called when raft may take proposals that it has dropped before.
 func (q *Queue) Unblock() { q.blocked = false }
 
-// Tick deletes proposals that their clients have abandoned, so that without a leader the Queue stays
-// bounded. It unblocks the Queue, as raft does not report each change: a peer has connected, or a transfer
-// has ended.
+// Tick deletes proposals that their clients have abandoned, so that the Queue stays bounded without a leader. It also
+// unblocks the Queue, because some changes are not reported to it, for example that a peer has connected or that a
+// transfer has ended.
 func (q *Queue) Tick() {
 	q.own = q.pending.deleteAbandoned(q.own)
 	q.Unblock()
@@ -121,9 +121,9 @@ func (q *Queue) Len() int {
 	return n
 }
 
-// Offer takes what clients have submitted and offers raft what the Queue holds, until raft takes no more: one
-// message of each member in turn. While this member holds its own proposals back (mayOfferOwn), they stay in
-// the mailbox, where clients that give up delete them, and its turn passes.
+// Offer takes what clients have submitted, and offers raft one message of each member in turn, until the Queue is
+// empty or raft takes no more. While this member holds its own proposals back (mayOfferOwn), it skips its turn, and
+// its new proposals stay in the mailbox, from which clients that give up delete them.
 func (q *Queue) Offer() {
 	s := q.raft.State()
 	own := q.mayOfferOwn(s)
@@ -136,7 +136,7 @@ func (q *Queue) Offer() {
 	if q.blocked {
 		return
 	}
-	// passed counts turns in a row without an offer. When all turns have passed, nothing is left to offer.
+	// passed counts skipped turns in a row. When all turns were skipped, nothing is left to offer.
 	for passed := 0; passed < len(q.turns); {
 		id := q.turns[0]
 		held := id == q.self && !own
@@ -156,18 +156,18 @@ func (q *Queue) Offer() {
 	}
 }
 
-// mayOfferOwn makes a leader wait until one batch is committed before it proposes the next one, for maxHold
-// at most. Proposals that arrive meanwhile share the fixed costs of messages, syncs and answers, and would
-// have waited for the disks anyway. A single write does not wait. A follower does not hold proposals back, as
-// its leader batches them.
+// mayOfferOwn reports whether this member's own proposals may be offered now. A leader holds them back until its log
+// is committed, for maxHold at most. Proposals that arrive meanwhile share the fixed costs of messages, syncs and
+// answers, and would have waited for the disks anyway. A single write does not wait. A follower does not hold
+// proposals back, because its leader batches them.
 func (q *Queue) mayOfferOwn(s State) bool {
 	return !s.Leads || s.Commit >= s.Last || time.Since(q.offeredAt) > maxHold
 }
 
-// drainSubmitted moves submitted proposals behind the own ones.
+// drainSubmitted appends the submitted proposals to own.
 //
-// Two arrays take turns, so that a busy member allocates none: clients append to the one in the mailbox, and
-// own is a part of the other. The mailbox gets that array back only when own is empty.
+// It swaps two arrays, so that a busy member allocates none: clients append to the one in the mailbox, and own is a
+// slice of the other (spare). The mailbox gets spare only when own is empty.
 func (q *Queue) drainSubmitted() {
 	if len(q.own) > 0 {
 		q.own = append(q.own, q.pending.submitted.Drain(nil)...)
@@ -180,8 +180,8 @@ func (q *Queue) drainSubmitted() {
 	}
 }
 
-// dropForwarded drops all forwarded messages once this member does not lead. In another term they would have
-// no effect. The followers propose them again (Pending.TermReached).
+// dropForwarded drops all forwarded messages once this member does not lead. Those with a fence would have no effect
+// in another term, and the followers propose them again (Pending.TermReached).
 func (q *Queue) dropForwarded() {
 	if len(q.forwarded) == 0 {
 		return
@@ -203,8 +203,8 @@ func (q *Queue) has(id uint64) bool {
 	return len(q.forwarded[id]) > 0
 }
 
-// offerNext offers raft the next message of a member. It returns false if raft has dropped it, and the message
-// stays first in its line. A message that raft has taken, or refused for good, is removed.
+// offerNext offers raft the next message of a member. If raft drops the message, it stays the member's next one, and
+// offerNext returns false. A message that raft has taken, or refused for good, is removed.
 func (q *Queue) offerNext(id uint64) bool {
 	if id == q.self {
 		return q.offerOwn()
@@ -226,7 +226,7 @@ func (q *Queue) offerOwn() bool {
 	if len(q.own) == 0 {
 		return true // all clients have given up
 	}
-	k := firstMessage(q.own)
+	k := messageLength(q.own)
 	term := q.raft.State().Term
 	for i := range k {
 		q.own[i] = q.own[i].forTerm(term)
@@ -235,11 +235,12 @@ func (q *Queue) offerOwn() bool {
 	if len(offered) > 0 {
 		err := q.propose(newMessage(q.self, offered))
 		if errors.Is(err, raft.ErrProposalDropped) {
-			// They stay first. Abandoned ones before them are gone.
+			// They stay first in own. markProposed has moved them to the front of own[:k], over the abandoned ones,
+			// so they are moved back to its end.
 			q.pending.unmarkProposed(offered)
-			gone := k - len(offered)
-			copy(q.own[gone:k], offered)
-			q.own = q.own[gone:]
+			abandoned := k - len(offered)
+			copy(q.own[abandoned:k], offered)
+			q.own = q.own[abandoned:]
 			return false
 		}
 		q.offeredAt = time.Now()
@@ -253,10 +254,10 @@ func (q *Queue) offerOwn() bool {
 	return true
 }
 
-// firstMessage returns how many of qs to propose in one message: at least one, and no more than
-// maxMessageBytes. A configuration change has a message of its own, because it waits until all entries
-// before it are applied (propose), and would delay the other proposals in its message.
-func firstMessage(qs []proposal) int {
+// messageLength returns how many of qs to propose in one message: at least one, and beyond that no more than
+// maxMessageBytes. A configuration change has a message of its own, because it waits until all entries before it are
+// applied (propose), and would delay the other proposals in its message.
+func messageLength(qs []proposal) int {
 	if isConfChange(qs[0].entry) {
 		return 1
 	}
@@ -271,7 +272,7 @@ func firstMessage(qs []proposal) int {
 	return k
 }
 
-// newMessage returns a message without a term: raft takes a proposal in its present term.
+// newMessage returns a message with qs. Raft requires that proposals have no term.
 func newMessage(from uint64, qs []proposal) *raftpb.Message {
 	entries := make([]*raftpb.Entry, len(qs))
 	for i, q := range qs {
@@ -280,8 +281,8 @@ func newMessage(from uint64, qs []proposal) *raftpb.Message {
 	return &raftpb.Message{Type: raftpb.MsgProp.Enum(), From: new(from), Entries: entries}
 }
 
-// propose steps a proposal. After raft.ErrProposalDropped raft has not taken it: there is no leader, or no
-// connection to it, leadership is being transferred, or too much is uncommitted.
+// propose steps a proposal. It returns raft.ErrProposalDropped if raft cannot take it now, because there is no leader
+// or no connection to it, leadership is being transferred, too much is uncommitted, or a change must wait.
 func (q *Queue) propose(m *raftpb.Message) error {
 	s := q.raft.State()
 	if !s.Leads {
@@ -298,10 +299,10 @@ func (q *Queue) propose(m *raftpb.Message) error {
 		return err
 	}
 	if hasConfChange(m) {
-		// A configuration change waits until the whole log is applied, and nothing overtakes it. With
-		// another change before it that is not applied, raft replaces it by an empty entry. Raft also takes
-		// a change for pending that it has dropped because too much was uncommitted, and replaces the next
-		// one (raft.go, stepLeader).
+		// A configuration change waits until the whole log is applied, and nothing overtakes it. If an earlier change
+		// were not applied yet, raft would replace this one by an empty entry. Raft would do so, too, after it has
+		// dropped a change because too much was uncommitted: it has recorded that one as pending (raft.go,
+		// stepLeader).
 		q.raft.HandleReadys()
 		if s := q.raft.State(); s.Applied < s.Last {
 			return raft.ErrProposalDropped
@@ -314,16 +315,16 @@ func isConfChange(e *raftpb.Entry) bool { return e.GetType() != raftpb.EntryNorm
 
 func hasConfChange(m *raftpb.Message) bool { return slices.ContainsFunc(m.GetEntries(), isConfChange) }
 
-// maxQuotaMessages bounds a follower's messages, because entries without data cost memory, too.
+// maxQuotaMessages limits the number of a follower's messages, because entries without data cost memory, too.
 const maxQuotaMessages = 1024
 
-// Quota limits the memory held by proposals that followers have forwarded and that raft has not taken yet, for
-// each follower. When a follower's quota is used up, its stream is not read, so its proposals wait at the
-// follower. If the follower is elected, its stream must carry entries: the quota is free by then, because a
-// member that does not lead drops forwarded proposals (Queue.Offer).
+// Quota limits the memory held by proposals that followers have forwarded and that raft has not taken yet, for each
+// follower. When a follower's quota is used up, its stream is not read, so its proposals wait at the follower. That
+// does not block the entries that it sends on the same stream after it was elected: a member that does not lead drops
+// forwarded proposals (Queue.Offer), so the quota is free by then.
 //
-// Goroutines that read streams call Acquire. The raft loop releases each acquired message exactly once, by
-// Queue.Forward or Queue.Drop, or the follower's quota would leak.
+// Goroutines that read streams call Acquire. The raft loop passes each acquired message to Queue.Forward or
+// Queue.Drop, which release it exactly once. Otherwise the follower's quota would leak.
 type Quota struct {
 	maxBytes int // immutable: of one follower
 	mu       struct {
@@ -361,8 +362,8 @@ func (q *Quota) Acquire(m *raftpb.Message, stopping <-chan struct{}) bool {
 	}
 }
 
-// tryAcquire returns nil if there is quota, and else a channel that the next release closes. An empty quota
-// takes any message: one larger than maxBytes would block its stream for ever.
+// tryAcquire acquires quota and returns nil, or returns a channel that the next release closes. A follower without
+// acquired messages may send one of any size: otherwise one larger than maxBytes would block its stream forever.
 func (q *Quota) tryAcquire(from uint64, size int) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()

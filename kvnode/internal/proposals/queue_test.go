@@ -278,8 +278,8 @@ func TestFirstMessage(t *testing.T) {
 		{"a change goes alone", []proposal{change, sized(2, 1)}, 1},
 		{"a change ends a message", []proposal{sized(1, 1), change}, 1},
 	} {
-		if got := firstMessage(tc.qs); got != tc.want {
-			t.Errorf("%s: firstMessage() = %d, want %d", tc.name, got, tc.want)
+		if got := messageLength(tc.qs); got != tc.want {
+			t.Errorf("%s: messageLength() = %d, want %d", tc.name, got, tc.want)
 		}
 	}
 }

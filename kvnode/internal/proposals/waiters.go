@@ -8,7 +8,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// waiter is a proposal without an outcome, as the client that waits for it sees it.
+// waiter is the state of a proposal for which a client waits.
 type waiter struct {
 	proposal proposal // as it was submitted
 	// proposed is set when raft takes the proposal. From then on it may take effect, under this leader or a
@@ -41,8 +41,8 @@ type outcome struct {
 	err    error
 }
 
-// add registers a waiter for q. It precedes the push to the loop, as the entry may be applied at once.
-// Without a leader only clients that give up remove waiters, so it is here that memory is bounded.
+// add registers a waiter for q. It precedes the push to the loop, because the entry may be applied right after that.
+// add enforces the limits of memory: without a leader, waiters stay until their clients give up.
 func (p *Pending) add(q proposal) (*waiter, error) {
 	w := &waiter{proposal: q, done: make(chan outcome, 1)}
 	p.mu.Lock()
@@ -72,12 +72,12 @@ func (p *Pending) removeLocked(id uint64) *waiter {
 	return w
 }
 
-// The applier calls the following methods.
+// The applier calls the following methods, except SnapshotArriving.
 
-// Finish sends the result of an applied entry to the client that waits for it. The applier calls it for
-// every entry, and most entries have no waiter here: on a follower, and after a restart.
+// Finish sends the result of an applied entry to the client that waits for it. The applier calls it for every entry.
+// On a follower, and after a restart, most entries have no waiter.
 //
-// A repeatable proposal goes on waiting after an attempt that was fenced off, as another attempt follows.
+// If a repeatable proposal was fenced off, its client goes on waiting, because TermReached proposes it again.
 func (p *Pending) Finish(r store.Result) {
 	if r.ID != 0 && !(errors.Is(r.Err, store.ErrFenced) && p.isRepeatable(r.ID)) {
 		p.remove(r.ID).send(outcome{result: r})
@@ -98,9 +98,9 @@ func (p *Pending) Claim(id uint64) (send func(store.Result, error)) {
 	return func(r store.Result, err error) { w.send(outcome{r, err}) }
 }
 
-// TermReached submits again each proposal that raft took in an earlier term and that was not applied. The
-// applier calls it before it applies the first entry of term. From there on no log contains an entry of an
-// earlier term that is yet to be applied, so those attempts have no effect. An attempt that a snapshot may
+// TermReached submits again each repeatable proposal that raft took in an earlier term and that was not applied. The
+// applier calls it before it applies the first entry of term. All entries after that one have at least that term, so
+// an attempt of an earlier term that is not applied by now never will be. An attempt that a restored snapshot may
 // contain fails with ErrLeaderChanged.
 func (p *Pending) TermReached(term uint64) {
 	again := p.takeVoid(term)
@@ -112,6 +112,7 @@ func (p *Pending) TermReached(term uint64) {
 	p.submitted.Push(again...)
 }
 
+// takeVoid returns the proposals to submit again, and fails those of which this member cannot learn the outcome.
 func (p *Pending) takeVoid(term uint64) (again []proposal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,13 +126,13 @@ func (p *Pending) takeVoid(term uint64) (again []proposal) {
 			again = append(again, w.proposal)
 		}
 	}
-	// Concurrent proposals have no order, but a simulation with the same seed must run alike.
+	// The order does not matter, but a simulation must run the same way each time it gets the same seed.
 	slices.SortFunc(again, func(a, b proposal) int { return cmp.Compare(a.id, b.id) })
 	return again
 }
 
-// SnapshotArriving records that a snapshot begins to arrive. The leader made it earlier, so it contains none
-// of the proposals that raft takes from now on.
+// SnapshotArriving records that a snapshot begins to arrive. The leader made it earlier, so it contains none of the
+// proposals that raft takes from now on. The goroutine that receives the snapshot calls it.
 func (p *Pending) SnapshotArriving() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,11 +151,11 @@ func (p *Pending) SnapshotRestored() {
 	}
 }
 
-// The raft loop and its Queue call the following methods.
+// The raft loop and its Queue call the following methods. FailAll is called when the member stops.
 
-// markProposed marks those of qs that have a waiter as taken by raft, and returns them in the array of qs. The
-// loop calls it right before it steps them. Later would be too late: a client that gives up in between would
-// get ErrNoLeader for a write that takes effect.
+// markProposed marks those of qs that have a waiter as taken by raft, and returns them in the array of qs. The loop
+// calls it right before it steps them, and not after: a client that gave up in between would get ErrNoLeader,
+// although its write takes effect.
 func (p *Pending) markProposed(qs []proposal) []proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,8 +196,7 @@ func (p *Pending) FailProposed() {
 	p.failIf(ErrLeaderChanged, func(w *waiter) bool { return w.proposed })
 }
 
-// FailUnfenced is FailProposed for proposals to which this package gave no required term. The others wait
-// for TermReached.
+// FailUnfenced is FailProposed for proposals that are not repeatable. The repeatable ones wait for TermReached.
 func (p *Pending) FailUnfenced() {
 	p.failIf(ErrLeaderChanged, func(w *waiter) bool { return w.proposed && w.requiredTerm == 0 })
 }
