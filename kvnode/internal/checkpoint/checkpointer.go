@@ -6,9 +6,9 @@
 // reports the writes of the log (Disk). The package knows raft only through Loop.
 //
 // Two invariants make a crash at any point harmless (see Checkpointer.Reconcile):
-//   - The log has an index as committed before the store is durable at it, and keeps the entries after
-//     the store's durable index until the store is durable at a newer one.
-//   - A received snapshot is durable in a file before raft hears of it, and the file stays until the
+//   - Before the store becomes durable at an index, the log has saved that the index is committed. The log
+//     keeps the entries after the store's durable index until the store is durable at a newer one.
+//   - A received snapshot is durable in a file before raft gets the message, and the file stays until the
 //     store is durable at its index.
 package checkpoint
 
@@ -35,9 +35,9 @@ import (
 // smaller one rewrites the same pages more often.
 const MaxBytes = 4 << 20
 
-// A checkpoint that finds no free space is tried again after minPause, then after twice as long each
-// time, up to MaxPause. Each try fills the disk again and logs a line. During a longer pause the log
-// grows although there may be space again.
+// A checkpoint that finds no free space is tried again after minPause, then after twice as long each time, up to
+// MaxPause. With shorter pauses, the attempts fill the disk and the operator's log. With longer ones, the write-ahead
+// log grows although there may be space for a checkpoint again.
 const (
 	minPause = fullDiskPause
 	MaxPause = 10 * time.Second
@@ -78,7 +78,7 @@ type Config struct {
 	MaxKeptBytes int64
 	// RaftApplied returns the highest index that raft knows to be applied.
 	RaftApplied func() uint64
-	// Connected returns, by ID, whether this member is connected to a peer.
+	// Connected reports, by ID, whether this member is connected to a peer.
 	Connected func() map[uint64]bool
 }
 
@@ -91,15 +91,15 @@ type Checkpointer struct {
 	cfg  Config
 	slow slowFollowers
 
-	// bytes counts the bytes of applied entries, modulo MaxBytes. It starts with this member's offset
-	// (offset), so that members that start together take turns until one of them restarts. The
-	// applier alone uses bytes and started.
+	// bytes counts the bytes of applied entries, modulo MaxBytes. It starts with this member's offset (offset), so
+	// that members that start together take turns until one of them restarts. Only the applier uses bytes and
+	// started.
 	bytes   int
-	started bool
+	started bool // bytes has started
 
 	took    *durations.Histogram
 	failed  atomic.Uint64
-	failure atomic.Pointer[error] // of the newest try, nil after a success
+	failure atomic.Pointer[error] // of the newest attempt, nil after a success
 }
 
 // New returns a Checkpointer. Run starts it.
@@ -108,8 +108,8 @@ func New(cfg Config) *Checkpointer {
 	return &Checkpointer{cfg: cfg, took: durations.New(raftwal.SyncBounds)}
 }
 
-// Applied notes that the applier has applied a batch with that many bytes of entries. A checkpoint is
-// due at this member's next turn, or when a restart would have to apply MaxBytes again.
+// Applied notes that the applier has applied a batch with that many bytes of entries. A checkpoint is due when this
+// member's turn comes, either after SnapshotCount entries or after MaxBytes.
 func (c *Checkpointer) Applied(bytes int) {
 	if !c.started && len(c.cfg.Store.Members().ByID) > 0 {
 		c.bytes, c.started = int(c.offset(MaxBytes)), true
@@ -118,7 +118,7 @@ func (c *Checkpointer) Applied(bytes int) {
 	offset := c.offset(c.cfg.SnapshotCount)
 	turns := (c.cfg.Store.Applied()+offset)/c.cfg.SnapshotCount - (c.cfg.Store.Durable().Index+offset)/c.cfg.SnapshotCount
 	if turns > 0 || c.bytes >= MaxBytes {
-		c.bytes %= MaxBytes // from 0 on, the members would no longer take turns
+		c.bytes %= MaxBytes // if it were set to 0, the members would no longer take turns
 		c.cfg.Disk.wakeup.Wake()
 	}
 }
@@ -160,7 +160,7 @@ func (c *Checkpointer) Run() {
 			return
 		}
 		pause = min(2*pause, MaxPause)
-		c.cfg.Disk.wakeup.Wake() // if nothing is written, nothing else wakes it
+		c.cfg.Disk.wakeup.Wake() // try again: on an idle member no other event would wake this goroutine
 	}
 }
 
@@ -175,8 +175,8 @@ func (c *Checkpointer) survives(err error) bool {
 	return errors.Is(err, raftwal.ErrClosed) && c.cfg.Lifecycle.IsStopping()
 }
 
-// growth estimates by how many bytes the next checkpoint makes the store's file grow: what is not saved
-// fills unused pages first, and the file grows by a step.
+// growth estimates by how many bytes the next checkpoint makes the store's file grow. Unsaved data fills unused pages
+// first, and the file grows by step at least.
 func (c *Checkpointer) growth() int64 {
 	const step = 1 << 20
 	size, inUse := c.cfg.Store.Size()
@@ -198,8 +198,8 @@ func (c *Checkpointer) Make() error {
 }
 
 func (c *Checkpointer) save() error {
-	// The log notes that the index is committed before the store is durable at it.
-	at, err := c.cfg.Store.SaveCheckpoint(c.cfg.Log.SaveCommit)
+	// SaveCommit runs before the store becomes durable at the index (see the package comment).
+	at, err := c.cfg.Store.Checkpoint(c.cfg.Log.SaveCommit)
 	if err == nil {
 		err = c.truncate(at, c.cfg.Disk.IsFull())
 		c.cfg.Logger.Debug("checkpoint", "index", at.Index, "revision", at.Revision)
@@ -218,7 +218,7 @@ func (c *Checkpointer) save() error {
 type Stats struct {
 	Took   durations.Counts // of the checkpoints that were made
 	Failed uint64           // the number of those that were not
-	Err    error            // of the newest try
+	Err    error            // of the newest attempt; nil if it succeeded
 }
 
 // Stats returns the present figures.

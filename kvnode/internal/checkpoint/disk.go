@@ -13,16 +13,16 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// fullDiskPause is the pause between two tries to write to a full disk. With a shorter one, the tries
-// slow down the operator who frees space. With a longer one, writes resume later.
+// fullDiskPause is the pause between two attempts to write to a full disk. With a shorter one, the attempts slow down
+// the operator who frees space. With a longer one, writes resume later.
 const fullDiskPause = 200 * time.Millisecond
 
-// DiskConfig is what a Disk uses. OnStall and SegmentSize may be zero.
+// DiskConfig is what a Disk uses. SegmentSize may be zero. Tick needs OnStall.
 type DiskConfig struct {
 	Dir         string // the data directory
 	SegmentSize int64  // that of raftwal.Config
 	Log         *raftwal.Log
-	// StallTicks is the number of ticks after which a write that has not ended counts as stalled.
+	// StallTicks is the number of ticks without the end of a write after which the disk counts as stalled.
 	StallTicks int
 	// OnStall is called by the raft loop when the disk stalls, and when it answers again.
 	OnStall   func(stalled bool)
@@ -60,9 +60,10 @@ func (d *Disk) WriteEnded() { d.ended.Add(1) }
 // Tick calls OnStall if no write has ended for StallTicks although one is in progress. It returns
 // IsUnusable.
 //
-// A leader whose disk hangs keeps its followers' promises alive, as heartbeats need no disk, so no
-// member could write as long as the disk hangs. StallTicks is an election timeout: with less, a slow
-// sync would cost the lease; with more, writes would stop for longer than after the leader's death.
+// A leader with a disk that hangs still renews its followers' promises, because heartbeats need no disk. Without
+// OnStall no other member could be elected, and no client could write, for as long as the disk hangs. StallTicks is
+// an election timeout: with less, a slow sync would cost the lease; with more, writes would stop for longer than
+// after the leader's death.
 func (d *Disk) Tick() (unusable bool) {
 	started, ended := d.started.Load(), d.ended.Load()
 	if ended != d.lastEnded || started == ended {
@@ -88,9 +89,8 @@ func (d *Disk) IsFull() bool { return d.full.Load() }
 // cluster commits.
 func (d *Disk) IsUnusable() bool { return d.IsStalled() || d.IsFull() }
 
-// RetryWrite waits after a write that found no free space, and returns true if the write is to be
-// repeated, or false if the member stops. Such a write has left nothing in the log, so nothing is lost,
-// and reads go on.
+// RetryWrite waits after a write that found no free space. It returns true if the caller must repeat the write, or
+// false if the member stops. Such a write has left nothing in the log, so it can be repeated.
 func (d *Disk) RetryWrite(err error) bool {
 	if !d.full.Swap(true) {
 		size := cmp.Or(d.cfg.SegmentSize, raftwal.Config{}.WithDefaults().SegmentSize)
@@ -108,10 +108,10 @@ func (d *Disk) WriteSucceeded() {
 	}
 }
 
-// SaveCommit makes it durable in the log that index is committed. Raft leaves that to the next write of
-// the appender, which is too late for the caller. On a full disk SaveCommit waits for free space, and
-// calls progress before each try, since a restart of the member would not help. It returns false if the
-// member stops, or has failed.
+// SaveCommit makes it durable in the log that index is committed. Raft leaves that to the next write of the appender,
+// which is too late for the caller. On a full disk SaveCommit waits for free space. It calls progress before each
+// further attempt, so that the caller does not count as hung: a restart of the member would not help. It returns
+// false if the member stops or the write fails.
 func (d *Disk) SaveCommit(index uint64, progress func()) bool {
 	d.WriteStarted()
 	defer d.WriteEnded()
@@ -128,7 +128,7 @@ func (d *Disk) SaveCommit(index uint64, progress func()) bool {
 	return err == nil
 }
 
-// spaceFor returns the attributes of a log line about a disk that does not have size bytes.
+// spaceFor returns the attributes of a log line about a disk that lacks space for size bytes.
 func (d *Disk) spaceFor(size int64) []any {
 	free, known := freeBytes(d.cfg.Dir)
 	return spaceAttrs(free, known, size)

@@ -29,7 +29,7 @@ const partSuffix = ".part"
 type ReceivedConfig struct {
 	Dir   string // where the files are; it exists
 	Store *store.Store
-	// OnReceive is called before a snapshot is received that may replace part of the log.
+	// OnReceive is called before Receive takes a snapshot that is newer than the store.
 	OnReceive func()
 	PeerName  func(id uint64) string // for log lines
 	Logger    *slog.Logger
@@ -53,9 +53,9 @@ func (r *Received) Path(index uint64) string {
 	return filepath.Join(r.cfg.Dir, memberdir.SnapName(index))
 }
 
-// Receive makes the state that comes with m durable at Path, and returns before raft hears of m. If it
-// fails, raft offers another snapshot at its next heartbeat. After one that found no free space,
-// Receive refuses others for MaxPause: they would take the space that the log needs.
+// Receive makes the state that comes with m durable at Path. The caller passes m to raft afterwards. If Receive
+// fails, the leader's raft sends another snapshot after its next heartbeat. If Receive found no free space, it
+// refuses snapshots for MaxPause: they would take the space that the log needs.
 func (r *Received) Receive(m *raftpb.Message, size int64, state io.Reader) error {
 	if !r.busy.CompareAndSwap(false, true) {
 		return errors.New("another snapshot is being received")
@@ -66,7 +66,7 @@ func (r *Received) Receive(m *raftpb.Message, size int64, state io.Reader) error
 		r.cfg.Logger.Info("receives a snapshot", "from", r.cfg.PeerName(m.GetFrom()), "index", index, "bytes", size)
 	}
 	if index <= r.cfg.Store.Applied() {
-		// The acknowledgement of an earlier one was lost. Raft answers m with its own index.
+		// The leader has not learned that this member is past the snapshot. Raft answers m with its commit index.
 		_, err := io.Copy(io.Discard, state)
 		return err
 	}
@@ -99,7 +99,7 @@ func (r *Received) save(m *raftpb.Message, state io.Reader) error {
 	if got.Index != want.GetIndex() || got.Term != want.GetTerm() || !proto.Equal(got.ConfState, want.GetConfState()) {
 		return fmt.Errorf("snapshot of index %d, term %d holds a state of index %d, term %d", want.GetIndex(), want.GetTerm(), got.Index, got.Term)
 	}
-	// An existing file with that name is as good, and the store may be restoring it.
+	// A file that has that name already holds the same snapshot, and the store may be restoring it.
 	if err := os.Link(part.Name(), r.Path(want.GetIndex())); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}

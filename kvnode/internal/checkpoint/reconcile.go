@@ -8,8 +8,8 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// Reconcile brings log and store to the same checkpoint after a crash, or leaves the store behind if
-// the log has the entries in between. It is called once, before raft starts.
+// Reconcile makes log and store match again after a crash. If the store is older than the log's snapshot and the log
+// still has the entries in between, it leaves both as they are. It is called once, before raft starts.
 func (c *Checkpointer) Reconcile() error {
 	snap, err := c.cfg.Log.Snapshot()
 	if err != nil {
@@ -31,16 +31,15 @@ func (c *Checkpointer) Reconcile() error {
 	return nil
 }
 
-// saveSnapshot saves the store's checkpoint in the log. If the disk is full, the member starts all the
-// same: the log still has the entries, and the next checkpoint saves it. A member that did not start
-// would serve no reads either.
+// saveSnapshot saves the store's checkpoint as the log's snapshot. If the disk is full, the member starts without
+// that, so that it can serve reads: the log still has the entries, and the next checkpoint saves a newer snapshot.
 func (c *Checkpointer) saveSnapshot(at store.Checkpoint) error {
 	err := c.cfg.Log.SaveSnapshot(at.Snapshot())
 	if !errors.Is(err, raftwal.ErrNoSpace) {
 		return err
 	}
-	// Raft panics if more is applied than the log has as committed. SaveCommit came before the
-	// checkpoint, so this is so only if the log is older, from a backup for example.
+	// Raft panics if the applied index is above the log's commit index. The checkpoint was made after SaveCommit, so
+	// that happens only if the log is older than the store, for example from a backup.
 	hard, _, readErr := c.cfg.Log.InitialState()
 	if readErr != nil || hard.GetCommit() < at.Index {
 		return errors.Join(err, readErr)
@@ -68,9 +67,8 @@ func (c *Checkpointer) advanceStore(durable store.Checkpoint, logged uint64) err
 	return nil
 }
 
-// hasEntriesAfter reports whether the log has all entries after the checkpoint, and is the log that led
-// to it. Those entries are applied again then, whatever snapshot the log has. The snapshot of a leader
-// replaces the entries before it.
+// hasEntriesAfter reports whether the log has all entries after the checkpoint, and belongs to the same history. Then
+// they are applied again. It is false after a leader's snapshot, which has replaced the log's entries.
 func hasEntriesAfter(log *raftwal.Log, at store.Checkpoint) (bool, error) {
 	first, err := log.FirstIndex()
 	if err != nil || at.Index+1 < first {

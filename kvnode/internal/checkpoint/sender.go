@@ -31,9 +31,9 @@ type Sender struct {
 // NewSender returns a Sender.
 func NewSender(cfg SenderConfig) *Sender { return &Sender{cfg: cfg} }
 
-// Send sends the newest checkpoint in place of the snapshot that raft names in m, which is not newer.
-// As in etcd, raft learns the index of the checkpoint from the follower's answer. Until Report, raft
-// sends nothing else to that follower. Send runs on the raft loop, which does not wait for it.
+// Send sends the newest checkpoint instead of the snapshot that raft names in m, which may be older. As in etcd, raft
+// learns the index of the checkpoint from the follower's answer. Until Report, raft sends no entries to that
+// follower. The raft loop calls Send, which does not block.
 func (s *Sender) Send(m *raftpb.Message) {
 	c, to := s.cfg.Checkpointer, m.GetTo()
 	c.slow.add(to, c.cfg.Log.Stats().Bytes)

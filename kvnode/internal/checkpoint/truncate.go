@@ -18,8 +18,8 @@ func (c *Checkpointer) truncate(at store.Checkpoint, full bool) error {
 	if at.Index == 0 {
 		return nil // there is no checkpoint yet
 	}
-	// SaveSnapshot comes before Compact, since a log begins at its snapshot. A crash in between leaves
-	// a longer log. A concurrent checkpoint may have saved a newer snapshot.
+	// SaveSnapshot comes before Compact, since a log must not begin after its snapshot. A crash in between only
+	// leaves a longer log. ErrSnapOutOfDate means that a concurrent checkpoint has saved a newer snapshot.
 	if err := c.cfg.Log.SaveSnapshot(at.Snapshot()); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
 		return err
 	}
@@ -30,8 +30,8 @@ func (c *Checkpointer) truncate(at store.Checkpoint, full bool) error {
 		to = min(to, c.cfg.Log.Tail(c.cfg.CatchUpBytes))
 	}
 	to = c.keepForSlowFollowers(to)
-	// The store may have applied more than raft knows. A candidate reads the committed entries after
-	// what raft knows to be applied, and panics if they are gone.
+	// The store may have applied more than raft knows to be applied. When raft campaigns, it reads the committed
+	// entries after the index that it knows, and panics if they are gone.
 	limit := min(at.Index, c.cfg.RaftApplied())
 	if full {
 		to = max(to, c.fullDiskIndex(limit))
@@ -45,9 +45,9 @@ func (c *Checkpointer) truncate(at store.Checkpoint, full bool) error {
 	return nil
 }
 
-// fullDiskIndex returns the index up to which the log is removed when the disk is full: all that every
-// connected voter has. If that frees no segment, it returns the index that frees one. A follower that
-// lacks removed entries needs a snapshot, and its own disk may be too full for one.
+// fullDiskIndex returns the index up to which the log is removed when the disk is full: up to where every connected
+// voter has it, because a follower that lacks removed entries needs a snapshot, and its own disk may be too full for
+// one. If that frees no segment of the log, it returns the lowest index that frees one.
 func (c *Checkpointer) fullDiskIndex(limit uint64) uint64 {
 	frees, ok := c.cfg.Log.FreesAt()
 	if !ok || frees > limit {
@@ -56,9 +56,8 @@ func (c *Checkpointer) fullDiskIndex(limit uint64) uint64 {
 	return min(limit, max(frees, c.connectedMatch()))
 }
 
-// connectedMatch returns the highest index that every connected voter has. There is no limit
-// (math.MaxUint64) if this member does not lead, or stops. Voters that are not connected do not count,
-// since nothing says when they will be.
+// connectedMatch returns the highest index that every connected voter has, or math.MaxUint64 if this member does not
+// lead or stops. Voters that are not connected do not count, because they may stay away.
 func (c *Checkpointer) connectedMatch() uint64 {
 	connected := c.cfg.Connected()
 	lowest := uint64(math.MaxUint64)
@@ -84,15 +83,15 @@ const defaultMaxKeptBytes = 512 << 20
 
 // slowFollowers are the followers that were sent a snapshot and have not caught up since.
 //
-// Such a follower needs the log from its snapshot on, while the snapshot travels and is restored, and
-// until it has what was written meanwhile. If the log were truncated as usual, and more than
-// CatchUpEntries are written during one snapshot, the follower would get snapshots forever. Etcd keeps
-// the log during a snapshot and for 30 s after it.
+// Such a follower needs the log from its snapshot on, until it has received and restored the snapshot and has caught
+// up with the entries that were written meanwhile. If the log were truncated as usual, and clients wrote more than
+// CatchUpEntries during each snapshot, the follower would get snapshots forever. Etcd keeps the log during a snapshot
+// and for 30 s after it.
 //
-// A follower no longer counts once the log has written MaxKeptBytes since its snapshot, or the size of
-// the store if that is more: another snapshot costs less then.
+// A follower no longer counts once the log has grown by MaxKeptBytes since its snapshot, or by the size of the store
+// if that is more: another snapshot is then cheaper.
 type slowFollowers struct {
-	count atomic.Int64 // of written
+	count atomic.Int64 // the length of written, for other goroutines
 	// written is, by ID, the number of bytes that the log had written when the newest snapshot was sent.
 	// Used by the raft loop only.
 	written map[uint64]uint64
@@ -120,7 +119,7 @@ func (c *Checkpointer) keepForSlowFollowers(index uint64) uint64 {
 	log := logState{newFirst: index, first: first, maxKept: uint64(max(size, c.cfg.MaxKeptBytes))}
 	connected, lowest := c.cfg.Connected(), index
 	ok := c.cfg.Loop.Do(func(r Raft) {
-		log.written = c.cfg.Log.Stats().Bytes // read here, so that it is not less than that of an add
+		log.written = c.cfg.Log.Stats().Bytes // on the loop, like add, so that it is not below a recorded value
 		lowest = c.slow.lowest(r, log, connected)
 	})
 	if !ok {
@@ -131,8 +130,8 @@ func (c *Checkpointer) keepForSlowFollowers(index uint64) uint64 {
 
 // logState describes a log that is about to be truncated.
 type logState struct {
-	newFirst, first  uint64 // the indexes where it is to begin, and where it begins
-	written, maxKept uint64 // in bytes: since the log was opened, and at most for a follower
+	to, first        uint64 // entries up to to are to be removed; first is the first index now
+	written, maxKept uint64 // bytes written since the log was opened, and the limit for a slow follower
 }
 
 // lowest returns the index that keepForSlowFollowers returns, and forgets followers that are not slow
@@ -157,8 +156,8 @@ func (s *slowFollowers) lowest(r Raft, log logState, connected map[uint64]bool) 
 		case tracker.StateReplicate:
 		}
 		switch {
-		case !ok || !connected[id]:
-		case pr.State == tracker.StateReplicate && has >= log.newFirst, has+1 < log.first, log.written-since > log.maxKept:
+		case !ok || !connected[id]: // the log keeps nothing for a follower that is away, but may again when it is back
+		case pr.State == tracker.StateReplicate && has >= log.to, has+1 < log.first, log.written-since > log.maxKept:
 			delete(s.written, id)
 		default:
 			lowest = min(lowest, has)
