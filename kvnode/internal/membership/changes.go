@@ -26,12 +26,12 @@ var (
 	ErrRemoved = errors.New("kvnode: the member was removed from the cluster")
 )
 
-// Proposer is a member's way to raft.
+// Proposer proposes changes to raft and waits for their results.
 type Proposer interface {
 	// NextID returns the ID for a new proposal.
 	NextID() uint64
-	// ProposeChange proposes a configuration change with the ID of its proposal, and waits until it is applied. It
-	// returns the error of the proposal or, if the change was refused when it was applied, the refusal.
+	// ProposeChange proposes a configuration change, in which id is the ID of the proposal, and waits until it is
+	// applied. It returns the error of the proposal or, if the change was refused when it was applied, the refusal.
 	ProposeChange(ctx context.Context, id uint64, entry *raftpb.Entry) error
 	// ProposeEmpty proposes an entry without effect, and waits until it is applied.
 	ProposeEmpty(ctx context.Context) error
@@ -66,7 +66,7 @@ func (c *Changer) Add(ctx context.Context, peerURLs []string, learner bool) (sto
 	if err := checkURLs(peerURLs); err != nil {
 		return store.Member{}, err
 	}
-	// A removed ID never comes back, but its URLs may. So the ID must not depend on the URLs alone.
+	// A removed ID is never used again, but its URLs may be. So the ID must not depend on the URLs alone.
 	id := memberdir.HashID("member", strings.Join(peerURLs, ","), c.cfg.Token, rand.Text())
 	m := store.Member{ID: id, PeerURLs: peerURLs, Learner: learner}
 	typ := raftpb.ConfChangeAddNode
@@ -136,28 +136,28 @@ func (c *Changer) change(ctx context.Context, typ raftpb.ConfChangeType, m Chang
 	return c.confirm(ctx, typ, m.Member.ID)
 }
 
-// confirm waits until every majority of the new configuration contains a member that knows, also after a crash, that
-// the change is committed. In an election that member tells the others (leaderlease.Lease.LearnCommit).
+// confirm waits until every majority of the new configuration contains a member that has the change on its disk as
+// committed. In an election that member tells the others (leaderlease.Lease.LearnCommit).
 //
-// Without it, the members that remain after a removal could all crash, start again with the old configuration, and
-// wait for the vote of the removed member.
+// Otherwise the members that remain after a removal could all crash, start again with the old configuration, and need
+// the vote of the removed member.
 func (c *Changer) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uint64) (err error) {
 	members := c.cfg.Registry.Members()
 	self, ok := members.ByID[c.cfg.Self]
 	switch {
 	case typ != raftpb.ConfChangeRemoveNode:
-		// The new voter may not start before its operator has this answer, and the new majority may need it. So this
-		// waits for half an election timeout at most.
+		// The operator may start a new voter only after this answer, and without it there may be no majority. So the
+		// wait is limited to half an election timeout, and its result is ignored.
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.ElectionTimeout/2)
 		defer cancel()
 		_ = c.commitAfter(ctx)
 	case id == c.cfg.Self:
-		// Members that have applied the removal take no proposals from this one.
+		// This member cannot propose an entry any more: members that have applied its removal refuse it.
 		err = c.cfg.Removals.Await(ctx)
 	case !ok || self.Learner || !inEveryMajority(1, CountVoters(members)):
 		err = c.commitAfter(ctx)
 	default:
-		// This member is in every majority, and its log has the change as committed.
+		// This member alone is in every majority, and its log has the change as committed (applyConf in kvnode).
 	}
 	if err != nil {
 		return fmt.Errorf("%w: member %x is removed, but too few of the remaining members have confirmed it; let it run until it stops itself", err, id)
@@ -165,18 +165,19 @@ func (c *Changer) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uin
 	return nil
 }
 
-// inEveryMajority reports whether every majority of the voters contains at least one of "some" given voters.
-func inEveryMajority(some, voters int) bool { return some > (voters-1)/2 }
+// inEveryMajority reports whether every majority of the voters contains at least one voter of a given set of that
+// size.
+func inEveryMajority(size, voters int) bool { return size > (voters-1)/2 }
 
-// commitAfter waits until an entry after the newest applied change is committed. A member that writes that entry
-// writes with it that the change is committed.
+// commitAfter waits until an entry after the newest applied change is committed. A member that writes that entry to
+// its disk also writes that the change is committed.
 //
-// A try is limited to an election timeout. A proposal that was lost on its way to a leader that stays in office is
-// not proposed again, so without the limit it would wait until ctx ends.
+// Each attempt is limited to an election timeout. A proposal that is lost on its way is not proposed again while the
+// same leader leads, so without the limit it would wait until ctx ends.
 func (c *Changer) commitAfter(ctx context.Context) error {
 	for {
-		try, cancel := context.WithTimeout(ctx, c.cfg.ElectionTimeout)
-		err := c.cfg.Proposer.ProposeEmpty(try)
+		attempt, cancel := context.WithTimeout(ctx, c.cfg.ElectionTimeout)
+		err := c.cfg.Proposer.ProposeEmpty(attempt)
 		cancel()
 		if err == nil {
 			return nil
@@ -248,9 +249,9 @@ type RemovalConfig struct {
 }
 
 // RemovalAcks records the members that have refused this one as removed. Each of them has applied the removal, so its
-// log has the removal as committed. Once every majority of the remaining voters contains one of them, that one tells
-// the others in an election (leaderlease.Lease.LearnCommit). Before, an election may need the vote of this member, so
-// it keeps running.
+// log has the removal as committed. Once every majority of the remaining voters contains one of them, they can elect
+// a leader by themselves: in an election, the one tells the others that the removal is committed
+// (leaderlease.Lease.LearnCommit). Until then an election may need the vote of this member, so it keeps running.
 type RemovalAcks struct {
 	cfg     RemovalConfig
 	stopper sync.Once // starts stopWhenReleased
@@ -276,8 +277,8 @@ func (a *RemovalAcks) Add(peer uint64) {
 	a.stopper.Do(func() { a.cfg.Life.Go(a.stopWhenReleased) })
 }
 
-// isReleased reports whether the remaining members can do without this one. If this member has not applied its
-// removal, the remaining members are all that it knows except itself.
+// isReleased reports whether the remaining members can elect a leader without this one. The registry may still
+// contain this member, if it has not applied its removal.
 func (a *RemovalAcks) isReleased() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -294,7 +295,7 @@ func (a *RemovalAcks) isReleased() bool {
 	return inEveryMajority(acked, voters)
 }
 
-// Await waits until this member is released. It looks at each tick.
+// Await waits until this member is released. It polls at the interval of ticks.
 func (a *RemovalAcks) Await(ctx context.Context) error {
 	for !a.isReleased() {
 		if err := a.cfg.Life.SleepContext(ctx, a.cfg.TickInterval); err != nil {
@@ -311,7 +312,8 @@ func (a *RemovalAcks) stopWhenReleased() {
 		if !a.cfg.Life.Sleep(a.cfg.ElectionTimeout) {
 			return
 		}
-		// The member may have applied an older change meanwhile, after which it is needed again.
+		// Meanwhile the member may have applied an older change, such as the addition of a voter, and be needed
+		// again.
 		if a.isReleased() {
 			a.cfg.Life.Fail(fmt.Errorf("%w; if it is to come back: %s", ErrRemoved, a.cfg.Advice))
 			return

@@ -16,7 +16,7 @@ import (
 var (
 	// ErrMalformedChange means that a configuration change is not one that NewChangeEntry or NewClusterVersionEntry makes.
 	ErrMalformedChange = errors.New("kvnode: malformed configuration change")
-	// ErrMemberExists means that a member with one of these peer URLs is there.
+	// ErrMemberExists means that the cluster has a member with one of these peer URLs.
 	ErrMemberExists = errors.New("kvnode: a member has that peer URL")
 	// ErrMemberNotFound means that there is no member with that ID.
 	ErrMemberNotFound = errors.New("kvnode: no such member")
@@ -29,7 +29,7 @@ var (
 	ErrNotStarted = errors.New("kvnode: too few members would have started")
 )
 
-// maxLearners is etcd's default: each of them costs the leader what a voter does.
+// maxLearners is etcd's default. For the leader, a learner is as much work as a voter.
 const maxLearners = 1
 
 // IsConfChange reports whether an entry is a configuration change. An EntryConfChangeV2 is one: it raises the
@@ -57,7 +57,8 @@ func NewChangeEntry(typ raftpb.ConfChangeType, c *ChangeContext) (*raftpb.Entry,
 	return &raftpb.Entry{Type: raftpb.EntryConfChange.Enum(), Data: data}, err
 }
 
-// NewClusterVersionEntry returns a configuration change of no member, which raises the cluster version.
+// NewClusterVersionEntry returns an entry that raises the cluster version: a configuration change that changes no
+// member. It is an EntryConfChangeV2, at which the first versions of kvnode stop.
 func NewClusterVersionEntry(c *ChangeContext) (*raftpb.Entry, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -84,8 +85,8 @@ type Plan struct {
 // Removes reports whether the change removes the member id.
 func (p *Plan) Removes(id uint64) bool { return p.Registry != nil && p.Registry.Remove == id }
 
-// PlanEntry returns what e does. All members refuse an entry that does not decode. If they stopped
-// there instead, all of them would stop again at every start.
+// PlanEntry returns what e does. All members refuse an entry that does not decode. If they stopped instead, they
+// would stop at the same entry after each start.
 func PlanEntry(members *store.Members, e *raftpb.Entry, newestClusterVersion int64) Plan {
 	plan := Plan{Raft: &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(raft.None)}}
 	cc, ctx, err := decodeChange(e)
@@ -111,8 +112,8 @@ func PlanEntry(members *store.Members, e *raftpb.Entry, newestClusterVersion int
 	return plan
 }
 
-// CheckForwarded rejects configuration changes that no member forwards. In the log they would have
-// no effect, but members of former versions stop there for good.
+// CheckForwarded rejects configuration changes that no member forwards. In the log they would have no effect on this
+// version, but members of former versions would stop at them after each start.
 func CheckForwarded(m *raftpb.Message) error {
 	changes := 0
 	for _, e := range m.GetEntries() {
@@ -141,15 +142,15 @@ var changeTypes = []raftpb.ConfChangeType{
 	raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode, raftpb.ConfChangeUpdateNode, raftpb.ConfChangeAddLearnerNode,
 }
 
-// decodeChange decodes what NewChangeEntry, NewFormatEntry and raft's Bootstrap make. Its error wraps
-// ErrMalformedChange.
+// decodeChange decodes an entry that NewChangeEntry, NewClusterVersionEntry or raft's Bootstrap has made. Its error
+// wraps ErrMalformedChange.
 func decodeChange(e *raftpb.Entry) (*raftpb.ConfChange, *ChangeContext, error) {
 	cc, ctx := &raftpb.ConfChange{}, &ChangeContext{}
 	malformed := func(format string, args ...any) (*raftpb.ConfChange, *ChangeContext, error) {
 		return nil, nil, fmt.Errorf("%w: %w", ErrMalformedChange, fmt.Errorf(format, args...))
 	}
-	raises := e.GetType() == raftpb.EntryConfChangeV2
-	if raises {
+	raisesVersion := e.GetType() == raftpb.EntryConfChangeV2
+	if raisesVersion {
 		v2 := &raftpb.ConfChangeV2{}
 		if err := proto.Unmarshal(e.GetData(), v2); err != nil {
 			return malformed("%w", err)
@@ -162,7 +163,7 @@ func decodeChange(e *raftpb.Entry) (*raftpb.ConfChange, *ChangeContext, error) {
 		return malformed("context: %w", err)
 	}
 	switch {
-	case raises && ctx.ClusterVersion < store.ClusterVersionFirst, !raises && ctx.ClusterVersion != 0:
+	case raisesVersion && ctx.ClusterVersion < store.ClusterVersionFirst, !raisesVersion && ctx.ClusterVersion != 0:
 		return malformed("type %s with cluster version %d", e.GetType(), ctx.ClusterVersion)
 	case raft.IsLocalMsgTarget(cc.GetNodeId()):
 		return malformed("member %x is one of raft's own", cc.GetNodeId())
@@ -174,9 +175,9 @@ func decodeChange(e *raftpb.Entry) (*raftpb.ConfChange, *ChangeContext, error) {
 	return cc, ctx, nil
 }
 
-// PlanChange returns what a configuration change does to the registry, or why it is refused. A
-// member calls it before it proposes the change. All members call it again when they apply the
-// change, because others may have come in between.
+// PlanChange returns what a configuration change does to the registry, or why it is refused. A member calls it before
+// it proposes the change. All members call it again when they apply the change, because other changes may have been
+// applied in between.
 func PlanChange(members *store.Members, typ raftpb.ConfChangeType, c *ChangeContext) (*store.MemberChange, error) {
 	known, exists := members.ByID[c.Member.ID]
 	switch {
@@ -209,6 +210,7 @@ func PlanChange(members *store.Members, typ raftpb.ConfChangeType, c *ChangeCont
 	}
 }
 
+// urlsFree fails if another member has one of m's peer URLs.
 func urlsFree(members *store.Members, m *store.Member) error {
 	for id, other := range members.ByID {
 		for _, u := range m.PeerURLs {

@@ -22,7 +22,7 @@ type GateConfig struct {
 	Certificates bool
 	// ClusterVersion returns the cluster version.
 	ClusterVersion func() int64
-	// IsCurrent reports whether the registry has caught up since the start. Before, it may have old URLs.
+	// IsCurrent reports whether the registry has caught up since the start. Until then it may have old URLs.
 	IsCurrent func() bool
 	Log       *slog.Logger
 }
@@ -36,8 +36,8 @@ type Gate struct {
 // NewGate returns a Gate.
 func NewGate(cfg GateConfig) *Gate { return &Gate{cfg: cfg} }
 
-// Admit returns nil if a peer with this hello may connect. It then remembers its addresses (Routes). It
-// does not wait for the raft loop.
+// Admit returns nil if a peer with this hello may connect. If so, it passes the peer's URLs to Routes. It does not
+// wait for the raft loop.
 func (g *Gate) Admit(h *transport.Hello) error {
 	urls := strings.Split(h.PeerURLs, ",")
 	proof := admission.Claimed(urls)

@@ -96,14 +96,14 @@ func TestUnregisteredPeersLeaveNothingBehind(t *testing.T) {
 	for i := range uint64(100) {
 		g.mustAdmit(t, hello(10+i, "http://m2:1,ftp://m2:1"))
 	}
-	if got := g.linked(); !slices.Equal(got, []uint64{2, 3}) || len(g.stale.mu.of) > 0 {
-		t.Errorf("links to %v and %d records, want the members' links and no record", got, len(g.stale.mu.of))
+	if got := g.linked(); !slices.Equal(got, []uint64{2, 3}) || len(g.stale.mu.records) > 0 {
+		t.Errorf("links to %v and %d records, want the members' links and no record", got, len(g.stale.mu.records))
 	}
 	for i := range uint64(10 * maxCallers) {
 		g.mustAdmit(t, hello(10+i, "http://m2:1"))
 	}
-	if got := g.linked(); len(got) != 2+maxCallers || got[2] != 10+9*maxCallers || len(g.stale.mu.of) != maxCallers {
-		t.Errorf("links to %v and %d records, want the newest %d unregistered peers", got, len(g.stale.mu.of), maxCallers)
+	if got := g.linked(); len(got) != 2+maxCallers || got[2] != 10+9*maxCallers || len(g.stale.mu.records) != maxCallers {
+		t.Errorf("links to %v and %d records, want the newest %d unregistered peers", got, len(g.stale.mu.records), maxCallers)
 	}
 	for i := range uint64(10 * maxCallers) {
 		if !g.routes.Disconnected(10 + i) {

@@ -16,10 +16,10 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// Roster returns the member list for members that join. The roster is open to every program that can connect: an
-// instance is an identifier, and not a secret.
+// Roster returns the member list for members that join. Every program that can connect may read it, so it contains no
+// secret; an instance is only an identifier.
 func Roster(clusterID, self uint64, s *store.Store) (transport.MemberList, error) {
-	applied := s.Applied() // before Members: the roster may be newer than it says, and not older
+	applied := s.Applied() // read before Members, so that the list includes at least that index
 	all := Sorted(s.Members())
 	if len(all) == 0 {
 		return transport.MemberList{}, errors.New("this member does not know the others yet")
@@ -37,12 +37,12 @@ type Joiner struct {
 	Dial  func(ctx context.Context, addr string) (net.Conn, error)
 	// JoinTimeout bounds Join, CheckTimeout bounds ForeignCluster.
 	JoinTimeout, CheckTimeout time.Duration
-	// Rejoin returns what to do about a member that has lost its data directory.
+	// Rejoin returns the advice for a member that has lost its data directory.
 	Rejoin func(id uint64) string
 }
 
-// Join returns the identity of this member in the cluster that it was added to. AddMember has registered its peer
-// URLs, and the cluster's members know the ID for these.
+// Join returns the identity of this member in the cluster that it was added to. It looks for this member's peer URLs
+// in the member list, because Changer.Add has registered them together with a new ID.
 func (j *Joiner) Join() (id memberdir.Identity, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), j.JoinTimeout)
 	defer cancel()
@@ -65,8 +65,9 @@ func (j *Joiner) Join() (id memberdir.Identity, err error) {
 	return id, nil
 }
 
-// ForeignCluster returns the ID of another cluster if all other members answer that they belong to one, and 0
-// otherwise. A single member may be misconfigured, and members without an answer may be about to start.
+// ForeignCluster returns the ID of another cluster if all other members answer, and none of them belongs to the
+// cluster own. Otherwise it returns 0: one that differs may be misconfigured, and one that does not answer may start
+// later.
 func (j *Joiner) ForeignCluster(own uint64) (foreign uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), j.CheckTimeout)
 	defer cancel()
@@ -120,8 +121,8 @@ func (j *Joiner) find(r transport.MemberList) (memberdir.Identity, error) {
 	return id, fmt.Errorf("%w with peer URLs %v: add it to the cluster first", ErrMemberNotFound, urls)
 }
 
-// ask asks for the roster at all addresses at once, since one may hang. It passes the answers to use, one at a time,
-// until use returns nil. Otherwise it returns the errors of all addresses.
+// ask requests the roster from all addresses at once, since one may hang. It passes the answers to use, one at a
+// time, until use returns nil. If use never does, ask returns the errors of all addresses.
 func (j *Joiner) ask(ctx context.Context, addrs []string, use func(addr string, r transport.MemberList) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

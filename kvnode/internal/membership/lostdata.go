@@ -19,9 +19,10 @@ import (
 // was restored or the disk lost synced writes. Its votes, its lease promises and the entries that it acknowledged are
 // gone, so with its vote a leader could be elected that lacks an acknowledged write.
 //
-// A wiped directory has a new instance (Instances). A directory that went back has the same one, so its log is compared
-// with what its peers have heard from the member (StaleDetector, docs/adr/0019-set-back.md). No single peer has heard
-// everything, so the second check finds most such directories, and not all.
+// A wiped directory has a new instance (Instances). A directory that went back has the same one, so each peer
+// compares the log in it with what that peer has heard from the member before (StaleDetector,
+// docs/adr/0019-set-back.md). No single peer has heard everything, so the second check finds most such directories,
+// but not all.
 
 // registrationChunk is the number of bytes of entries that Instances reads from the log at a time.
 const registrationChunk = 1 << 20
@@ -41,15 +42,15 @@ type InstancesConfig struct {
 	}
 }
 
-// Instances finds the instance of the data directory that a member is registered with.
+// Instances looks up the instance, the identifier of a data directory, with which a member is registered.
 type Instances struct{ cfg InstancesConfig }
 
 // NewInstances returns Instances.
 func NewInstances(cfg InstancesConfig) *Instances { return &Instances{cfg} }
 
-// Of returns the instance that a member is registered with, "" if this member knows of none. The registry comes first.
-// After it comes a registration that is in the log but not applied yet, committed or not: right after a start, before
-// a leader has told this member what is committed, only the log has it.
+// Of returns the instance that a member is registered with, "" if this member knows of none. If the registry has
+// none, Of looks for a registration in the part of the log that is not applied yet, committed or not: right after a
+// start, before a leader has told this member what is committed, only the log has it.
 func (i *Instances) Of(id uint64) (string, error) {
 	for {
 		// Applied is read before Members, so the registry is at least as new as applied.
@@ -57,12 +58,12 @@ func (i *Instances) Of(id uint64) (string, error) {
 		if m := i.cfg.Store.Members().ByID[id]; m.Instance != "" {
 			return m.Instance, nil
 		}
-		instance, err := i.registeredBehind(applied, id)
+		instance, err := i.registeredAfter(applied, id)
 		switch {
 		case err == nil:
 			return instance, nil
 		case errors.Is(err, raft.ErrUnavailable):
-			// A new leader has truncated the log meanwhile.
+			// A new leader has truncated the log meanwhile: try again.
 		case !errors.Is(err, raft.ErrCompacted):
 			return "", fmt.Errorf("look for the registration of member %x in the log: %w", id, err)
 		case i.cfg.Store.Applied() == applied:
@@ -78,9 +79,9 @@ func (i *Instances) Of(id uint64) (string, error) {
 	}
 }
 
-// registeredBehind returns the instance in the first registration of a member behind an index of the log. When they
-// are applied, the first one counts.
-func (i *Instances) registeredBehind(index, id uint64) (instance string, err error) {
+// registeredAfter returns the instance in the first registration of a member after an index of the log. If there are
+// several, the first one counts when they are applied.
+func (i *Instances) registeredAfter(index, id uint64) (instance string, err error) {
 	last, err := i.cfg.Log.LastIndex()
 	if err != nil {
 		return "", err
@@ -109,31 +110,32 @@ func (i *Instances) registeredBehind(index, id uint64) (instance string, err err
 type StaleDetector struct {
 	mu struct {
 		sync.Mutex
-		of map[uint64]*diskRecord
+		records map[uint64]*diskRecord // by member ID
 	}
 }
 
-// diskRecord is what one member must have on its disk. It only grows, so a process that was refused is refused again.
+// diskRecord is what one member must have on its disk. Its values never decrease, so a process that was refused is
+// refused again.
 type diskRecord struct {
-	// term is the lowest possible term of its hard state, and index the lowest possible end of its log: the member
-	// voted or acknowledged entries in term, and knew index as committed.
+	// term and index are lower bounds: the term of its hard state is at least term, because it voted or acknowledged
+	// entries in that term, and its log ends at index at least, because it knew index as committed.
 	term, index uint64
-	// acked is the index that it acknowledged to the leader of ackedTerm. A leader of a later term may have truncated
-	// its log below acked.
+	// acked is the index that it acknowledged to the leader of ackedTerm. If its hard state has a later term, the
+	// leader of that term may have truncated its log below acked.
 	acked, ackedTerm uint64
-	// accepted are the newest accepted processes, the last one at the end. An accepted process is not checked again:
-	// what was recorded since may be what this very process said.
+	// accepted are the newest accepted processes, the last one at the end. An accepted process is not checked again,
+	// because its own answers may have raised the other fields since its start.
 	accepted []string
 }
 
-// maxAccepted bounds the accepted processes that are remembered for each member. A process that still runs connects
-// again whenever another one has taken its connections, so it stays among the newest.
+// maxAccepted limits the accepted processes of each member. If two processes run as one member, each connects again
+// whenever the other one has replaced its connections, so a process that runs stays among the newest.
 const maxAccepted = 16
 
 // NewStaleDetector returns a StaleDetector without records.
 func NewStaleDetector() *StaleDetector {
 	d := &StaleDetector{}
-	d.mu.of = make(map[uint64]*diskRecord)
+	d.mu.records = make(map[uint64]*diskRecord)
 	return d
 }
 
@@ -146,9 +148,9 @@ func (d *StaleDetector) Observe(m *raftpb.Message) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r := d.mu.of[m.GetFrom()]
+	r := d.mu.records[m.GetFrom()]
 	switch {
-	case r == nil: // forgotten: the member's next process must not be refused because of this one's answers
+	case r == nil: // Forget has dropped it, so a late answer of this process must not count against the next one
 	case acks:
 		r.acknowledge(m.GetTerm(), m.GetIndex())
 	default:
@@ -174,13 +176,13 @@ func (r *diskRecord) acknowledge(term, index uint64) {
 func (d *StaleDetector) Check(h *transport.Hello) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r := d.mu.of[h.From]
+	r := d.mu.records[h.From]
 	if r == nil {
 		r = &diskRecord{}
-		d.mu.of[h.From] = r
+		d.mu.records[h.From] = r
 	}
 	if h.Log.Process == "" {
-		return nil // a former version does not send its log's end; a leader that knows more ends it later
+		return nil // a former version does not send this; a leader's heartbeat may show the loss (raftLoop.rejectIndex)
 	}
 	if slices.Contains(r.accepted, h.Log.Process) {
 		r.accept(h.Log.Process)
@@ -214,6 +216,6 @@ func (d *StaleDetector) Forget(ids ...uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
-		delete(d.mu.of, id)
+		delete(d.mu.records, id)
 	}
 }

@@ -78,10 +78,10 @@ func TestAHelloIsRecorded(t *testing.T) {
 func TestAnswersAreRecorded(t *testing.T) {
 	d := NewStaleDetector()
 	observe(d, raftpb.MsgVoteResp, 9, 90, 9, false)
-	if len(d.mu.of) > 0 {
+	if len(d.mu.records) > 0 {
 		t.Error("the answer of a member that is not connected is recorded")
 	}
-	d.mu.of[2] = &diskRecord{}
+	d.mu.records[2] = &diskRecord{}
 	for _, test := range []struct {
 		name                string
 		typ                 raftpb.MessageType
@@ -101,7 +101,7 @@ func TestAnswersAreRecorded(t *testing.T) {
 		{"an answer to a former leader", raftpb.MsgAppResp, 10, 90, 9, false, diskRecord{term: 11, index: 4, ackedTerm: 11, acked: 50}},
 	} {
 		observe(d, test.typ, test.term, test.index, test.commit, test.reject)
-		if got := d.mu.of[2]; got.term != test.want.term || got.index != test.want.index || got.ackedTerm != test.want.ackedTerm || got.acked != test.want.acked {
+		if got := d.mu.records[2]; got.term != test.want.term || got.index != test.want.index || got.ackedTerm != test.want.ackedTerm || got.acked != test.want.acked {
 			t.Errorf("after %s the record is %+v, want %+v", test.name, got, test.want)
 		}
 	}
@@ -121,7 +121,7 @@ func TestAcceptedProcessesAreBounded(t *testing.T) {
 			t.Fatalf("the member is refused after %d copies", i+1)
 		}
 	}
-	if got := len(d.mu.of[2].accepted); got != maxAccepted {
+	if got := len(d.mu.records[2].accepted); got != maxAccepted {
 		t.Errorf("%d processes are remembered, want %d", got, maxAccepted)
 	}
 }

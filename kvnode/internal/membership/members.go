@@ -1,5 +1,5 @@
-// Package membership changes the members of a cluster, and holds one member's view of the others: where it dials
-// them, which of them it accepts, and which of their refusals it believes.
+// Package membership changes the members of a cluster, and decides how one member deals with the others: where it
+// dials them, which of them it accepts, and which of their refusals make it stop.
 //
 // kvnode.Node creates the types below and passes events to them: a request of a client, an applied change, the hello
 // of a peer, a refusal by a peer. None of them touches raft. OwnAdmission belongs to the raft loop. The others are safe
@@ -19,8 +19,8 @@
 //
 // Three invariants hold:
 //
-//   - A change that was acknowledged survives a crash of any members, and the members that remain can elect a leader
-//     without the removed one.
+//   - A change that was acknowledged survives a crash of all members, and after a removal the remaining members can
+//     elect a leader without the removed one.
 //   - A removed member has no link.
 //   - A member refuses a process whose data directory it knows to be wiped, or older than what it has acknowledged,
 //     before raft sees a message from that process.
@@ -47,7 +47,7 @@ type Registry interface {
 // List is what a member knows about the members of its cluster, itself included.
 type List struct {
 	self       uint64
-	initial    []store.Member     // when the data directory was created
+	initial    []store.Member     // as of the creation of the data directory
 	configured []memberdir.Member // Config.Cluster
 	registry   Registry
 }
@@ -100,8 +100,7 @@ func describe(m *store.Member) string {
 	return fmt.Sprintf("%s (%s)", name, transport.ShownUpTo(strings.Join(m.PeerURLs, ", "), 4*transport.MaxNameBytes))
 }
 
-// find returns a member from the registry. An initial member that has not registered its name yet is returned as the
-// data directory has it.
+// find returns a member from the registry or, until an initial member has registered its name, from initial.
 func (l *List) find(id uint64) (store.Member, bool) {
 	m, ok := l.registry.Members().ByID[id]
 	if ok && m.Name != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// maxCallers bounds the unregistered peers that a member dials. Any program in the network can claim many IDs, so a
-// new caller replaces the oldest one.
+// maxCallers limits the unregistered peers that a member dials, because any program in the network can claim many
+// IDs. Above it, a new one replaces the oldest.
 const maxCallers = 16
 
 // Links are the connections to the peers. *transport.Transport implements it.
@@ -35,9 +35,9 @@ type RoutesConfig struct {
 	Log         *slog.Logger
 }
 
-// Routes tells the transport where to dial each member. It dials the registered members, and accepted peers that are
-// unregistered or that name other URLs than the registry has. One lock covers both the look at the registry and the
-// change of the links, so the last change is always made with the newest registry, and a removed member has no link.
+// Routes tells the transport where to dial each member. It has links to the registered members, and to accepted peers
+// that are unregistered or that name other URLs than the registry has. One lock covers both reading the registry and
+// changing the links, so the last change is always made with the newest registry, and a removed member has no link.
 type Routes struct {
 	cfg     RoutesConfig
 	advised sync.Once // adviseAlone
@@ -47,8 +47,8 @@ type Routes struct {
 	}
 }
 
-// caller is an accepted peer at URLs that this member knows from the peer's hello only: the peer was added, or has
-// moved, while this member was away. It may be the leader, and without a link to it this member cannot answer it.
+// caller is an accepted peer with URLs that this member knows only from the peer's hello: the peer was added, or has
+// moved, while this member was away. It may be the leader, which this member can answer only over a link of its own.
 type caller struct {
 	id   uint64
 	urls []string
@@ -69,8 +69,8 @@ func (r *Routes) RegistryChanged() {
 	r.adviseAlone(len(members.ByID))
 }
 
-// Accept records the URLs in the hello of an accepted peer, if this member does not know them. It returns IDs that
-// are not registered and have no link after that, so that callers can forget them.
+// Accept records the URLs in the hello of an accepted peer, if this member does not know them. It returns the IDs of
+// unregistered peers that have no link afterwards, so that StaleDetector can forget them.
 func (r *Routes) Accept(id uint64, urls []string) (forgotten []uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,14 +79,15 @@ func (r *Routes) Accept(id uint64, urls []string) (forgotten []uint64) {
 		if _, registered := members.Registered(id); registered || r.isCallerLocked(id) {
 			return nil
 		}
-		return []uint64{id} // one of its URLs is invalid
+		return []uint64{id} // an unregistered peer with an invalid URL gets no link
 	}
 	if slices.ContainsFunc(r.mu.callers, func(c caller) bool { return c.id == id && slices.Equal(c.urls, urls) }) {
 		return nil
 	}
 	r.forgetLocked(id)
 	r.mu.callers = append(r.mu.callers, caller{id, urls})
-	// Registered callers do not count: they are few, and one that stays connected does not send its hello again.
+	// Registered callers do not count towards the limit and stay. They are few, and one that stays connected would
+	// not send its hello again after it was dropped.
 	var unregistered []uint64
 	for _, c := range r.mu.callers {
 		if _, registered := members.Registered(c.id); !registered {
@@ -114,9 +115,9 @@ func (r *Routes) Disconnected(id uint64) bool {
 	return true
 }
 
-// Believes reports whether this member may end because peer says that it was removed or wiped. The peer must be
-// registered. Without certificates any program can claim the peer's ID, so this member must also have reached it where
-// the registry or the configuration has it.
+// Believes reports whether this member may stop because peer says that it was removed or wiped. The peer must be
+// registered. Without certificates any program can claim the peer's ID, so the peer's URLs must also be those in the
+// registry or the configuration.
 func (r *Routes) Believes(peer uint64) bool {
 	if !r.cfg.List.isRegistered(peer) {
 		return false
@@ -164,7 +165,7 @@ func (r *Routes) updateLocked() {
 	r.cfg.Changed()
 }
 
-// isNews reports whether c has valid URLs of which this member does not know one.
+// isNews reports whether c is not removed, its URLs are valid, and this member does not know at least one of them.
 func isNews(members *admission.Members, c *caller) bool {
 	m, registered := members.Registered(c.id)
 	switch {

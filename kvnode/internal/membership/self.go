@@ -13,8 +13,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// ErrForeignCluster means that this member, which has not taken part in anything yet, was made for another cluster
-// than the one that it meets.
+// ErrForeignCluster means that this member, which has not taken part in any cluster yet, was made for another cluster
+// than that of the other members.
 var ErrForeignCluster = errors.New("kvnode: the other members are of another cluster")
 
 // OwnAdmissionConfig configures OwnAdmission.
@@ -25,7 +25,8 @@ type OwnAdmissionConfig struct {
 	Identity *memberdir.Identity
 	List     *List
 	Life     *lifecycle.Lifecycle
-	// SaveAdmitted makes durable that this member was admitted. If it returns false, the member has failed.
+	// SaveAdmitted makes it durable that this member was admitted. If that fails, it stops the member and returns
+	// false.
 	SaveAdmitted func() bool
 	// Opened is called when this member begins to take part.
 	Opened func()
@@ -34,8 +35,8 @@ type OwnAdmissionConfig struct {
 	Log    *slog.Logger
 }
 
-// OwnAdmission lets this member take part once enough others have accepted it. Package admission decides when. The
-// raft loop owns it, except Awaited.
+// OwnAdmission lets this member take part once enough others have accepted it. Package admission decides when. Only
+// the raft loop calls its methods, except Awaited.
 type OwnAdmission struct {
 	cfg     OwnAdmissionConfig
 	state   *admission.State
@@ -86,8 +87,8 @@ func (a *OwnAdmission) PeerRefused(peer uint64) { a.state.Refused(peer) }
 // one that is wrong, so a member that takes part goes on. A member that waits stops when all others have refused it for
 // admission.RefusalPatience: they will never accept it, and its directory holds nothing yet.
 //
-// now is the time of the refusal, and not the time at which the loop handles it: a loop that was held up must not make
-// two refusals look like one.
+// now is the time of the refusal, not the time at which the loop handles it. A delayed loop would otherwise see
+// refusals closer together, or further apart, than they were.
 func (a *OwnAdmission) PeerForeign(r *transport.RefusedError, now time.Time) {
 	advice := "its data directory, or this member's, is of another cluster; remove the one that is wrong from where it runs"
 	if !a.state.IsOpen() {
@@ -103,9 +104,9 @@ func (a *OwnAdmission) PeerForeign(r *transport.RefusedError, now time.Time) {
 
 // apply carries out a decision, except GiveUp.
 //
-// It is the only place where the loop waits for a disk. That delays nothing, since raft does nothing before the member
-// is open. After a restart the member takes part at once, since its vote may have counted, so the admission must be
-// durable first.
+// SaveAdmitted makes the raft loop wait for the disk. That delays nothing, since raft does nothing before this member
+// takes part. The admission must be durable before that: after a restart, a member that was admitted takes part at
+// once, because it may have voted.
 func (a *OwnAdmission) apply(d admission.Decision) {
 	if d.Open && a.cfg.SaveAdmitted() {
 		a.state.Opened()
@@ -142,20 +143,21 @@ type DataLoss struct{ cfg DataLossConfig }
 // NewDataLoss returns a DataLoss.
 func NewDataLoss(cfg DataLossConfig) *DataLoss { return &DataLoss{cfg} }
 
-// maxProof bounds the proof in the identity file, in bytes. A peer has written its text.
+// maxProof is the limit in bytes of the proof in the identity file. Its text comes from a peer.
 const maxProof = 1 << 10
 
-// RefusedAsWiped stops the member because a peer refuses it as wiped. The refusal is a proof if this member lacked, at
-// its start and now, what the peer knows about it. If it has that by now, it may have acknowledged it in this process,
-// and the peer has mistaken two processes: the next process may start.
+// RefusedAsWiped stops the member because a peer refuses it as wiped. The refusal proves a loss if this member lacked
+// at its start, and still lacks, what the peer requires. If it has that now, it may have acknowledged it in this
+// process, and the peer may have taken this process for a later one. Then the directory may be started again.
 func (d *DataLoss) RefusedAsWiped(r *transport.RefusedError) {
 	lacks := func(term, last uint64) bool { return term < r.Term || last < r.Index }
 	d.Stop(r.Peer, lacks(d.cfg.AtStart.Term, d.cfg.AtStart.Last) && lacks(d.cfg.Present()), r)
 }
 
-// Stop stops the member with memberdir.ErrLost because of err, which a peer has shown. The proof of a registered peer
-// is durable before the member has stopped. Otherwise the member could start again and vote where no other member
-// knows about the loss.
+// Stop stops the member with memberdir.ErrLost because of err, which a peer has shown. If err is proven, and by a
+// registered peer, it is durable before the member has stopped, so that the member cannot start again with this
+// directory and vote among members that do not know about the loss. The raft loop may call Stop, and then waits for
+// the disk.
 func (d *DataLoss) Stop(peer uint64, proven bool, err error) {
 	d.cfg.Life.Fail(fmt.Errorf("%w: %w; %s", memberdir.ErrLost, err, d.cfg.Advice))
 	if !proven || !d.cfg.List.isRegistered(peer) {
