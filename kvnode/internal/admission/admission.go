@@ -2,9 +2,10 @@
 // a cluster takes part in it (this file). It is pure: events and the time go in, decisions come out. It has no
 // clock, lock, goroutine or IO; package membership carries the decisions out.
 //
-// A member with an empty directory takes part once n - n/2 of the n - 1 others have accepted it (Missing). If it was
-// there before, lost its directory, and its registration was committed, one of them has the registration in its log
-// and refuses the member. So two wiped members of three cannot found a second cluster beside the third.
+// In a cluster of n, a member with an empty directory takes part once n - n/2 of the n - 1 others have accepted it
+// (Missing). Suppose that it was in the cluster before, its registration was committed, and it has lost its
+// directory. Then any n - n/2 others include one that has the registration in its log and refuses the member. So two
+// wiped members of three cannot found a second cluster beside the third.
 package admission
 
 import (
@@ -16,26 +17,26 @@ const (
 	// Reminder is the time between two log lines of a member that waits to be admitted.
 	Reminder = 30 * time.Second
 	// RefusalPatience is the time for which all others must refuse a member as foreign before it gives up. It is long
-	// enough for a former member at a peer's address to stop.
+	// enough for a member of a former cluster, which still runs at a peer's address, to stop.
 	RefusalPatience = 10 * time.Second
-	// minRefusals is the number of refusals by each peer within that time. With fewer, a stray answer of a former
-	// member and a late one would be enough.
+	// minRefusals is the number of refusals by each peer before the member gives up. With two, one refusal by a
+	// member of a former cluster and a late second one would be enough.
 	minRefusals = 3
-	// refusalMemory is the time after which a refusal is forgotten if no other follows. It is longer than the longest
-	// pause between two attempts to connect.
+	// refusalMemory is the time after which a peer's refusals are forgotten if no other follows. It is longer than
+	// the longest pause between two attempts to connect.
 	refusalMemory = 15 * time.Second
 )
 
 // Config describes a member at its start.
 type Config struct {
-	// Self is its ID. Members are the IDs of the cluster, itself included, as its data directory was created with.
+	// Self is its ID. Members are the IDs of the cluster, itself included, as of the creation of its data directory.
 	Self    uint64
 	Members []uint64
 	// Waits is set if the member has not been admitted yet.
 	Waits bool
 }
 
-// Decision is what to do now, in the order of the fields.
+// Decision is what the caller must do now, in the order of the fields.
 type Decision struct {
 	// GiveUp means: stop the member because of the event.
 	GiveUp bool
@@ -68,8 +69,8 @@ type State struct {
 	reminded time.Time // of the last Waits or StillWaits
 }
 
-// refusals are refusals in a row by one peer that belongs to another cluster. An acceptance, or a refusal for another
-// reason, ends the row.
+// refusals counts the refusals in a row in which one peer says that it belongs to another cluster. An acceptance, or
+// a refusal for another reason, ends the row.
 type refusals struct {
 	first, last time.Time
 	count       int
@@ -89,7 +90,8 @@ func (s *State) IsOpen() bool { return s.open }
 // Opened records that the admission is durable. The member takes part from now on.
 func (s *State) Opened() { s.open = true }
 
-// Awaited returns the members that have not accepted this one. Missing of them must before it takes part.
+// Awaited returns the members that have not accepted this one. Before it takes part, as many of them as Missing
+// returns must accept it.
 func (s *State) Awaited() (ids []uint64) {
 	for _, id := range s.cfg.Members {
 		if !s.open && id != s.cfg.Self && !s.accepted[id] {
@@ -101,8 +103,8 @@ func (s *State) Awaited() (ids []uint64) {
 
 // Missing returns how many members must still accept this one.
 func (s *State) Missing() int {
-	first := len(s.cfg.Members)
-	return first - first/2 - len(s.accepted)
+	n := len(s.cfg.Members)
+	return n - n/2 - len(s.accepted)
 }
 
 // Accepted records that a peer has accepted the member.
@@ -135,8 +137,8 @@ func (s *State) Foreign(peer uint64, now time.Time) Decision {
 	return Decision{Log: Foreign}
 }
 
-// allRefuse reports whether all others have refused the member for RefusalPatience, and still do. One without an
-// answer is enough to go on: it may be the one that knows this member.
+// allRefuse reports whether all others have refused the member for RefusalPatience, and still do. If one of them does
+// not answer, the member goes on: that one may belong to its cluster.
 func (s *State) allRefuse(now time.Time) bool {
 	for _, id := range s.cfg.Members {
 		r, ok := s.refusals[id]

@@ -17,8 +17,8 @@ import (
 // The peer certificate authority decides, as in etcd. With peer certificates:
 //
 //  1. The TLS handshake accepts a certificate that the peer authority has signed, that is valid now and not
-//     revoked, and that is good for serverAuth and clientAuth (tlsconf, Source.checkPeerUsages). A certificate for
-//     clients only is no peer's.
+//     revoked, and that has the usages serverAuth and clientAuth (tlsconf, Source.checkPeerUsages). So the
+//     certificate of a client is rejected if it has only the usage clientAuth.
 //  2. A registered ID is accepted if the certificate is valid for a host of its registered peer URLs, or of the URLs
 //     that the initial cluster of this member has for that member's name.
 //  3. An ID that is neither registered nor removed is accepted if the certificate is valid for a host of any
@@ -28,8 +28,8 @@ import (
 //  5. An ID that is registered with an instance is refused with another one (ReasonWiped): that peer has lost its
 //     data directory, and with it votes and promises.
 //
-// Without peer certificates any program can claim any ID, so rule 2 accepts each registered ID, and rule 3 goes by
-// the peer URLs that the peer itself names.
+// Without peer certificates any program can claim any ID, so rule 2 accepts each registered ID, and rule 3 compares
+// the hosts of the peer URLs that the peer itself names.
 //
 // A member ends by itself because a peer says that it was removed or wiped only if that peer is registered
 // (membership.Routes.Believes).
@@ -38,15 +38,15 @@ import (
 type Members struct {
 	// Registry is the registry as far as it is applied.
 	Registry *store.Members
-	// First are the members as they were when this data directory was made. They count for as long as the registry
-	// has neither them nor their removal.
+	// First are the members as they were when this data directory was made. Each counts as registered until the
+	// registry has it, or its removal.
 	First []store.Member
 	// Configured is the initial cluster of this member's configuration.
 	Configured []memberdir.Member
 }
 
-// Proof is what a peer shows for its ID: the hosts that its certificate is valid for or, without peer certificates,
-// the hosts of the peer URLs that it names.
+// Proof is what a peer shows for its ID: a certificate, which is valid for some hosts, or else only the peer URLs
+// that it names, with their hosts.
 type Proof struct {
 	Certificate bool
 	ValidFor    func(host string) bool // not called with an empty host
@@ -71,8 +71,8 @@ func Claimed(peerURLs []string) Proof {
 	return Proof{ValidFor: func(host string) bool { return slices.Contains(hosts, host) }, shown: "it names peer URLs on " + list(hosts)}
 }
 
-// Accepted is the proof of a peer that MayConnect has accepted on this connection: only a removal since then
-// counts.
+// Accepted is the proof of a peer that MayConnect has accepted on this connection before. With it, MayConnect refuses
+// only a member that was removed since then.
 func Accepted() Proof { return Proof{ValidFor: func(string) bool { return true }} }
 
 // Registered returns a registered member.
@@ -117,8 +117,7 @@ func (m *Members) URLs(member *store.Member) []string {
 	return urls
 }
 
-// nameOf returns the name of a member. The registry has it once the member has registered; a founder is known by
-// name before.
+// nameOf returns the name of a member from the registry or, until the member has registered, from First.
 func (m *Members) nameOf(member *store.Member) string {
 	i := slices.IndexFunc(m.First, func(f store.Member) bool { return f.ID == member.ID })
 	if member.Name == "" && i >= 0 {
@@ -170,7 +169,7 @@ func refuse(reason, format string, args ...any) error {
 	return &transport.Refusal{Reason: reason, Text: fmt.Sprintf(format, args...)}
 }
 
-// list joins what a refusal lists. A packet has a limit, and a certificate can name hundreds of hosts.
+// list joins at most 16 items for a refusal. A certificate can name hundreds of hosts, and a packet has a limit.
 func list(items []string) string {
 	const most = 16
 	slices.Sort(items)
