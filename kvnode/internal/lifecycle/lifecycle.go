@@ -18,7 +18,7 @@ import (
 // ErrStopped means that the member has stopped, or is about to.
 var ErrStopped = errors.New("kvnode: stopped")
 
-// Lifecycle is the running time of a member. Its methods are safe for concurrent use.
+// Lifecycle is the state of a member: it runs, is stopping, or has stopped. Its methods are safe for concurrent use.
 type Lifecycle struct {
 	log      *slog.Logger
 	stopping chan struct{}
@@ -42,8 +42,8 @@ func (l *Lifecycle) Wait() { l.workers.Wait() }
 // Stop closes Stopping. It returns at once.
 func (l *Lifecycle) Stop() { l.once.Do(func() { close(l.stopping) }) }
 
-// Fail stops the member because of err. It returns at once, so that a goroutine started by Go may
-// call it. Only the first failure counts.
+// Fail stops the member because of err. It does not wait for that, so a goroutine started by Go may call it. Only the
+// first call of Stop or Fail has an effect.
 func (l *Lifecycle) Fail(err error) {
 	l.once.Do(func() {
 		l.failure.Store(&err)
@@ -87,7 +87,7 @@ func (l *Lifecycle) Alive() error {
 	return cmp.Or(l.Err(), ErrStopped)
 }
 
-// Sleep returns true after d, or false if the member begins to stop before.
+// Sleep returns true after d, or false as soon as the member begins to stop.
 func (l *Lifecycle) Sleep(d time.Duration) bool {
 	return l.SleepContext(context.Background(), d) == nil
 }

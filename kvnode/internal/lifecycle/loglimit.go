@@ -10,8 +10,8 @@ import (
 // condition that persists would otherwise fill the log.
 const LogInterval = 30 * time.Second
 
-// maxPeers bounds the number of peers with a line in the last LogInterval. Peers may connect under any
-// number of IDs; above maxPeers nothing is logged about further ones.
+// maxPeers limits the number of peers with a line in the last LogInterval, because peers may connect under any number
+// of IDs. Above it nothing is logged about further ones.
 const maxPeers = 1024
 
 // LogLimit limits the log lines of one condition. The zero value is ready to use. Its methods are safe

@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// Wakeup wakes one goroutine, which receives from it. Wakeups that come before it has received one
-// count as one.
+// Wakeup wakes one goroutine, which receives from it. Several calls of Wake before it receives count as one.
 type Wakeup chan struct{}
 
 // NewWakeup returns a Wakeup for one goroutine.
@@ -38,7 +37,7 @@ func (b *Mailbox[T]) Push(items ...T) {
 	b.Wakeup.Wake()
 }
 
-// Drain returns all items and empties the mailbox, which reuses the array of spare.
+// Drain returns all items. The mailbox then fills the array of spare, so the caller must not use spare any more.
 func (b *Mailbox[T]) Drain(spare []T) []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
