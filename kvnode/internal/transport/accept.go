@@ -16,7 +16,7 @@ import (
 // errMemberList ends a connection that requested the member list.
 var errMemberList = errors.New("the connection requested the member list")
 
-// slot identifies a stream from a peer. It has at most one current connection.
+// slot identifies a stream from a peer. Each slot has at most one current connection.
 type slot struct {
 	from uint64
 	kind stream
@@ -31,8 +31,8 @@ type inbound struct {
 	hello   Hello
 	counts  *counts
 	cancel  context.CancelFunc // closes conn
-	// reading is a semaphore that all connections of the slot share. Its holder
-	// reads: two readers would break the order of messages.
+	// reading is a semaphore that all connections of the slot share. Only its holder reads, because two readers would
+	// break the order of messages.
 	reading chan struct{}
 }
 
@@ -62,29 +62,29 @@ func (t *Transport) accept() {
 
 // startConn serves c in the background, unless the port rejects it.
 func (t *Transport) startConn(c net.Conn) {
-	n, ok := t.port.Admit(c)
-	if ok && !t.spawn(func() { t.serveConn(c, n) }) {
+	pending, ok := t.port.Admit(c)
+	if ok && !t.spawn(func() { t.serveConn(c, pending) }) {
 		closeQuietly(c)
 	}
 }
 
 // serveConn does the acceptor's half of the handshake and reads the stream.
-func (t *Transport) serveConn(c net.Conn, n *connlimit.Pending) {
+func (t *Transport) serveConn(c net.Conn, pending *connlimit.Pending) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	stop := context.AfterFunc(ctx, func() { closeQuietly(c) })
 	defer func() {
 		cancel()
 		stop()
 		closeQuietly(c)
-		n.Release()
+		pending.Release()
 	}()
 	noDelay(c)
-	in := &inbound{t: t, conn: c, pending: n, cancel: cancel}
+	in := &inbound{t: t, conn: c, pending: pending, cancel: cancel}
 	if in.handshake() != nil {
 		return
 	}
 	defer t.unregister(in)
-	if !n.Authenticated() {
+	if !pending.Authenticated() {
 		return
 	}
 	t.detectDuplicate(in)
@@ -191,7 +191,7 @@ func (t *Transport) authenticate(in *inbound) *Refusal {
 	return refusal(ReasonCertificate, "the connection does not authenticate as member %s: %v", ID(in.from), err)
 }
 
-// checkStreamHello checks the first packet of a stream, without other state.
+// checkStreamHello checks the first packet of a stream by itself, before the handler is asked.
 func (t *Transport) checkStreamHello(in *inbound, p packet) *Refusal {
 	if p.version == version && (p.kind == 0 || p.kind > byte(numStreams)) {
 		return refusal(ReasonVersion, "stream of kind %d is not known, want 1 to %d", p.kind, numStreams)
@@ -232,9 +232,8 @@ func (t *Transport) removals() uint64 {
 	return t.mu.removals
 }
 
-// register makes in the current connection of its slot, and closes the one before:
-// a peer that connects again has lost it. It returns false if RemovePeer was
-// called since removals was read.
+// register makes in the current connection of its slot, and closes the one before, because a peer that connects again
+// has lost that one. It returns false if RemovePeer was called since removals was read.
 func (t *Transport) register(in *inbound, removals uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -253,9 +252,8 @@ func (t *Transport) register(in *inbound, removals uint64) bool {
 	return true
 }
 
-// unregister frees in's slot unless a newer connection has it. It also deletes
-// the semaphore of a free slot without a reader, because a peer may connect with
-// any number of IDs.
+// unregister frees in's slot unless a newer connection has it. If the slot is free and has no reader, unregister also
+// deletes its semaphore: peers may connect with any number of IDs, so semaphores that stayed would fill the memory.
 func (t *Transport) unregister(in *inbound) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -297,7 +295,7 @@ func linger(c net.Conn) {
 	if w, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = w.CloseWrite() // the peer sees the end a second later
 	}
-	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // the read below fails instead
+	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // after an error the read below fails
 	_, _ = io.CopyN(io.Discard, c, 1<<20)
 }
 

@@ -96,11 +96,11 @@ func (w *chunkWriter) end() error {
 // state were.
 type chunkReader struct {
 	r    io.Reader
-	left int64 // to be read off the wire
+	left int64 // the number of bytes that were not read from r yet
 	sums *sums
 	buf  []byte
-	data []byte // of buf, not given out yet
-	err  error  // sticky; io.EOF once all sums were right
+	data []byte // the part of buf that Read has not returned yet
+	err  error  // returned after data, by each Read; io.EOF once all checksums were right
 }
 
 // newChunkReader reads the size, and returns it.

@@ -125,7 +125,7 @@ type Handler interface {
 	// Unreachable reports that messages to peer were lost. It is called at most
 	// once in limits.lost.
 	Unreachable(peer uint64)
-	// SnapshotSent reports the result of SendSnapshot. Raft waits for it.
+	// SnapshotSent reports the result of SendSnapshot. Until then raft sends nothing else to that peer.
 	SnapshotSent(peer uint64, err error)
 }
 
@@ -145,8 +145,7 @@ type limits struct {
 	// after a connection that lasted for retryMax.
 	retryMin, retryMax     time.Duration
 	refusedMin, refusedMax time.Duration
-	// hold is how long a control message waits for a connection. Start lowers it
-	// to half of the promise.
+	// hold is how long a control message waits for a connection. Start lowers it to half of Hello.Promise.
 	hold time.Duration
 	// lost is the minimum time between two calls of Unreachable for one peer.
 	lost time.Duration
@@ -177,8 +176,8 @@ func defaultLimits() limits {
 		pending: pending, stall: 30 * time.Second, working: time.Second,
 		streams: [2]streamLimits{
 			control: {count: 4096, bytes: 4 << 20, ping: time.Second, timeout: 5 * time.Second, write: 5 * time.Second},
-			// A receiver blocks while its disk does, and answers no ping on this
-			// stream meanwhile.
+			// While a receiver waits for its disk, it does not read this stream, and answers no ping on it. So these
+			// times are longer.
 			bulk: {count: 4096, bytes: 64 << 20, ping: 5 * time.Second, timeout: 30 * time.Second, write: 30 * time.Second},
 		},
 	}

@@ -79,7 +79,7 @@ func (l *link) retryNow() {
 func (l *link) run() {
 	ctx := l.peer.ctx
 	defer func() { l.countLost(l.queue.disconnect()) }()
-	wait, addr, stable := time.Duration(0), 0, 0 // indexes of addresses
+	wait, addr, stable := time.Duration(0), 0, 0 // addr and stable are indexes of the peer's addresses
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := l.connectOnce(ctx, addr, addr != stable)
@@ -92,7 +92,7 @@ func (l *link) run() {
 			// A connection from the peer does not mean that it accepts this member now.
 			low, high, wake = lim.refusedMin, lim.refusedMax, nil
 			if refused.Reason == ReasonUnknown {
-				high = lim.retryMax // it is likely to apply soon that this member was added
+				high = lim.retryMax // the peer is likely to apply the change that added this member soon
 			}
 		}
 		switch {
@@ -143,11 +143,10 @@ func (l *link) connectOnce(ctx context.Context, i int, unproven bool) error {
 	return err
 }
 
-// errPeerConnected ends an attempt to dial an unproven address: one that is
-// neither the address of the last stable connection nor, without such a
-// connection, the first address. The peer has just connected to this member, so
-// its stable address is likely to answer. A host that is gone may let an attempt
-// run into its timeout.
+// errPeerConnected ends an attempt to dial an unproven address, because the peer has just connected to this member,
+// and its stable address is likely to answer. The stable address is that of the last stable connection or, before the
+// first one, the first address. All others are unproven. An attempt to dial a host that is gone may take until its
+// timeout.
 var errPeerConnected = errors.New("the peer has connected to this member")
 
 // dial connects to addr. If addr is unproven, a connection from the peer ends the

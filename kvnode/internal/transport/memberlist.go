@@ -19,7 +19,7 @@ type MemberList struct {
 	// From is the ID of the member that answers. Versions that do not know the
 	// field send 0.
 	From uint64 `json:"from,omitempty"`
-	// Members are encoded by package kvnode.
+	// Members are the registered members, which package membership encodes.
 	Members json.RawMessage `json:"members"`
 	// Applied is a log index that Members include. Versions that do not know the
 	// field send 0.

@@ -67,7 +67,8 @@ func (p *peer) setAddrs(addrs []string) {
 func (p *peer) send(m *raftpb.Message) {
 	kind := streamOf(m.GetType())
 	if kind == snapshots {
-		// Raft waits for SnapshotSent, which SendSnapshot calls with an error.
+		// A MsgSnap must not come here. Without a state SendSnapshot fails, and reports that (SnapshotSent), because
+		// raft waits for the result.
 		p.t.SendSnapshot(m, nil)
 		return
 	}
@@ -80,10 +81,9 @@ func (p *peer) send(m *raftpb.Message) {
 	p.links[kind].send(m)
 }
 
-// restamp returns m as a message of this member, or nil if that changes its
-// meaning. Raft forwards messages to the leader with the original sender in From
-// (raft.go, stepFollower), and peers refuse a foreign From. The sender of a
-// proposal does not matter. The response to a read would go to the wrong member.
+// restamp returns m as a message of this member, or nil if that changes its meaning. Raft forwards messages to the
+// leader with the original sender in From (raft.go, stepFollower), and peers refuse a foreign From. For a proposal,
+// From does not matter. The response to a read would go to this member instead of the sender.
 func restamp(m *raftpb.Message, self uint64) *raftpb.Message {
 	if m.GetType() != raftpb.MsgProp {
 		return nil
@@ -99,8 +99,8 @@ func (p *peer) signalLoss() {
 	}
 }
 
-// reportLosses calls Unreachable soon after the first loss and after the last
-// one, but at most once in limits.lost.
+// reportLosses calls Unreachable soon after a loss, but at most once in limits.lost. A loss in between is reported
+// after that time.
 func (p *peer) reportLosses() {
 	for {
 		select {
@@ -128,7 +128,7 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return true
 }
 
-// stream is a kind of connection. On the wire it is the packet's kind, plus one.
+// stream is a kind of connection. The packet that opens the connection has the kind stream + 1.
 type stream uint8
 
 const (

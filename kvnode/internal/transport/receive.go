@@ -137,7 +137,7 @@ func closedByPeer(err error) bool {
 // memberProcesses records the processes that have connected as one member.
 type memberProcesses struct {
 	all []seenProcess // the newest last
-	// alternations counts connections of a process that was not the newest.
+	// alternations counts connections of a known process that was not the last one to connect.
 	alternations int
 	logLimit     rate.Sometimes
 }
@@ -147,9 +147,8 @@ type seenProcess struct{ name, remote string }
 const (
 	// maxProcesses is the number of processes recorded for each member.
 	maxProcesses = 4
-	// minAlternations is the number of alternations before the error is logged. The
-	// hello of a dead process may be read after the hello of its successor, which is
-	// one alternation.
+	// minAlternations is the number of alternations from which on the error is logged. One alternation proves
+	// nothing: a late hello of a dead process may be read after the hello of its successor.
 	minAlternations = 3
 )
 

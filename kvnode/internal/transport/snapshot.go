@@ -98,8 +98,8 @@ func (s *snapshotSender) connect(p *peer) (net.Conn, error) {
 	return nil, errors.Join(errs...)
 }
 
-// answerWait limits the wait for the receiver's answer after a failed write. An
-// answer that exists is already there.
+// answerWait limits the wait for the receiver's answer after a failed write. If the receiver has sent one, it arrives
+// at once.
 const answerWait = 500 * time.Millisecond
 
 // transfer sends the snapshot and waits for the answer. It closes c.
@@ -257,8 +257,8 @@ func (in *inbound) readSnapshot() error {
 	return nil
 }
 
-// reportProgress runs f, and sends answerWorking in intervals meanwhile: making a
-// state durable may take longer than the sender waits for a sign of progress.
+// reportProgress runs f, and sends answerWorking at intervals meanwhile: making a state durable may take longer than
+// the sender waits for progress.
 func (in *inbound) reportProgress(f func() error) error {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

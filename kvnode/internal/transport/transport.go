@@ -18,9 +18,9 @@
 //
 // # What it relies on
 //
-// Config.Authenticate authenticates peers, over connections that Config.Listener
-// and Config.Dial secure with TLS. Without it the handshake tells members and
-// clusters apart. That finds mistakes in configurations, and stops no attacker.
+// Config.Authenticate authenticates peers, over connections that Config.Listener and Config.Dial secure with TLS.
+// Without it, the handshake only compares the IDs of clusters and members. That finds mistakes in configurations, but
+// stops no attacker.
 //
 // # On the wire
 //
@@ -88,7 +88,8 @@ func start(cfg Config, lim limits) (*Transport, error) {
 	cfg = cfg.WithDefaults()
 	cfg.Logger = cfg.Logger.With("component", "transport")
 	if half := cfg.Hello.Promise / 2; half > 0 {
-		// An older message renews no lease, and another candidate has its vote by then.
+		// A heartbeat that waited longer would hardly renew a lease, and a vote request would come after those of
+		// other candidates.
 		lim.hold = min(lim.hold, half)
 	}
 	t := &Transport{cfg: cfg, limits: lim, self: cfg.Hello.From}

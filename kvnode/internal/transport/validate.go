@@ -196,10 +196,9 @@ func checkForeign(m *raftpb.Message, _, _ uint64) error {
 // log ends at lastIndex. Call it right before Step, in the goroutine that owns the
 // RawNode.
 //
-// lastIndex is the last index of raft's own log, including entries that are not on
-// disk yet: of the newest entry or snapshot of all Readys so far, else of Storage. It
-// is exact if there was a Ready after the last MsgApp. Before, a faulty leader may
-// have truncated the log below lastIndex.
+// lastIndex is the last index of raft's own log, including entries that are not on disk yet: that of the newest entry
+// or snapshot of all Readys so far or, before the first one, that of Storage. It is exact if there was a Ready after
+// the last MsgApp. Otherwise a faulty leader may have truncated the log below lastIndex in between.
 //
 //   - Raft panics for a heartbeat that commits beyond the log (log.go, commitTo).
 //     The leader's heartbeat commits at most the index that this member has

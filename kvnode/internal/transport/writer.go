@@ -25,8 +25,7 @@ type connWriter struct {
 	buf  []byte // reused by all writes
 	// batch is the last result of queue.drain.
 	batch []item
-	// pinged is the time of the unanswered ping, in nanoseconds since began. It is
-	// 0 if there is none.
+	// pinged is when the unanswered ping was sent, in nanoseconds since began, or 0 if there is no unanswered ping.
 	pinged atomic.Int64
 	began  time.Time
 }
@@ -226,8 +225,8 @@ func (q *queue) fitsLocked(size int) bool {
 	return q.mu.count < q.limits.count && (q.mu.count == 0 || q.mu.bytes+size <= q.limits.bytes)
 }
 
-// drain returns all queued messages in order. The caller must release them. reuse
-// is the batch before; the queue uses its array again.
+// drain returns all queued messages in order. The caller must release them. reuse is the previous result. The queue
+// fills its array next.
 func (q *queue) drain(reuse []item) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
