@@ -12,14 +12,14 @@
 //     the log and the store. Above it a new connection evicts a pending one, or is
 //     rejected.
 //
-// Time limits are the owner's business: every pending connection has a deadline.
+// Port has no time limits. Its owner sets a deadline on every pending connection.
 //
-// H2 limits what one connection of HTTP/2 makes gRPC keep and compute. It reads frame
-// headers in both directions and changes nothing that is sent.
+// H2 limits how much memory and processor time one HTTP/2 connection can make gRPC use. It parses frame headers in
+// both directions, and changes no byte.
 //
-//   - While a client sends short frames it is read 4 KiB at a time. gRPC has a limit of
-//     10,000 frames that wait for its writer, and closes no connection for resets
-//     (CVE-2023-44487), but 20 readers that never block starve the raft loop.
+//   - While a client sends short frames it is read 4 KiB at a time. gRPC limits the frames
+//     that wait for its writer to 10,000, but it closes no connection that resets many
+//     streams (CVE-2023-44487), and 20 readers that never block starve the raft loop.
 //   - A client is not read while many of its answers wait to be written, and is read
 //     slowly while many of its short requests are in progress.
 //   - All connections share MaxOpenStreams. A connection may have as many streams as

@@ -21,20 +21,18 @@ const (
 	// scheduler preempts it, and 20 such readers delay the raft loop by seconds.
 	denseFrame = 512
 	denseRead  = 4 << 10
-	// maxBacklog is how many requests of a connection may wait for their answers to be
-	// written. Above it the client is not read. gRPC keeps an answer until it is
-	// written, even if the client has reset the request meanwhile. It keeps none of what
-	// was reset before when it flushes its buffer: then it writes fewer than writeBuffer
-	// bytes, its default size.
+	// maxBacklog is how many requests of a connection may wait for their answers to be written. Above it the client
+	// is not read. gRPC keeps an answer until it is written, even if the client has reset the request meanwhile. When
+	// it has flushed its whole queue, it keeps no answer to a request that was reset before. A write of fewer than
+	// writeBuffer bytes, gRPC's default buffer size, shows that.
 	maxBacklog  = 500
 	writeBuffer = 32 << 10
-	// Requests may take long, and their answers are not queued. gRPC may write nothing
-	// after a reset. So the backlog is 0 again after the writer was idle for idleTime. In
-	// a flood the writer may wait for a processor for 10 ms and more.
+	// The backlog also counts requests without an answer in gRPC's queue: those that take long, and those that were
+	// reset, for which gRPC may write nothing. So it is set to 0 after the writer was idle for idleTime. In a flood
+	// the writer may wait for a processor for 10 ms and more, hence the length.
 	idleTime = 200 * time.Millisecond
-	// A client with short frames and more than maxBusy requests in progress that do not
-	// last is read each maxWait only. More requests than that make goroutines wait for
-	// a processor, the raft loop too.
+	// While a client sends short frames and has more than maxBusy Short requests in progress, it is read only once in
+	// maxWait. With more requests, goroutines, the raft loop among them, wait for a processor.
 	maxBusy = 500
 	maxWait = 100 * time.Millisecond
 	// maxFragments is how many DATA frames with less than shortData bytes a client may
@@ -89,15 +87,15 @@ type H2Conn struct {
 
 	mu struct {
 		sync.Mutex
-		// open are the streams that neither end has ended, with the number of fragments
-		// since the last answer. nil after Close. H2.open counts those of all.
-		open    map[uint32]int
-		sum     int   // of fragments
-		busy    int64 // requests that are Short and are served
-		backlog int
-		settled int       // requests in backlog that have no answer in gRPC's queue once it is empty
-		writing bool      // a write is in progress
-		wrote   time.Time // when the last write ended
+		// open has the streams that were neither reset nor answered to the end, with the number of fragments since
+		// the last part of an answer. It is nil after Close. H2.open counts the streams of all connections.
+		open      map[uint32]int
+		fragments int       // of all streams in open
+		busy      int64     // Short requests that are being served
+		backlog   int       // requests with an answer that may be in gRPC's queue: see maxBacklog
+		settled   int       // requests in backlog that leave it when gRPC has flushed its queue
+		writing   bool      // a write is in progress
+		wrote     time.Time // when the last write ended
 	}
 }
 
@@ -132,7 +130,7 @@ func (c *H2Conn) Close() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.h2.open.Add(-int64(len(c.mu.open)))
-		c.mu.open, c.mu.sum = nil, 0
+		c.mu.open, c.mu.fragments = nil, 0
 	})
 	return c.Conn.Close()
 }
@@ -164,8 +162,7 @@ func (c *H2Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// mayRead reports whether the client may be read. Read waits for that since began. The
-// goroutine that reads calls it.
+// mayRead reports whether the client may be read. Read has waited for that since began.
 func (c *H2Conn) mayRead(began, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,19 +195,19 @@ func (c *H2Conn) received(p []byte) bool {
 			c.fragmentLocked(&f)
 		}
 	}
-	if frames > 0 || len(p) >= denseFrame { // a short read without a frame tells nothing
+	if frames > 0 || len(p) >= denseFrame { // a short read within one frame says nothing about its length
 		c.dense = frames*denseFrame > len(p)
 	}
-	return c.mu.sum <= maxFragments
+	return c.mu.fragments <= maxFragments
 }
 
-// fragmentLocked counts short DATA frames. The last one of a stream completes its
-// message. Padding may be all of a frame, and client libraries send none.
+// fragmentLocked counts short DATA frames, except the last one of a stream, which completes its message. A padded
+// frame counts as short, because it may consist of padding, which client libraries do not use.
 func (c *H2Conn) fragmentLocked(f *frame) {
 	n, ok := c.mu.open[f.stream]
 	if ok && f.flags&flagEndStream == 0 && (f.length < shortData || f.flags&flagPadded != 0) {
 		c.mu.open[f.stream] = n + 1
-		c.mu.sum++
+		c.mu.fragments++
 	}
 }
 
@@ -222,7 +219,7 @@ func (c *H2Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// sending notes the begin of a write of n bytes.
+// sending notes that a write of n bytes begins.
 func (c *H2Conn) sending(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,7 +255,7 @@ func (c *H2Conn) sent(p []byte) {
 func (c *H2Conn) wakeReader() {
 	select {
 	case c.wake <- struct{}{}:
-	default: // Read will look
+	default: // Read has a wakeup already
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// Open returns how many streams are open. One is open until the end of its answer is
-// written, so that a client that takes no answers runs out of streams.
+// Open returns how many streams are open. A stream is open until the end of its answer is written, so a client that
+// reads no answers runs out of streams.
 func (h *H2) Open() int64 { return h.open.Load() }
 
 // Refused returns how many streams and requests were refused.
@@ -20,14 +20,14 @@ const (
 	Short Kind = iota
 	// Long streams are open for as long as the client likes, such as keep-alives.
 	Long
-	// Waiting streams last until others are served, such as a wait for a lock. They
-	// leave capacity on their connection for the requests that end the wait.
+	// Waiting streams last until other requests are served, such as a wait for a lock. They may use only half of a
+	// connection's capacity. The rest is for the requests that end the wait.
 	Waiting
 )
 
-// Begin is called before a stream is served. end is called when it was served. A stream
-// with the address of an H2Conn is open as its frames say. A request that comes another
-// way is open until end, and counts as the only stream of its connection.
+// Begin is called before a stream is served. The caller calls end when it was served. The frames of an H2Conn show
+// when its streams are open. A request that came another way, so that addr is no *Addr, is open until end, and counts
+// as the only one of its connection.
 func (h *H2) Begin(addr net.Addr, kind Kind) (end func(), err error) {
 	a, ok := addr.(*Addr)
 	own, all := int64(1), int64(0)
@@ -52,14 +52,14 @@ func (h *H2) Begin(addr net.Addr, kind Kind) (end func(), err error) {
 	return nil, err
 }
 
-// begin returns how many streams are open on the connection.
+// begin counts a stream by its kind, and returns how many streams are open on the connection.
 func (c *H2Conn) begin(kind Kind) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if kind == Short {
 		c.mu.busy++
 	} else {
-		c.mu.settled++
+		c.mu.settled++ // its answer comes much later, so it does not stay in the backlog
 	}
 	return int64(len(c.mu.open))
 }
@@ -88,20 +88,21 @@ func (c *H2Conn) endLocked(stream uint32) bool {
 	n, ok := c.mu.open[stream]
 	if ok {
 		delete(c.mu.open, stream)
-		c.mu.sum -= n
+		c.mu.fragments -= n
 		c.h2.open.Add(-1)
 	}
 	return ok
 }
 
+// answeredLocked is called for each part of an answer but the last.
 func (c *H2Conn) answeredLocked(stream uint32) {
 	if n := c.mu.open[stream]; n > 0 {
 		c.mu.open[stream] = 0
-		c.mu.sum -= n
+		c.mu.fragments -= n
 	}
 }
 
-// Refuse counts and logs a stream that is refused.
+// Refuse counts a stream that is refused, and logs some of them.
 func (h *H2) Refuse(addr net.Addr, reason error) {
 	h.refused.Add(1)
 	h.warn.Do(func() {

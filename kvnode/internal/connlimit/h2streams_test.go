@@ -104,7 +104,7 @@ func TestLateFramesAreNotCounted(t *testing.T) {
 		answer(t, c, id)
 		receive(t, c, w, raw(frameData, 0, id, 10))
 	}
-	if c.mu.sum != 0 || len(c.mu.open) != 0 {
-		t.Errorf("%d fragments of %d streams, want none", c.mu.sum, len(c.mu.open))
+	if c.mu.fragments != 0 || len(c.mu.open) != 0 {
+		t.Errorf("%d fragments of %d streams, want none", c.mu.fragments, len(c.mu.open))
 	}
 }

@@ -51,15 +51,15 @@ func New(cfg Config) *Port {
 	return p
 }
 
-// Pending is a connection of a Port. Its methods may be called in any order, also on
-// nil, which is a connection of no Port.
+// Pending is a connection of a Port, also after it has authenticated. Its methods may be called in any order, also on
+// nil, which stands for a connection of no Port.
 type Pending struct {
 	port *Port // immutable, as this block
 	conn net.Conn
 	host string
 
 	// The port's lock guards these.
-	progress time.Time // when it was accepted, or has made progress
+	progress time.Time // when it was accepted, or last made progress
 	state    state
 }
 
@@ -109,7 +109,7 @@ func (p *Port) admit(n *Pending) (victim *Pending) {
 // victimLocked returns the pending connection that a new one from host evicts, nil if
 // there is none.
 func (p *Port) victimLocked(host string) (victim *Pending) {
-	heaviest := host // if no host has more
+	heaviest := host // unless another host has more pending connections
 	for h, n := range p.mu.perHost {
 		if n > p.mu.perHost[heaviest] {
 			heaviest = h
@@ -140,8 +140,8 @@ func (n *Pending) Progress() {
 	n.progress = time.Now()
 }
 
-// Authenticated ends the time in which the connection may be evicted. It returns
-// false if the connection was closed before.
+// Authenticated notes that the client has authenticated, so that the connection is no longer evicted. It returns
+// false if the connection was evicted or released before.
 func (n *Pending) Authenticated() bool {
 	if n == nil {
 		return true
@@ -195,16 +195,15 @@ func (n *Pending) forgetLocked() {
 	}
 }
 
-// Of the file descriptors of a process, reservedFiles are for the log, the store and
-// connections to peers, and at most maxPendingPeers for connections at the peer port that
-// have not said hello.
+// reservedFiles is the number of file descriptors for the log, the store and connections to peers. maxPendingPeers is
+// the maximum for connections to the peer port that have not sent a hello.
 const (
 	reservedFiles   = 128
 	maxPendingPeers = 512
 )
 
-// Files divides a number of file descriptors, 0 if it is unknown, among the connections
-// of clients, 0 for no limit, and pending connections of peers.
+// Files returns the limits for connections of clients and for pending connections of peers in a process with that
+// many file descriptors. If all is 0, their number is unknown, and clients is 0, which means no limit.
 func Files(all int) (clients, pendingPeers int) {
 	if all == 0 {
 		return 0, maxPendingPeers
@@ -213,8 +212,7 @@ func Files(all int) (clients, pendingPeers int) {
 	return max(all-reservedFiles-pendingPeers, all/2), pendingPeers
 }
 
-// Listener returns l with its connections counted as pending. PendingOf returns what
-// counts a connection.
+// Listener returns l with its connections counted as pending. PendingOf returns the Pending of such a connection.
 func (p *Port) Listener(l net.Listener) net.Listener { return &listener{l, p} }
 
 type listener struct {
@@ -273,7 +271,8 @@ func PendingOf(c net.Conn) *Pending {
 	}
 }
 
-// rawConn returns the connection below all layers. TLS would wait to say goodbye.
+// rawConn returns the connection below all layers. Closing a tls.Conn may wait until its close notification is
+// written.
 func rawConn(c net.Conn) net.Conn {
 	for {
 		above, ok := c.(layer)
@@ -284,7 +283,8 @@ func rawConn(c net.Conn) net.Conn {
 	}
 }
 
-// prefixBits is the part of an IPv6 address that one host has at least.
+// prefixBits is the length of the IPv6 prefix that counts as one host: a host usually has all addresses with the same
+// prefix.
 const prefixBits = 64
 
 // hostOf returns the host of an address: an IPv4 address, the /64 prefix of an IPv6
