@@ -54,7 +54,7 @@ func (e *Engine) Run(stop <-chan struct{}) {
 func (e *Engine) lead(term uint64, over, stop <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := newLeadership(ctx, e, term)
-	// Before adopt, so no change is missed.
+	// Stored before adopt reads the store, so that no change is missed.
 	e.current.Store(r)
 	r.workers.Go(func() {
 		select {
@@ -93,19 +93,18 @@ func (e *Engine) Changed(l store.TTLLease) {
 // ErrNotLeader means that this member does not lead, or has lost leadership during the call.
 var ErrNotLeader = errors.New("ttl: not the leader")
 
-// Member is the part of a member that an Engine uses.
+// Member is the raft member, as far as an Engine uses it.
 type Member interface {
 	// Leadership returns the term in which this member leads, 0 if it does not, and a channel that
 	// is closed when that changes.
 	Leadership() (term uint64, over <-chan struct{})
 	// LeaseStatus returns the status of the leader lease. It does not block.
 	LeaseStatus() core.Status
-	// Confirm returns nil if this member led in term at some moment during the call, and the
-	// store has applied what was committed by then.
+	// Confirm returns nil if this member led in term at some moment during the call, and the store has applied
+	// everything that was committed by that moment.
 	Confirm(ctx context.Context, term uint64) error
-	// ProposeFenced replicates r. The store drops it in any other term. generations names the
-	// generations of the TTL leases in r (store.Command.Generations), in its order. Nil: any lease
-	// with the ID.
+	// ProposeFenced replicates r. The store drops it in any other term. generations has the generations of the TTL
+	// leases in r, in the same order (store.Command.Generations). If it is nil, r applies to any lease with the ID.
 	ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, generations []uint64) (store.Result, error)
 }
 
@@ -124,14 +123,14 @@ type Store interface {
 type Config struct {
 	Member Member
 	Store  Store
-	// Clock is the clock of the leader lease, which counts time in which the machine sleeps.
-	// While it cannot be read, nothing expires.
+	// Clock is the clock of the leader lease. It must count the time in which the machine sleeps. While it cannot be
+	// read, nothing expires.
 	Clock clock.Clock
 	// Interval is the time between ticks. It delays revocations. Default: 100 ms.
 	Interval time.Duration
-	// MaxGap is the longest time between two ticks that counts. A client loses that much of its
-	// TTL in a pause of that length. If MaxGap is too short, a busy machine counts no time at
-	// all. Default: 500 ms.
+	// MaxGap is the longest time between two ticks that counts as served. In a pause of that length a client cannot
+	// renew its lease, and loses as much of its TTL. If MaxGap is too short, a busy machine counts no time at all.
+	// Default: 500 ms.
 	MaxGap time.Duration
 	// Grace is the served time after an interruption in which nothing is revoked. If it is too
 	// short, clients lose leases that they would have renewed after a change of the leader. It
@@ -184,12 +183,12 @@ func MinTTL(electionTicks int, tick time.Duration) int64 {
 	return int64((shortest + time.Second - 1) / time.Second)
 }
 
-// Stats counts since the start. Only a leader counts.
+// Stats counts events since the start. Only a leader has such events.
 type Stats struct {
 	// Leading reports whether this member counts time now.
 	Leading bool
-	// Active is the number of TTL leases that it counts, and Revoking the number of expired
-	// ones among them.
+	// Active is the number of TTL leases of which it counts the time, and Revoking the number of those that it is
+	// revoking.
 	Active, Revoking int
 	// Renewals counts answered keep-alives, Expirations revocations of expired leases, and
 	// Checkpoints the remaining times written to the log.

@@ -27,8 +27,8 @@ type leadership struct {
 
 	// For the goroutine of the ticks only:
 
-	held     bool         // the leader lease held at the last tick
-	lastHeld core.Instant // of the last tick at which it held
+	held     bool         // at the last tick this member certainly led, or had no leases
+	lastHeld core.Instant // of the last tick at which that was so
 	due      queue
 
 	mu struct {
@@ -162,14 +162,14 @@ func (r *leadership) isCurrent(e *entry) bool {
 	return r.mu.leases[e.ID] == e
 }
 
-// nowLocked returns the latest possible servedTime. The next tick decides whether the time since
-// the last one counts.
+// nowLocked returns the served time now, if all time since the last tick counts. Whether it does, the next tick
+// decides.
 func (r *leadership) nowLocked() servedTime {
 	return r.mu.now + servedTime(r.sinceTick(r.cfg.Clock.Now()))
 }
 
-// sinceTick returns the time since the last tick that may count: up to MaxGap until the next tick,
-// and as much again while that tick waits for a quorum.
+// sinceTick returns how much of the time since the last tick may count in the end: up to MaxGap until the next tick
+// begins, and up to MaxGap while that tick waits for a quorum round (holds).
 func (r *leadership) sinceTick(now core.Instant) time.Duration {
 	if r.mu.last == 0 || now == 0 {
 		return 0
@@ -179,8 +179,8 @@ func (r *leadership) sinceTick(now core.Instant) time.Duration {
 
 // tick advances the time and starts what is due.
 func (r *leadership) tick() {
-	// The clock is read before the leader lease is checked. If the lease holds, it held at that
-	// reading, and the next tick sees a pause in between.
+	// The clock is read before the leader lease is checked. So if the lease is valid, it was valid at the reading,
+	// and a pause between the reading and the check becomes part of the next tick's gap.
 	now := r.cfg.Clock.Now()
 	holds := r.idle() || r.holds()
 	r.advance(now, holds)
@@ -218,24 +218,26 @@ func (r *leadership) advance(now core.Instant, holds bool) {
 	}
 }
 
+// idle reports whether there are no TTL leases. Without them, tick needs no proof of leadership.
 func (r *leadership) idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.mu.leases) == 0
 }
 
-// isLeading reports whether this member leads in the term as far as it knows. It learns of a later
-// leader before it applies that leader's entries.
+// isLeading reports whether this member leads in the term as far as it knows. A member learns of a later leader
+// before it applies that leader's entries.
 func (r *leadership) isLeading() bool {
 	term, _ := r.cfg.Member.Leadership()
 	return term == r.term
 }
 
-// holds reports whether this member certainly leads in the term.
+// holds reports whether this member certainly leads in the term: its leader lease is valid, or a quorum round has
+// just succeeded.
 func (r *leadership) holds() bool {
 	switch r.cfg.Member.LeaseStatus() {
 	case core.Valid:
-		// The term is read last: it had not changed when the leader lease was found valid.
+		// The term is read after the lease was found valid, so the lease was valid in this term.
 		return r.isLeading()
 	case core.Disabled, core.ClockFault, core.Expired, core.Margin:
 		// A leader may never hold a leader lease, for instance if answers take longer than

@@ -13,9 +13,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// revoke proposes to revoke e until it is gone or the leadership ends. A proposal that failed may
-// still take effect, so e cannot be renewed after the first one. A lease that was granted again
-// under the ID is a new lease.
+// revoke proposes to revoke e until e is gone or the leadership ends. A proposal that failed may still take effect,
+// so e cannot be renewed after the first one. If a lease is granted again under the ID, e is gone.
 func (r *leadership) revoke(e *entry) {
 	for proposed := false; r.isCurrent(e); {
 		if r.holds() {
@@ -43,9 +42,9 @@ func (r *leadership) revokeOnce(e *entry) (over bool) {
 	if r.namesGenerations() {
 		generations = []uint64{e.Generation}
 	}
-	// After namesGenerations: holds may have waited, and all leases without a generation are known
-	// once the cluster version has generations. So a current e is the only lease with its ID and no
-	// generation.
+	// e is checked after the cluster version was read: holds may have waited, and e may be gone. All leases that were
+	// granted before the cluster version rose are known by then (Store.ClusterVersion). So if e has no generation, it
+	// is the only lease without one under its ID.
 	if !r.isCurrent(e) {
 		return true
 	}
@@ -58,7 +57,7 @@ func (r *leadership) revokeOnce(e *entry) (over bool) {
 		r.stats.expirations.Add(1)
 		return true
 	case errors.Is(res.Err, store.ErrNoGeneration) && generations == nil:
-		return r.revokeOnce(e) // the cluster version was raised before it: retry with generations
+		return r.revokeOnce(e) // the cluster version rose before the proposal was applied: retry with generations
 	case errors.Is(res.Err, rpctypes.ErrGRPCLeaseNotFound), errors.Is(res.Err, store.ErrFenced):
 		// No keep-alive waits for e: changed has dropped it because the lease is gone or
 		// granted again, or another member leads and the leadership ends.
@@ -70,13 +69,13 @@ func (r *leadership) revokeOnce(e *entry) (over bool) {
 	return false
 }
 
-// namesGenerations reports whether proposals name generations. Members of older versions do not know
-// such commands.
+// namesGenerations reports whether proposals name generations. Members of older versions do not know commands with
+// generations.
 func (r *leadership) namesGenerations() bool {
 	return r.cfg.Store.ClusterVersion() >= store.ClusterVersionGenerations
 }
 
-// abandonRevocation makes e renewable again, since nothing was proposed.
+// abandonRevocation makes e renewable again. It is called if nothing was proposed.
 func (r *leadership) abandonRevocation(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +98,7 @@ func (r *leadership) checkpoint() {
 		return
 	}
 	r.workers.Go(func() {
-		// Even if it failed, the log may hold it.
+		// The log may contain the checkpoint even if the proposal failed.
 		if err := r.proposeCheckpoint(batch); err != nil && r.ctx.Err() == nil {
 			r.logLimit.Do(func() {
 				r.cfg.Logger.Warn("cannot checkpoint TTL leases", "count", len(batch), "error", err)
@@ -151,6 +150,7 @@ func (r *leadership) resetCheckpoint(e *entry) error {
 	return err
 }
 
+// checkpointDone ends the write of e's remaining time. saved is set if the log may hold less than the full TTL.
 func (r *leadership) checkpointDone(e *entry, saved bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +177,7 @@ func (r *leadership) proposeCheckpoint(batch []remaining) error {
 	}
 	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, &pb.InternalRaftRequest{LeaseCheckpoint: req}, generations)
 	if errors.Is(res.Err, store.ErrNoGeneration) && !named {
-		return r.proposeCheckpoint(batch) // the cluster version was raised before it: retry with generations
+		return r.proposeCheckpoint(batch) // the cluster version rose in between: retry with generations
 	}
 	err = errors.Join(err, res.Err)
 	if err == nil {

@@ -18,7 +18,7 @@ func (e *Engine) Renew(ctx context.Context, id int64) (int64, error) {
 		return 0, ErrNotLeader
 	}
 	for {
-		// After each wait: another member may lead now, and may have granted the ID again.
+		// Confirmed after each wait, too: another member may lead now, and may have granted the ID again.
 		if err := e.cfg.Member.Confirm(ctx, r.term); err != nil {
 			return 0, err
 		}
@@ -61,7 +61,6 @@ type renewal struct {
 func (r *leadership) renew(id int64) renewal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// The store has the leases; the entry has their time.
 	e, l := r.lookupLocked(id)
 	if e == nil {
 		return renewal{}
@@ -115,6 +114,6 @@ func (r *leadership) left(id int64) Left {
 	if e == nil || e.revoking != nil {
 		return Left{TTLLease: l}
 	}
-	// As of the last tick or now, whatever is shorter.
+	// nowLocked is the latest possible time, so this is the shortest remaining time.
 	return Left{TTLLease: l, Time: time.Duration(max(max(e.deadline, r.mu.graceEnd)-r.nowLocked(), 0))}
 }
