@@ -13,9 +13,9 @@
 //
 // # Requirements
 //
-// All versions compute the same hash (store.Hash), except that earlier ones returned 0 for an empty
-// store. A version that hashes differently needs a way for members to say so first, or mixed
-// clusters raise the CORRUPT alarm.
+// All versions compute the same hash (store.Hash), except that earlier ones returned 0 for an empty store. Before a
+// version may compute another hash, members must be able to tell each other which one they compute. Otherwise
+// clusters with several versions raise the CORRUPT alarm.
 package hashcheck
 
 import (
@@ -58,8 +58,8 @@ type Limits struct {
 	Rest time.Duration
 }
 
-// Compare compares all members with the first one, then those that differ with the first of them, and
-// so on. Comparisons run concurrently, so a silent member does not hide another one.
+// Compare compares all members with the first one, then those that differ with the first of those, and so on.
+// Comparisons run concurrently, so that a silent member does not delay the result for another one.
 func Compare(ctx context.Context, members []*Member, l Limits) *Report {
 	r := &Report{Members: len(members)}
 	for left := members; len(left) > 0; {
@@ -131,8 +131,8 @@ func (r *Report) Corrupt() []*Member {
 	return slices.Concat(r.Groups[1:]...)
 }
 
-// Pending reports whether a later comparison may find more: a member has yet to catch up, did not
-// answer in time, or was overloaded.
+// Pending reports whether a later comparison may have fewer unknown members: one has yet to catch up, did not answer
+// in time, or was overloaded.
 func (r *Report) Pending() bool {
 	return slices.ContainsFunc(r.Unknown, func(u Unknown) bool {
 		code := status.Code(u.Err)
@@ -155,7 +155,7 @@ var (
 	// ErrBehind means that two members have no common revision with the same compaction. A
 	// later comparison may find one.
 	ErrBehind = errors.New("hashcheck: no common revision yet")
-	// errUnknown means that a hash of 0 cannot be compared.
+	// errUnknown means that a hash is 0 and cannot be compared.
 	errUnknown = errors.New("hashcheck: the hash is 0: the member runs an older version, and its store is empty")
 )
 
@@ -172,26 +172,26 @@ func (d *Difference) String() string {
 		d.HashA.HashRevision, d.HashA.CompactRevision, d.A, d.HashA.Hash, d.B, d.HashB.Hash)
 }
 
-// tries is how often hashes are taken again because of a compaction in between. Members compact
-// within milliseconds of each other.
-const tries = 3
+// attempts is how often a comparison fetches hashes until both have the same revision and compaction. A compaction
+// may come in between, but all members make it within milliseconds of each other.
+const attempts = 3
 
 // comparePair compares two members at the newest revision that both have. It returns nil if they agree.
 func comparePair(ctx context.Context, a, b *Member) (*Difference, error) {
-	var first *Difference
+	var last *Difference
 	for range 2 { // a difference must be confirmed
 		d, err := compareOnce(ctx, a, b)
 		if d == nil || err != nil {
 			return nil, err
 		}
-		first = d
+		last = d
 	}
-	return first, nil
+	return last, nil
 }
 
 func compareOnce(ctx context.Context, a, b *Member) (*Difference, error) {
 	err := ErrBehind
-	for range tries {
+	for range attempts {
 		var ha, hb store.Hash
 		if ha, hb, err = common(ctx, a, b); err != nil {
 			return nil, err
@@ -235,7 +235,7 @@ func (m *Member) hash(ctx context.Context, revision int64) (store.Hash, error) {
 	return h, err
 }
 
-// is reports whether err is an error of etcd, whether or not it came through gRPC.
+// is reports whether err is want, an error of etcd, either itself or as it comes through gRPC.
 func is(err, want error) bool {
 	return err != nil && status.Convert(err).Message() == status.Convert(want).Message()
 }
