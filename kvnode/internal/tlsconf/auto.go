@@ -27,8 +27,8 @@ func (c *Config) keepIn(dir string) {
 	}
 }
 
-// selfSign makes a certificate unless there is a valid one. It replaces a damaged
-// one, which no authority has signed.
+// selfSign makes a certificate unless there is a valid one. It may replace a damaged one, because no authority has
+// signed that.
 func (c *Config) selfSign() error {
 	if c.hasOwn() {
 		return nil
@@ -97,6 +97,7 @@ func (c *Config) makeOwn() (certPEM, keyPEM []byte, err error) {
 	return certPEM, keyPEM, nil
 }
 
+// replace writes data to a new file and renames that to path.
 func replace(path string, data []byte) error {
 	if err := os.WriteFile(path+".tmp", data, 0o600); err != nil {
 		return err

@@ -5,7 +5,7 @@
 //
 //   - Each handshake uses the newest files. New connections use a changed file
 //     within a second, without a restart. Existing connections continue.
-//   - After a change to invalid files the ones before stay in use. A line is
+//   - If the changed files are invalid, the previous ones stay in use. A line is
 //     logged, and Stats counts the failure.
 //   - TLS below 1.2 and cipher suites that Go calls insecure are never used.
 //     Sessions are not resumed, so that an old session cannot bypass a new
@@ -36,10 +36,10 @@ type Config struct {
 	// check each other's certificate.
 	Peers bool
 
-	// CertFile and KeyFile are the certificate of this member as a server, PEM.
+	// CertFile and KeyFile are PEM files with this member's certificate as a server.
 	CertFile, KeyFile string
-	// ClientCertFile and ClientKeyFile are the certificate of this member as a
-	// client. Default: CertFile and KeyFile, which then need the usage clientAuth.
+	// ClientCertFile and ClientKeyFile are PEM files with this member's certificate as a client. Default: CertFile
+	// and KeyFile, which then need the usage clientAuth.
 	ClientCertFile, ClientKeyFile string
 	// TrustedCAFile has the authorities that may sign certificates of clients and
 	// peers. If it is set, each connection needs a certificate.
@@ -52,9 +52,8 @@ type Config struct {
 	// LeaderCAFile has the authorities that sign other members' certificates if
 	// TrustedCAFile is not set. Default: those of the system.
 	LeaderCAFile string
-	// AllowedCNs and AllowedHostnames restrict accepted certificates to those with
-	// one of the common names, or valid for one of the host names. At most one of
-	// the two may be set, as in etcd.
+	// AllowedCNs restricts accepted certificates to those with one of these common names, AllowedHostnames to those
+	// that are valid for one of these host names. At most one of the two may be set, as in etcd.
 	AllowedCNs, AllowedHostnames []string
 
 	// Auto makes a self-signed certificate for AutoHosts in AutoDir. It is valid for

@@ -47,20 +47,19 @@ func (s *Source) server(m *material, protocols []string) *tls.Config {
 	return c
 }
 
-// checkPeerUsages checks that the certificate of a connecting peer has the usage
-// serverAuth. crypto/tls has checked clientAuth. A member uses one certificate for
-// both. If clients and peers share an authority, the certificates of clients have
-// clientAuth only (as with kubeadm), so they are refused. With ClientCertFile the
-// check is not possible, because peers may have separate certificates, too.
+// checkPeerUsages checks that the certificate of a connecting peer has the usage serverAuth. crypto/tls has checked
+// clientAuth. By default a member uses one certificate for both. If clients and peers share an authority, as with
+// kubeadm, the certificates of clients usually have only clientAuth, so this check refuses them as peers. With
+// ClientCertFile the check is not possible, because the peers may have separate certificates, too.
 func (s *Source) checkPeerUsages(m *material, state *tls.ConnectionState) error {
 	if !s.OneCertificate() || len(state.PeerCertificates) == 0 {
 		return nil
 	}
-	between := x509.NewCertPool()
+	intermediates := x509.NewCertPool()
 	for _, c := range state.PeerCertificates[1:] {
-		between.AddCert(c)
+		intermediates.AddCert(c)
 	}
-	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: m.clientRoots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: m.clientRoots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	if err != nil {
 		err = &usageError{err}
 	}
@@ -89,7 +88,7 @@ func (c peerConn) HandshakeContext(ctx context.Context) error {
 	return err
 }
 
-// peerRule returns the rule about certificates of peers that err is about, or "".
+// peerRule returns the rule about certificates of peers that err reports as broken, or "".
 func peerRule(err error) string {
 	if err == nil {
 		return ""
@@ -175,12 +174,12 @@ func names(leaf *x509.Certificate) []string {
 	return all
 }
 
-// PeerProtocol is the ALPN protocol between members, so that another service with
-// the same certificates is not taken for a member.
+// PeerProtocol is the ALPN protocol between members. A member requires it, so it does not take another service with
+// the same certificates for a member.
 const PeerProtocol = "leaderlease-peer"
 
-// Listener returns l with TLS, for peers. The handshake happens at the first read
-// from a connection, or before in HandshakeContext.
+// Listener returns l with TLS, for peers. The handshake happens in HandshakeContext or, without a call of it, at the
+// first read from the connection.
 func (s *Source) Listener(l net.Listener) net.Listener {
 	return &peerListener{l, s.Server(PeerProtocol)}
 }

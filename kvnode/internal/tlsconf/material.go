@@ -17,7 +17,7 @@ type material struct {
 	server, client *tls.Certificate
 	// clientRoots may sign certificates of clients. It is nil if none are required.
 	clientRoots *x509.CertPool
-	// serverRoots may sign certificates of dialled servers. nil is the system's.
+	// serverRoots may sign certificates of dialled servers. nil means the system's roots.
 	serverRoots *x509.CertPool
 	authorities []*x509.Certificate // of clientRoots
 	revoked     map[string]bool     // by revocationKey
@@ -117,9 +117,9 @@ func (c *Config) pair(certField, keyField, path string, cert, key []byte) (*tls.
 	return &p, nil
 }
 
-// checkOwn checks that other members with the same authorities accept this member's
-// certificates. For peers it returns an error. For clients it only warns: all works
-// except requests that a member forwards to the leader.
+// checkOwn checks that other members with the same authorities would accept this member's certificates. If not, it
+// returns an error for the side of peers. For the side of clients it only warns, because only requests fail that a
+// member forwards to the leader.
 func (c *Config) checkOwn(m *material) error {
 	if c.Auto {
 		return nil
@@ -132,6 +132,7 @@ func (c *Config) checkOwn(m *material) error {
 	return err
 }
 
+// acceptable returns the error with which another member would reject a certificate of this one.
 func (c *Config) acceptable(m *material) error {
 	for _, own := range []struct {
 		field, role string
@@ -144,13 +145,13 @@ func (c *Config) acceptable(m *material) error {
 		if own.usage == x509.ExtKeyUsageClientAuth && m.clientRoots == nil {
 			continue // no server requires it
 		}
-		between := x509.NewCertPool()
+		intermediates := x509.NewCertPool()
 		for _, der := range own.cert.Certificate[1:] {
 			if x, err := x509.ParseCertificate(der); err == nil {
-				between.AddCert(x)
+				intermediates.AddCert(x)
 			}
 		}
-		opts := x509.VerifyOptions{Roots: m.serverRoots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{own.usage}}
+		opts := x509.VerifyOptions{Roots: m.serverRoots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{own.usage}}
 		if _, err := own.cert.Leaf.Verify(opts); err != nil {
 			return fmt.Errorf("other members would not accept the certificate of %s as that of %s: %w", c.Field(own.field), own.role, err)
 		}
@@ -158,7 +159,7 @@ func (c *Config) acceptable(m *material) error {
 	return nil
 }
 
-// pool returns the certificates in a PEM file, also as a pool.
+// pool returns the certificates in a PEM file, as a pool and as a list.
 func pool(file []byte) (*x509.CertPool, []*x509.Certificate, error) {
 	all, err := authorities(file)
 	p := x509.NewCertPool()

@@ -125,7 +125,7 @@ func (s *Source) side() string {
 
 // Stats has the counters of a Source.
 type Stats struct {
-	// Reloads counts changed files that are in use, Failures those that are invalid.
+	// Reloads counts changes of the files that were loaded, Failures those that were invalid.
 	Reloads, Failures uint64
 	// NotAfter is the end of the server certificate's validity.
 	NotAfter time.Time
@@ -167,8 +167,8 @@ func (s *Source) String() string {
 	}
 }
 
-// Check returns the error that New would return, without a change of files. It makes
-// a missing self-signed certificate in memory only.
+// Check returns the error that New would return, and changes no file. If a self-signed certificate is missing, it
+// makes one in memory only.
 func Check(cfg Config) error {
 	if err := errors.Join(cfg.Validate(), cfg.ValidateShared()); err != nil {
 		return err
