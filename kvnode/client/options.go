@@ -34,8 +34,8 @@ type call struct {
 
 type callKey struct{}
 
-// intercept marks a request for the picker, and learns from its response. clientv3's interceptor
-// is outside, so it retries through intercept.
+// intercept marks a request for the picker, and learns the leader from its response. clientv3's retry interceptor is
+// outside this one, so each retry passes through intercept.
 func intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c := &call{toLeader: toLeader(method, req)}
 	err := invoke(context.WithValue(ctx, callKey{}, c), method, req, reply, cc, opts...)
@@ -118,7 +118,7 @@ func (s *stream) RecvMsg(m any) error {
 		member, leader := fastwire.MemberState(*raw)
 		via.known.recordAnswer(via.name, member, leader)
 		if member != 0 && leader == 0 {
-			via.known.recordFailure(via.name, time.Now()) // it led, and is alone: another may know more
+			via.known.recordFailure(via.name, time.Now()) // it may have led, but knows no leader now: ask another one
 		}
 	}
 	if status.Code(err) == codes.Unavailable {

@@ -87,14 +87,14 @@ func (p *picker) choose(toLeader bool) *endpoint {
 	if !toLeader {
 		return p.nextInTurn()
 	}
-	f, now := p.known.now.Load(), time.Now()
+	state, now := p.known.now.Load(), time.Now()
 	for _, e := range p.ready {
-		if f.isLeader(e.name) && !f.failedRecently(e.name, now) {
+		if state.isLeader(e.name) && !state.failedRecently(e.name, now) {
 			return e
 		}
 	}
 	next := p.nextInTurn()
-	if f.failedRecently(next.name, now) {
+	if state.failedRecently(next.name, now) {
 		return p.nextInTurn()
 	}
 	return next
@@ -102,9 +102,9 @@ func (p *picker) choose(toLeader bool) *endpoint {
 
 func (p *picker) nextInTurn() *endpoint { return p.ready[p.next.Add(1)%uint64(len(p.ready))] }
 
-// failurePause is how long an endpoint does not count as the leader's after a failed request.
-// With a shorter pause, a stuck leader gets every request again, and each waits for its timeout.
-// With a longer one, requests go in turn after an election is over.
+// failurePause is how long an endpoint does not count as the leader's after a failed request. With a shorter pause, a
+// stuck leader gets every request again, and each waits for its timeout. With a longer one, requests go in turn for
+// longer although an election is over.
 const failurePause = time.Second
 
 // leaderCache has the members and the leader that the responses on one gRPC connection have
@@ -117,66 +117,66 @@ type leaderCache struct {
 // leaderState is immutable.
 type leaderState struct {
 	leader uint64
-	// members has the answering member of each endpoint.
+	// members has the ID of the member that has answered at each endpoint.
 	members map[string]uint64
-	// failing is the endpoint of the last failed request. It counts until then.
+	// failing is the leader's endpoint at which a request failed. It does not count as the leader's before until.
 	failing string
 	until   time.Time
 }
 
 func newLeaderCache() *leaderCache {
-	k := new(leaderCache)
-	k.now.Store(&leaderState{})
-	return k
+	c := new(leaderCache)
+	c.now.Store(&leaderState{})
+	return c
 }
 
 // isLeader reports whether the named endpoint is the leader's.
-func (f *leaderState) isLeader(name string) bool { return f.leader != 0 && f.members[name] == f.leader }
+func (s *leaderState) isLeader(name string) bool { return s.leader != 0 && s.members[name] == s.leader }
 
 // failedRecently reports whether a request to the named endpoint has just failed.
-func (f *leaderState) failedRecently(name string, now time.Time) bool {
-	return f.failing == name && now.Before(f.until)
+func (s *leaderState) failedRecently(name string, now time.Time) bool {
+	return s.failing == name && now.Before(s.until)
 }
 
 // recordAnswer records the member that has answered at an endpoint, and the leader that it names,
 // 0 for none. The last answer wins. Terms are not compared, since they start again when a cluster
 // is restored from a snapshot. An outdated answer sends requests to a former leader, which
 // forwards them.
-func (k *leaderCache) recordAnswer(name string, member, leader uint64) {
-	f := k.now.Load()
-	if member == 0 || f.members[name] == member && (leader == 0 || leader == f.leader) {
+func (c *leaderCache) recordAnswer(name string, member, leader uint64) {
+	state := c.now.Load()
+	if member == 0 || state.members[name] == member && (leader == 0 || leader == state.leader) {
 		return // the common case
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	next := *k.now.Load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := *c.now.Load()
 	next.members = maps.Clone(next.members)
 	if next.members == nil {
 		next.members = make(map[string]uint64)
 	}
 	next.members[name] = member
 	next.leader = cmp.Or(leader, next.leader)
-	k.now.Store(&next)
+	c.now.Store(&next)
 }
 
-// recordFailure records that a request to an endpoint has failed.
-func (k *leaderCache) recordFailure(name string, now time.Time) {
-	if !k.now.Load().isLeader(name) {
+// recordFailure records that a request to an endpoint has failed, if the endpoint is the leader's.
+func (c *leaderCache) recordFailure(name string, now time.Time) {
+	if !c.now.Load().isLeader(name) {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	next := *k.now.Load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := *c.now.Load()
 	next.failing, next.until = name, now.Add(failurePause)
-	k.now.Store(&next)
+	c.now.Store(&next)
 }
 
 // retain drops all endpoints except the named ones.
-func (k *leaderCache) retain(names map[string]bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	next := *k.now.Load()
+func (c *leaderCache) retain(names map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := *c.now.Load()
 	next.members = maps.Clone(next.members)
 	maps.DeleteFunc(next.members, func(name string, _ uint64) bool { return !names[name] })
-	k.now.Store(&next)
+	c.now.Store(&next)
 }
