@@ -17,8 +17,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// maxRequest limits a request on the stream, including its metadata. A larger request would delay
-// those behind it for little benefit, since processing it takes longer than a call.
+// maxRequest limits a request on the stream, including its metadata. A larger request would delay those behind it for
+// little benefit: the cost of a call is small compared with processing it.
 const maxRequest = 64 << 10
 
 // Use sends c.KV's requests over a stream: those of its methods and of everything built on it
@@ -215,7 +215,7 @@ func (k *kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*c
 	return (*clientv3.GetResponse)(resp), nil
 }
 
-// getOverhead is the size of an encoded get without its key.
+// getOverhead is the maximum size of an encoded get without its key.
 const getOverhead = 8
 
 // get makes a request on the stream, like client.do.

@@ -25,7 +25,7 @@ type stream struct {
 	memberState   atomic.Int32  // isLeader, knowsLeader or noLeader
 	stopping      atomic.Bool   // the member stops and accepts no more requests
 	opened        time.Time
-	awaitingSince atomic.Int64 // since when an answer is due and nothing arrived, in ns after opened; 0 if none is due
+	awaitingSince atomic.Int64 // since when an answer is due and nothing has arrived, in ns after opened; or 0
 
 	// donePool has empty channels of finished calls.
 	donePool  sync.Pool
@@ -72,8 +72,8 @@ func (s *stream) usable(now time.Time) bool {
 	if s == nil || s.stopping.Load() || s.ctx.Err() != nil {
 		return false
 	}
-	owed := time.Duration(s.awaitingSince.Load())
-	return owed == 0 || now.Sub(s.opened)-owed < answerTimeout
+	since := time.Duration(s.awaitingSince.Load())
+	return since == 0 || now.Sub(s.opened)-since < answerTimeout
 }
 
 // call makes a request and returns its response, which is limited to receive bytes.
@@ -197,26 +197,26 @@ func (s *stream) end(err error) {
 // send sends all waiting calls, in one message if they fit, until the stream ends.
 func (s *stream) send() {
 	var calls []*call
-	var others yieldPolicy
+	var yields yieldPolicy
 	for {
 		select {
 		case <-s.wake:
 		case <-s.ctx.Done():
 			return
 		}
-		if now := time.Now(); others.shouldYield(now) {
+		if now := time.Now(); yields.shouldYield(now) {
 			runtime.Gosched() // other goroutines may have a request, too, and a message costs more than a yield
-			others.yielded(now, time.Now())
+			yields.yielded(now, time.Now())
 		}
 		calls = s.takeWaiting(calls)
 		for rest := calls; len(rest) > 0; {
 			var message []byte
-			var asks bool
-			message, rest, asks = encode(rest)
+			var hasRequest bool
+			message, rest, hasRequest = encode(rest)
 			if len(message) == 0 {
 				continue
 			}
-			if asks { // the answer may arrive before SendMsg returns
+			if hasRequest { // before SendMsg, because the answer may arrive before it returns
 				s.awaitingSince.CompareAndSwap(0, max(int64(time.Since(s.opened)), 1))
 			}
 			if err := s.rpc.SendMsg(fastwire.Raw(message)); err != nil {
@@ -226,26 +226,26 @@ func (s *stream) send() {
 	}
 }
 
-// longYield is the duration of a yield after which the sender stops yielding for a while. A
-// thousand goroutines with a request each need less. A goroutine that computes takes the 10 ms
-// after which Go preempts it. With a shorter limit, messages of busy clients have fewer requests.
-// With a longer one, requests wait for goroutines without requests.
+// longYield is the duration of a yield above which the sender does not yield for yieldPause. A thousand goroutines
+// that each make a request need less. A goroutine that computes runs for the 10 ms after which Go preempts it. With a
+// shorter limit, messages of busy clients have fewer requests. With a longer one, requests wait for goroutines that
+// make none.
 const longYield = 2 * time.Millisecond
 
-// yieldPause is for how long the sender then does not yield. With a shorter pause, requests of a
-// busy client wait more often. With a longer one, a short freeze of the machine leads to more
-// messages with few requests.
+// yieldPause is how long the sender does not yield after a long yield. With a shorter pause, requests of a client
+// that computes wait more often. With a longer one, the client sends messages with few requests for longer after a
+// short freeze of the machine.
 const yieldPause = 50 * longYield
 
 // yieldPolicy decides whether the sender yields the processor before it sends.
 type yieldPolicy struct{ notBefore time.Time }
 
-func (o *yieldPolicy) shouldYield(now time.Time) bool { return !now.Before(o.notBefore) }
+func (p *yieldPolicy) shouldYield(now time.Time) bool { return !now.Before(p.notBefore) }
 
 // yielded records a yield, and disables yields for yieldPause if it was long.
-func (o *yieldPolicy) yielded(start, end time.Time) {
-	if end.Sub(start) > longYield {
-		o.notBefore = end.Add(yieldPause)
+func (p *yieldPolicy) yielded(from, to time.Time) {
+	if to.Sub(from) > longYield {
+		p.notBefore = to.Add(yieldPause)
 	}
 }
 
@@ -269,10 +269,9 @@ func (s *stream) takeWaiting(spare []*call) []*call {
 // requestOverhead is the approximate size of an encoded request without its message and metadata.
 const requestOverhead = 40
 
-// encode returns the next message of calls, and the calls that do not fit in it. It drops calls
-// after their deadline. asks reports whether the message has a request. The server need not
-// answer a cancellation, which may cross the answer.
-func encode(calls []*call) (message []byte, rest []*call, asks bool) {
+// encode returns the next message of calls, and the calls that do not fit in it. It drops calls after their deadline.
+// hasRequest reports whether the message has a request, and not only cancellations, to which no answer is due.
+func encode(calls []*call) (message []byte, rest []*call, hasRequest bool) {
 	size := 0
 	for _, c := range calls {
 		size += len(c.Message) + requestOverhead
@@ -280,7 +279,7 @@ func encode(calls []*call) (message []byte, rest []*call, asks bool) {
 	message = make([]byte, 0, min(size, fastwire.MaxMessage))
 	for i, c := range calls {
 		if len(message) > fastwire.MaxMessage-maxRequest {
-			return message, calls[i:], asks
+			return message, calls[i:], hasRequest
 		}
 		r := c.Request
 		if !c.deadline.IsZero() {
@@ -289,9 +288,9 @@ func encode(calls []*call) (message []byte, rest []*call, asks bool) {
 			}
 		}
 		message = fastwire.AppendRequest(message, r)
-		asks = asks || !r.Cancel
+		hasRequest = hasRequest || !r.Cancel
 	}
-	return message, nil, asks
+	return message, nil, hasRequest
 }
 
 // receive handles answers until the stream ends.
@@ -358,7 +357,7 @@ func (c *call) addAnswer(a *fastwire.Answer) bool {
 	case a.Code != 0:
 		c.err = status.Error(codes.Code(a.Code), string(a.Text))
 	case c.answer == nil:
-		c.answer = slices.Clip(a.Message) // the bytes behind belong to other answers
+		c.answer = slices.Clip(a.Message) // the bytes after it in the array belong to other answers
 	default:
 		c.answer = append(c.answer, a.Message...)
 	}

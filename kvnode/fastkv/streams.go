@@ -21,10 +21,10 @@ const (
 	// requests wait for a stream that is being opened. With a shorter time, slow answers end
 	// streams. With a longer one, requests keep going to a stuck member.
 	answerTimeout = time.Second
-	// minRetry is the time between attempts to open a stream after each endpoint had its turn. It
-	// doubles up to maxRetry with each attempt that does not reach the leader. With shorter times
-	// the client asks servers that do not know the service, or cannot be reached, more often.
-	// With longer ones requests are calls, or go to a follower, for longer.
+	// Once each endpoint had its turn, the time between two attempts to open a stream begins at minRetry. It doubles
+	// up to maxRetry with each attempt that does not reach the leader. With shorter times the client asks servers
+	// that do not know the service, or cannot be reached, more often. With longer ones requests are made as calls, or
+	// go to a follower, for longer.
 	minRetry = 50 * time.Millisecond
 	maxRetry = 10 * time.Second
 	// helloTimeout is how long a server may take for its first message on a new stream.
@@ -35,8 +35,8 @@ const (
 type streamManager struct {
 	ctx  context.Context // of the client
 	conn grpc.ClientConnInterface
-	// endpoints returns the client's endpoints. When they change, calls use the new ones at once,
-	// but gRPC leaves a stream where it is.
+	// endpoints returns the client's endpoints. When they change, calls use the new ones at once, but gRPC keeps a
+	// stream at its old endpoint.
 	endpoints func() []string
 
 	now atomic.Pointer[stream]
@@ -59,15 +59,15 @@ func newStreamManager(ctx context.Context, conn grpc.ClientConnInterface, endpoi
 
 // current returns the stream for requests, or nil. It waits up to answerTimeout for one that is
 // being opened. While the member is not the leader, it tries to open another one.
-func (k *streamManager) current(ctx context.Context) *stream {
+func (m *streamManager) current(ctx context.Context) *stream {
 	now := time.Now()
-	if s := k.usableStream(now); s != nil {
+	if s := m.usableStream(now); s != nil {
 		if s.memberState.Load() != isLeader {
-			k.startOpening(now)
+			m.startOpening(now)
 		}
 		return s
 	}
-	opened, wait := k.startOpening(now)
+	opened, wait := m.startOpening(now)
 	if wait > 0 {
 		late := time.NewTimer(wait)
 		defer late.Stop()
@@ -77,12 +77,12 @@ func (k *streamManager) current(ctx context.Context) *stream {
 		case <-ctx.Done():
 		}
 	}
-	return k.usableStream(time.Now())
+	return m.usableStream(time.Now())
 }
 
 // usableStream returns the stream if it may carry requests.
-func (k *streamManager) usableStream(now time.Time) *stream {
-	if s := k.now.Load(); s.usable(now) && slices.Equal(s.endpoints, k.endpoints()) {
+func (m *streamManager) usableStream(now time.Time) *stream {
+	if s := m.now.Load(); s.usable(now) && slices.Equal(s.endpoints, m.endpoints()) {
 		return s
 	}
 	return nil
@@ -91,65 +91,66 @@ func (k *streamManager) usableStream(now time.Time) *stream {
 // startOpening starts to open another stream, unless an attempt is in progress or was made
 // recently. It returns a channel that is closed when the attempt ends, and how long to wait for
 // it.
-func (k *streamManager) startOpening(now time.Time) (opened <-chan struct{}, wait time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.mu.opening {
-		return k.mu.opened, answerTimeout - now.Sub(k.mu.began)
+func (m *streamManager) startOpening(now time.Time) (opened <-chan struct{}, wait time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.opening {
+		return m.mu.opened, answerTimeout - now.Sub(m.mu.began)
 	}
-	if now.Before(k.mu.next) || k.ctx.Err() != nil {
+	if now.Before(m.mu.next) || m.ctx.Err() != nil {
 		return nil, 0
 	}
-	k.mu.opening, k.mu.opened, k.mu.began = true, make(chan struct{}), now
+	m.mu.opening, m.mu.opened, m.mu.began = true, make(chan struct{}), now
 	go func() {
-		s, err := k.openStream()
-		s = k.finishOpening(s, err)
+		s, err := m.openStream()
+		s = m.finishOpening(s, err)
 		if s != nil {
 			go s.send()
 			s.receive()
 		}
 	}()
-	return k.mu.opened, answerTimeout
+	return m.mu.opened, answerTimeout
 }
 
-// finishOpening ends an attempt. It returns the new stream if it replaces the current one, which
-// it does unless the current one is at least as good.
-func (k *streamManager) finishOpening(s *stream, err error) *stream {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.mu.opening = false
-	defer close(k.mu.opened)
-	k.mu.attempts++
+// finishOpening ends an attempt. If the new stream replaces the current one, it returns the new stream. A stream to
+// the leader always does so. Another one does if the current stream is not usable, or if its member is in a worse
+// state.
+func (m *streamManager) finishOpening(s *stream, err error) *stream {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.opening = false
+	defer close(m.mu.opened)
+	m.mu.attempts++
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		k.mu.retry = maxRetry
+		m.mu.retry = maxRetry
 	case err == nil && s.memberState.Load() == isLeader:
-		k.mu.retry, k.mu.attempts = minRetry, 0
-	case k.mu.attempts < len(k.endpoints()):
-		k.mu.retry = 0 // gRPC rotates through the endpoints, so the leader may be next
+		m.mu.retry, m.mu.attempts = minRetry, 0
+	case m.mu.attempts < len(m.endpoints()):
+		m.mu.retry = 0 // gRPC rotates through the endpoints, so the leader may be next
 	default:
-		k.mu.retry = min(2*max(k.mu.retry, minRetry), maxRetry)
+		m.mu.retry = min(2*max(m.mu.retry, minRetry), maxRetry)
 	}
 	now := time.Now()
-	k.mu.next = now.Add(k.mu.retry)
-	before := k.now.Load()
+	m.mu.next = now.Add(m.mu.retry)
+	before := m.now.Load()
 	switch {
 	case err != nil:
 		return nil
-	case k.usableStream(now) != nil && s.memberState.Load() >= max(before.memberState.Load(), knowsLeader):
+	case m.usableStream(now) != nil && s.memberState.Load() >= max(before.memberState.Load(), knowsLeader):
 		s.cancel()
 		return nil
 	case before != nil:
 		before.retire()
 	}
-	k.now.Store(s)
+	m.now.Store(s)
 	return s
 }
 
-// openStream opens a stream and waits until the server has shown that it knows the service.
-// Before, no request is sent that would have to be repeated.
-func (k *streamManager) openStream() (_ *stream, err error) {
-	ctx, cancel := context.WithCancel(k.ctx)
+// openStream opens a stream and waits until the server has shown that it knows the service. A request that was sent
+// before that might have to be repeated.
+func (m *streamManager) openStream() (_ *stream, err error) {
+	ctx, cancel := context.WithCancel(m.ctx)
 	late := time.AfterFunc(helloTimeout, cancel)
 	defer func() {
 		if err != nil || !late.Stop() {
@@ -157,8 +158,8 @@ func (k *streamManager) openStream() (_ *stream, err error) {
 		}
 	}()
 	desc := &grpc.StreamDesc{StreamName: fastwire.Stream, ServerStreams: true, ClientStreams: true}
-	endpoints := k.endpoints() // before opening the stream, which may miss a change
-	rpc, err := k.conn.NewStream(ctx, desc, fastwire.Method, grpc.ForceCodecV2(fastwire.NewCodec()), grpc.MaxCallRecvMsgSize(math.MaxInt32))
+	endpoints := m.endpoints() // before opening the stream, which may miss a change
+	rpc, err := m.conn.NewStream(ctx, desc, fastwire.Method, grpc.ForceCodecV2(fastwire.NewCodec()), grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	if err != nil {
 		return nil, err
 	}
