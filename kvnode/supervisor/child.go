@@ -23,7 +23,7 @@ type Client struct {
 
 	mu struct {
 		sync.Mutex
-		// peers is the newest list as JSON, written the last one that the supervisor got.
+		// peers is the newest list as JSON, and written the last one that was sent to the supervisor.
 		peers, written []byte
 	}
 }

@@ -39,9 +39,9 @@ func isFromParent(fd int) bool {
 	return err == nil && int(cred.Pid) == os.Getppid()
 }
 
-// dieWithSupervisor kills this process when the supervisor has exited. Linux does so itself
-// (PR_SET_PDEATHSIG), except for programs with capabilities. Otherwise the next supervisor would
-// start the member a second time.
+// dieWithSupervisor kills this process when the supervisor has exited. Otherwise the next supervisor would start the
+// member a second time. Linux also kills the process (PR_SET_PDEATHSIG), but not if its program has file
+// capabilities.
 func (c *Client) dieWithSupervisor() {
 	_, _ = c.conn.Read(make([]byte, 1)) // the supervisor sends nothing after the greeting
 	_ = unix.Kill(os.Getpid(), unix.SIGKILL)

@@ -46,8 +46,8 @@ type Exit struct {
 	secret transport.Secret
 }
 
-// notifyTime limits the time to notify the peers. A peer that is slower waits until its promise
-// expires. The restart of the member waits for at most twice this time.
+// notifyTime limits the time to notify the peers. A peer that a notice does not reach in time waits until its promise
+// expires. The restart of the member is delayed by at most twice this time.
 const notifyTime = time.Second
 
 // NotifyPeers sends death notices to all peers, with the member's own TLS configuration. It reads

@@ -31,8 +31,8 @@ var ErrNotDead = errors.New("supervisor: the system did not report that the chil
 // until it has exited. It forwards signals to the child. If the error is ErrNotDead, the child may
 // be alive, and no peer may be notified.
 //
-// Linux kills the child when the thread that started it ends. So Run locks its goroutine to its
-// thread for ever.
+// Linux kills the child when the thread that started it ends, even if the process goes on. So Run locks its goroutine
+// to its thread forever.
 func Run(args, environ []string) (*Exit, error) {
 	runtime.LockOSThread()
 	secret := transport.NewSecret()
@@ -45,7 +45,7 @@ func Run(args, environ []string) (*Exit, error) {
 		return nil, fmt.Errorf("supervisor: %w", err)
 	}
 	cmd := exec.Command("/proc/self/exe", args...)
-	// systemd's watchdog is for the child. WATCHDOG_PID names this process, so leave it out.
+	// The child answers systemd's watchdog. WATCHDOG_PID names this process, so the child must not get it.
 	cmd.Args[0], cmd.Env = os.Args[0], without(environ, "WATCHDOG_PID="+strconv.Itoa(os.Getpid()))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{childs} // file 3
@@ -59,7 +59,7 @@ func Run(args, environ []string) (*Exit, error) {
 	// Without this, a log line to a closed pipe ends the supervisor before it has notified all
 	// peers. It comes after Start, because a child inherits ignored signals.
 	signal.Ignore(syscall.SIGPIPE)
-	_ = childs.Close() // so that own is at its end when the child has exited
+	_ = childs.Close() // so that a read from own ends when the child has exited
 	go forward(signals, cmd.Process)
 	peers := readPeers(own)
 	freeMemory()
@@ -143,7 +143,8 @@ func (e *Exit) Repeat() error {
 	return nil
 }
 
-// memoryLimit is far above the memory of the lists of peers. At the limit the garbage collector runs all the same.
+// memoryLimit is far above what the lists of peers need. At this limit the garbage collector runs although freeMemory
+// turns it off.
 const memoryLimit = 32 << 20
 
 // freeMemory returns the memory that the start needed. From now on this process only waits.
