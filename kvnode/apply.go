@@ -19,8 +19,8 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// applyJob is a MsgStorageApply, or a snapshot to restore, for which raft has a MsgStorageAppend and no
-// MsgStorageApply.
+// applyJob is either raft's MsgStorageApply, with committed entries, or a snapshot to restore, which raft hands out
+// in a MsgStorageAppend (logWriter.written).
 type applyJob struct {
 	entries   []*raftpb.Entry
 	responses []*raftpb.Message // to raft, once the entries are applied
@@ -34,7 +34,7 @@ type applyJob struct {
 type applier struct {
 	// Immutable.
 	self                 uint64
-	newestClusterVersion int64 // that this version knows
+	newestClusterVersion int64 // the newest that this version of kvnode knows
 	store                *store.Store
 	lease                *leaderlease.Lease
 	members              *membership.List
@@ -50,16 +50,15 @@ type applier struct {
 	local                *lifecycle.Mailbox[*raftpb.Message] // to raft
 	life                 *lifecycle.Lifecycle
 	log                  *slog.Logger
-	progress             *progress // noted at each entry, and at each try to write to a full disk
+	progress             *progress // noted at each entry, and at each attempt to write to a full disk
 
 	// jobs come from the loop and, for snapshots, from the appender, in the order of the log. Raft hands
 	// out no more than MaxCommittedSizePerReady before it gets responses, so the mailbox needs no bound.
 	// The loop never waits for the applier, which may wait for the loop (applyConf).
 	jobs *lifecycle.Mailbox[applyJob]
 
-	// superseded is the index of a snapshot that raft has restored and the store has not, because its job
-	// comes after the present one. Entries up to it are in that snapshot, and are skipped. The loop writes
-	// it while the applier waits in applyConf.
+	// superseded is the index of a snapshot that raft has restored and the store has not, because its job comes after
+	// the present one. Entries up to it are in that snapshot, and are skipped.
 	superseded uint64
 	term       uint64 // of the newest entry or snapshot that this process has applied
 }
@@ -84,11 +83,12 @@ func (a *applier) run() {
 	}
 }
 
-// runJob applies a job. Then it reports that to the lease, where reads wait for an index, to the replay,
-// for which stale reads wait, and to raft, which hands out more. It returns false if the member stops.
+// runJob applies a job. Then it reports the new index to the lease, in which linearizable reads wait for it, to the
+// replay, for which stale reads wait, and to raft, which then hands out more entries. It returns false if the member
+// stops.
 func (a *applier) runJob(j applyJob) bool {
 	if j.restore != nil {
-		// A large snapshot takes longer than any limit on progress, and a restart of the member would not help.
+		// A large snapshot takes longer than any limit on progress, and a restart would only begin it again.
 		a.progress.rest()
 		if err := a.restore(j.restore); err != nil {
 			a.life.Fail(err)
@@ -103,14 +103,14 @@ func (a *applier) runJob(j applyJob) bool {
 		if e.GetIndex() <= max(a.store.Applied(), a.superseded) {
 			continue // a snapshot contains e
 		}
-		// Entries without an effect count, too: a restart reads them again.
+		// Entries without an effect count, too: a restart applies them again.
 		bytes += len(e.GetData())
 		if !a.applyEntry(e) {
 			return false
 		}
 	}
-	// The store comes first, as the others let reads go on. Raft comes last: it then frees uncommitted
-	// bytes, and takes the next configuration change.
+	// The lease and the replay let waiting reads go on, so they follow the store. Raft is last: its answer frees
+	// uncommitted bytes, and lets it take the next configuration change.
 	a.lease.Applied(a.store.Applied())
 	a.replay.entriesApplied()
 	a.local.Push(j.responses...)
@@ -118,8 +118,8 @@ func (a *applier) runJob(j applyJob) bool {
 	return true
 }
 
-// applyEntry applies one entry and sends the outcome of its proposal. An entry that does not decode has no
-// effect on any member. applyEntry returns false if the member stops.
+// applyEntry applies one entry and sends the outcome to the client that proposed it. An entry that does not decode
+// has no effect on any member. applyEntry returns false if the member stops.
 func (a *applier) applyEntry(e *raftpb.Entry) bool {
 	begun := time.Now()
 	a.progress.note(begun)
@@ -141,7 +141,7 @@ func (a *applier) applyEntry(e *raftpb.Entry) bool {
 	}
 }
 
-// reachTerm reports the first entry of a term, when all entries before it are applied.
+// reachTerm tells proposals that the first entry of a term is next, and that all entries before it are applied.
 func (a *applier) reachTerm(term uint64) {
 	if term > a.term {
 		a.term = term
@@ -149,17 +149,17 @@ func (a *applier) reachTerm(term uint64) {
 	}
 }
 
-// applyConf switches raft and the lease to a new configuration, on the loop, and then the store. All of
-// that precedes raft's response (L5), and follows a durable commit index, or after a crash the old members
-// would count.
+// applyConf makes the commit index durable, switches raft and the lease to the new configuration, on the loop, and
+// then the store. Without the durable commit index, this member would start with the old configuration after a crash.
+// Raft gets the response to the job only after all of that (L5).
 //
-// Raft and the lease switch in one turn of the loop: a lease with the old quorum could be held by a leader
-// that the new quorum does not know. The store comes after raft, because its readers may act on the
-// members, and before the outcome, so that the client of the change reads it.
+// Raft and the lease switch in one turn of the loop. With the old quorum in the lease, a leader could hold a lease
+// although the new quorum has elected another one. The store follows raft, because its readers act on the members. It
+// precedes the outcome, so that the client of the change reads the new members.
 //
-// If raft has restored a snapshot from beyond the change meanwhile, the configuration of the snapshot
-// stays, as the change would undo it. This member does not learn the result of the change then, and the
-// client gets ErrTimeout.
+// Raft may have restored a snapshot meanwhile that contains the change. Then the snapshot's configuration stays,
+// because the change would set it back. This member does not learn whether the change was refused, so the client gets
+// ErrTimeout.
 func (a *applier) applyConf(e *raftpb.Entry) bool {
 	if !a.disk.SaveCommit(e.GetIndex(), func() { a.progress.note(time.Now()) }) {
 		return false
@@ -171,12 +171,13 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 		a.life.Fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.Stop))
 		return false
 	}
-	// A refused change is an empty one for raft. Raft must see it, because it takes no other change before.
+	// Raft gets a refused change as one without effect: until it has seen this entry applied, it takes no other
+	// change.
 	if errors.Is(plan.Refusal, membership.ErrMalformedChange) {
 		a.invalid.report(plan.Refusal, "index", e.GetIndex())
 	}
-	// The loop may find a change of the leader while it applies the change, and must not fail the proposal with
-	// ErrLeaderChanged: its result is known.
+	// The result of the change is known now. Without Claim, the loop could still fail its proposal with
+	// ErrLeaderChanged.
 	answer := a.proposals.Claim(plan.Proposal)
 	conf, ok := a.switchConf(e.GetIndex(), plan.Raft)
 	if !ok {
@@ -184,33 +185,34 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 		return false
 	}
 	if conf == nil {
-		// Raft is beyond the change, and nothing is applied until the store is, too. The appender has the
-		// snapshot from the same Ready, and its job is next.
+		// The appender has got the snapshot in the same Ready, and pushes its job. Entries of jobs before that one
+		// are skipped (superseded).
 		answer(store.Result{}, ErrTimeout)
 		return true
 	}
 	a.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, plan.Registry)
-	// Connections precede the outcome: when a client learns that a member was removed, there is no
-	// connection to it.
+	// Connections change before the outcome is sent: when a client learns that a member was removed, this member has
+	// no connection to it any more.
 	a.routes.RegistryChanged()
 	answer(store.Result{ID: plan.Proposal, Err: plan.Refusal}, nil)
-	// A removed member does not end at once: the others may need its vote to learn of the removal.
+	// A removed member does not stop at once: the others may need its vote to elect a leader that knows of the
+	// removal.
 	if plan.Removes(a.self) {
 		a.log.Warn("this member was removed, and goes on until enough of the other members know")
 	}
 	return true
 }
 
-// switchConf switches raft and the lease, on the loop. It returns nil if raft has restored a snapshot from
-// beyond index, and false if the member stops.
+// switchConf switches raft and the lease, on the loop. It returns nil if raft has restored a snapshot that contains
+// index, and false if the member stops.
 func (a *applier) switchConf(index uint64, change raftpb.ConfChangeI) (conf *raftpb.ConfState, ok bool) {
 	// The function may still run after ask has returned ErrStopped, so it returns its result by value.
 	type result struct {
 		conf     *raftpb.ConfState
-		restored uint64 // not 0 if raft has restored a snapshot from beyond index
+		restored uint64 // not 0 if raft has restored a snapshot that contains index
 	}
 	r, err := ask(context.Background(), a.calls, func(l *raftLoop) result {
-		// A snapshot that was stepped in this turn is in a Ready that is not handled yet.
+		// A snapshot that was stepped earlier in this turn is in a Ready that is not handled yet.
 		l.handleReadys()
 		if l.restored >= index {
 			return result{restored: l.restored}
@@ -228,9 +230,9 @@ func (a *applier) switchConf(index uint64, change raftpb.ConfChangeI) (conf *raf
 	return r.conf, true
 }
 
-// restore replaces the state by the snapshot with which the log begins. Its file is durable and was checked
-// before raft saw the snapshot (received.save). If it cannot be restored the disk has lost it, and the
-// member fails: its log continues from an index that the store has not reached. An old snapshot is ignored.
+// restore replaces the state by the snapshot with which the log now begins. Its file was checked and synced before
+// raft saw the snapshot (checkpoint.Received.Receive). If restore fails, the member fails: its log continues at an
+// index that the store has not reached. A snapshot that is not newer than the store is ignored.
 func (a *applier) restore(snap *raftpb.Snapshot) error {
 	index := snap.GetMetadata().GetIndex()
 	if index <= a.store.Applied() {
@@ -238,8 +240,8 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 	}
 	a.proposals.SnapshotRestored()
 	alarms := a.store.Alarms()
-	// Restore consumes the file. If the member crashes before the end of Restore, the file is still there;
-	// if it crashes later, the store is at the index. The next start completes either (reconcile).
+	// Restore consumes the file. After a crash before the end of Restore the file is still there, and after a later
+	// crash the store is at the index. The next start handles both (checkpoint.Checkpointer.Reconcile).
 	if err := a.store.Restore(a.received.Path(index)); err != nil {
 		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}
@@ -247,7 +249,7 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 	a.log.Info("restored a snapshot", "index", index, "revision", a.store.Revision())
 	a.received.Remove(index)
 	a.reachTerm(snap.GetMetadata().GetTerm())
-	// Reads that wait for an index in the snapshot go on: no entry with that index will be applied.
+	// Reads may wait for an index that the snapshot contains, of which no entry will be applied.
 	a.lease.Applied(a.store.Applied())
 	a.routes.RegistryChanged() // the registry of the snapshot may have other members
 	return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// applyBounds are the bounds of etcd's etcd_server_apply_duration_seconds.
+// applyBounds are the buckets of etcd's etcd_server_apply_duration_seconds.
 var applyBounds = durations.Doubling(100*time.Microsecond, 20)
 
 // limitedLog allows the first three log lines, and then one in 10 s.
@@ -29,8 +29,8 @@ type OpTimes struct {
 	durations.Counts
 }
 
-// ApplyTimes returns how long the entries of the log took to be applied since the start, by operation, and how
-// many took longer than Config.WarnApply.
+// ApplyTimes returns how long this process took to apply entries, by operation, and how many of them took longer than
+// Config.WarnApply.
 func (n *Node) ApplyTimes() (all []OpTimes, slow uint64) { return n.applier.times.load() }
 
 // applyTimes measures how long entries take to be applied. The applier notes; any goroutine loads.
@@ -38,7 +38,7 @@ type applyTimes struct {
 	limit  time.Duration // Config.WarnApply
 	log    *slog.Logger
 	warned rate.Sometimes
-	took   [requests.NumOps][2]*durations.Histogram // failed, succeeded
+	took   [requests.NumOps][2]*durations.Histogram // by operation and outcomeIndex
 	slow   atomic.Uint64
 }
 
@@ -52,8 +52,8 @@ func newApplyTimes(limit time.Duration, log *slog.Logger) *applyTimes {
 	return t
 }
 
-// note counts an entry. It logs a slow one, because entries are applied one after the other, and reads wait for
-// them. The log lines are limited, so that a slow disk does not fill another one.
+// note counts an entry, and logs a slow one: while it is applied, all later entries and the reads that follow them
+// wait. The log lines are limited.
 func (t *applyTimes) note(r *store.Result, index uint64, took time.Duration) {
 	if r.Command == nil || r.Command.Request == nil && r.Command.Register == nil {
 		return // a command without effect
@@ -62,7 +62,7 @@ func (t *applyTimes) note(r *store.Result, index uint64, took time.Duration) {
 	if r.Command.Request != nil {
 		op, what = requests.Applied(r.Command.Request)
 	}
-	t.took[op][success(r.Err)].Note(took)
+	t.took[op][outcomeIndex(r.Err)].Note(took)
 	if took <= t.limit {
 		return
 	}
@@ -73,8 +73,9 @@ func (t *applyTimes) note(r *store.Result, index uint64, took time.Duration) {
 	})
 }
 
-// success is 1 unless err is a failure. As in etcd, the compaction of a compacted revision is no failure.
-func success(err error) int {
+// outcomeIndex is 0 if err is a failure, and else 1. As in etcd, the compaction of a compacted revision is no
+// failure.
+func outcomeIndex(err error) int {
 	if err == nil || errors.Is(err, rpctypes.ErrGRPCCompacted) {
 		return 1
 	}
@@ -92,15 +93,15 @@ func (t *applyTimes) load() (all []OpTimes, slow uint64) {
 	return all, t.slow.Load()
 }
 
-// invalidEntries counts entries, and peers' proposals, that no member of this version writes. The state is
-// sound, as they have no effect on any member, so there is no alarm that stops clients.
+// invalidEntries counts entries, and proposals of peers, that no member of this version writes. They have no effect
+// on any member, so the state is sound, and no alarm is raised, which would stop the clients.
 type invalidEntries struct {
 	log    *slog.Logger
 	logged rate.Sometimes
 	count  atomic.Uint64
 }
 
-// report counts an entry and logs it, within limits.
+// report counts an entry and logs it. The log lines are limited.
 func (i *invalidEntries) report(err error, args ...any) {
 	i.count.Add(1)
 	i.logged.Do(func() {

@@ -18,8 +18,8 @@ import (
 const (
 	// versionPause is the pause between two checks whether the cluster version can be raised.
 	versionPause = time.Second
-	// versionReminder is the time between two equal log lines about members that prevent it. Lines that
-	// change come after admission.Reminder.
+	// versionReminder is the time between two equal log lines about the members that prevent it. A line that differs
+	// from the last one is logged after admission.Reminder.
 	versionReminder = time.Hour
 )
 
@@ -27,7 +27,7 @@ const (
 type versionUpgrade struct {
 	// Immutable.
 	self       uint64
-	newest     int64 // that this version of kvnode knows
+	newest     int64 // the newest that this version of kvnode knows
 	store      *store.Store
 	links      *transport.Transport
 	members    *membership.List
@@ -37,66 +37,66 @@ type versionUpgrade struct {
 	log        *slog.Logger
 }
 
-// run makes the leader raise the cluster version once all members know a newer one. Until then features that need it
-// are off.
+// run raises the cluster version, if this member leads, once all members know a newer one. Until then the features
+// that need it are off.
 //
-// A member's hello is only a hint, as the member may come back with an older version. The entry stops such
-// a member: it is a configuration change of a kind at which the first versions of kvnode stop, and later
-// versions of kvnode compare the cluster version in it with the newest that they know.
-func (f *versionUpgrade) run() {
+// The hellos of the members show only what they know now: a member may come back with an older version of kvnode. The
+// entry that raises the cluster version stops such a member. The first versions of kvnode stop at each configuration
+// change of this kind, and later ones if they do not know the cluster version in it.
+func (v *versionUpgrade) run() {
 	var logged []string
 	loggedAt := time.Now()
-	for f.store.ClusterVersion() < f.newest {
-		if !f.life.Sleep(versionPause) {
+	for v.store.ClusterVersion() < v.newest {
+		if !v.life.Sleep(versionPause) {
 			return
 		}
-		version, keptBy := f.common()
+		version, keptBy := v.common()
 		since := time.Since(loggedAt)
 		if len(keptBy) > 0 && (since >= versionReminder || since >= admission.Reminder && !slices.Equal(keptBy, logged)) {
 			loggedAt, logged = time.Now(), keptBy
-			f.log.Warn("members keep the cluster version: start them with this version, and remove those that are gone for good",
-				"version", f.store.ClusterVersion(), "newest", f.newest, "members", keptBy)
+			v.log.Warn("members keep the cluster version: start them with this version, and remove those that are gone for good",
+				"version", v.store.ClusterVersion(), "newest", v.newest, "members", keptBy)
 		}
-		if version > f.store.ClusterVersion() && f.leadership.LeadingTerm() != 0 {
-			f.propose(version)
+		if version > v.store.ClusterVersion() && v.leadership.LeadingTerm() != 0 {
+			v.propose(version)
 		}
 	}
 }
 
-// common returns the newest cluster version that all members know, 0 if one is not connected. keptBy names the
-// members because of which it is not the newest that this member knows, each with the reason.
-func (f *versionUpgrade) common() (version int64, keptBy []string) {
-	if version = f.newest; f.store.ClusterVersion() >= version {
+// common returns the newest cluster version that all members know, 0 if one of them is not connected. keptBy names
+// the members that do not know, or may not know, the newest one of this member, each with the reason.
+func (v *versionUpgrade) common() (version int64, keptBy []string) {
+	if version = v.newest; v.store.ClusterVersion() >= version {
 		return version, nil
 	}
-	said := map[uint64]int64{f.self: version}
-	for _, p := range f.links.Peers() {
+	byMember := map[uint64]int64{v.self: version}
+	for _, p := range v.links.Peers() {
 		if p.Connected {
-			said[p.ID] = max(p.Hello.ClusterVersion, store.ClusterVersionFirst)
+			byMember[p.ID] = max(p.Hello.ClusterVersion, store.ClusterVersionFirst)
 		}
 	}
-	for _, m := range membership.Sorted(f.store.Members()) {
-		knows, ok := said[m.ID]
-		version = min(version, knows)
+	for _, m := range membership.Sorted(v.store.Members()) {
+		knows, ok := byMember[m.ID]
+		version = min(version, knows) // 0 if it is not connected
 		switch {
 		case !ok:
-			keptBy = append(keptBy, f.members.Describe(m.ID)+": not connected")
-		case knows < f.newest:
-			keptBy = append(keptBy, fmt.Sprintf("%s: knows cluster version %d", f.members.Describe(m.ID), knows))
+			keptBy = append(keptBy, v.members.Describe(m.ID)+": not connected")
+		case knows < v.newest:
+			keptBy = append(keptBy, fmt.Sprintf("%s: knows cluster version %d", v.members.Describe(m.ID), knows))
 		}
 	}
 	return version, keptBy
 }
 
-// propose raises the cluster version. If that fails it is tried again, or another leader does it.
-func (f *versionUpgrade) propose(version int64) {
-	c := membership.ChangeContext{Proposal: f.proposals.NextID(), ClusterVersion: version}
+// propose raises the cluster version. If that fails, run tries again, here or on the next leader.
+func (v *versionUpgrade) propose(version int64) {
+	c := membership.ChangeContext{Proposal: v.proposals.NextID(), ClusterVersion: version}
 	entry, err := membership.NewClusterVersionEntry(&c)
 	if err != nil {
-		f.life.Fail(err)
+		v.life.Fail(err)
 		return
 	}
-	if _, err := f.proposals.SubmitChange(context.Background(), c.Proposal, entry); err == nil {
-		f.log.Info("the cluster version is raised", "version", version)
+	if _, err := v.proposals.SubmitChange(context.Background(), c.Proposal, entry); err == nil {
+		v.log.Info("the cluster version is raised", "version", version)
 	}
 }

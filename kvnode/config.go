@@ -70,9 +70,8 @@ type Config struct {
 	DisableLease bool
 	// Clock is the lease clock. Default: clock.System.
 	Clock clock.Clock
-	// LeaseTrace is the file to which the events of the lease are appended. It holds at most 64 MiB, and
-	// the file with older events as much: see docs/lease-traces.md. A write error ends the trace.
-	// Default: none.
+	// LeaseTrace is the file to which the events of the lease are appended. At 64 MiB it is renamed and replaces the
+	// file with older events: see docs/lease-traces.md. A write error ends the trace. Default: none.
 	LeaseTrace string
 	// KeepTrace keeps the newest events of the lease in 1.3 MB of memory, for Node.Trace.
 	KeepTrace bool
@@ -91,19 +90,19 @@ type Config struct {
 	// and 64 MiB.
 	MaxProposals     int
 	MaxProposalBytes int64
-	// SnapshotCount is the number of entries after which a checkpoint is made at the latest; the members
-	// take turns. With fewer, restarts are shorter and the disk writes more. Default: 10,000.
+	// SnapshotCount is the number of entries after which a checkpoint is made at the latest; the members take turns.
+	// With a smaller number, restarts are shorter and the disk writes more. Default: 10,000.
 	SnapshotCount uint64
-	// CatchUpEntries and CatchUpBytes, whichever is more, stay in the log after a checkpoint, so that a
-	// follower that was down gets entries instead of a snapshot. Defaults: 5,000 entries and 16 MiB; no
-	// bytes if CatchUpEntries is set.
+	// CatchUpEntries or CatchUpBytes, whichever is more, stay in the log after a checkpoint, so that a follower that
+	// was down gets entries instead of a snapshot. Defaults: 5,000 entries and 16 MiB. If CatchUpEntries has another
+	// value, the default of CatchUpBytes is 0.
 	CatchUpEntries uint64
 	CatchUpBytes   int64
 	// TTLCheckpoint is the interval at which the remaining time of each longer TTL lease is replicated,
 	// so that a new leader does not restart it. Default: never, as in etcd.
 	TTLCheckpoint time.Duration
-	// WarnApply is the time above which applying an entry is logged. All other entries wait meanwhile.
-	// Default: 100 ms, as in etcd.
+	// WarnApply: an entry that takes longer to apply is logged, because all later entries wait for it. Default: 100
+	// ms, as in etcd.
 	WarnApply time.Duration
 	// SegmentSize is that of raftwal.Config.
 	SegmentSize int64
@@ -116,11 +115,11 @@ type Config struct {
 	walFS                fs.FS // of the log
 	wrapBackend          func(store.Backend) store.Backend
 	maxUncommitted       int   // default: maxUncommittedBytes
-	newestClusterVersion int64 // of an older version; default: that of this version
+	newestClusterVersion int64 // makes the member like one of an older version; default: that of this version
 }
 
-// Defaults of CatchUpEntries and CatchUpBytes. Small entries would be written in 1.3 s, which is less
-// than a restart takes; hence the bytes.
+// Defaults of CatchUpEntries and CatchUpBytes. A busy cluster writes 5,000 small entries in 1.3 s, less than a
+// restart takes, so a number of bytes is kept as well.
 const (
 	catchUpEntries = 5_000
 	catchUpBytes   = 16 << 20
@@ -152,10 +151,10 @@ func (c Config) WithDefaults() Config {
 // MaxRequestLimit is the maximum of MaxRequestBytes. With it, the transport still accepts an entry.
 const MaxRequestLimit = transport.MaxMessageBytes - 1<<20
 
-// minElectionTicks leaves a few heartbeats for a lease that is shorter than the election timeout.
+// minElectionTicks leaves a few heartbeats for the lease, which is shorter than the election timeout.
 const minElectionTicks = 5
 
-// Validate reports all errors of c, after WithDefaults. leaderlease.New reports those of the lease.
+// Validate reports all errors of c, after WithDefaults. Start reports those of the lease's parameters.
 func (c Config) Validate() error {
 	var bad problems.List
 	bad.If(c.DataDir == "", "no data directory")
@@ -177,8 +176,8 @@ func (c Config) Validate() error {
 
 func (c *Config) electionTicks() int { return int(c.ElectionTimeout / c.TickInterval) }
 
-// maxPromise returns the longest promise that this member makes. Members of former versions ask for that
-// much.
+// maxPromise returns the longest promise that this member makes. A leader of a former version asks for a longer
+// promise than Lease returns, but not for a longer one than this.
 func (c *Config) maxPromise() time.Duration {
 	return time.Duration(c.electionTicks()-1) * c.TickInterval
 }
@@ -208,31 +207,31 @@ const (
 	// later.
 	shortPromise = 250 * time.Millisecond
 	leastBeats   = 5
-	// wideMargin covers clock steps, unnoticed pauses of the machine, reading errors and a wrong clock
-	// rate together: see docs/clocks.md.
+	// wideMargin is the default margin of a short lease, but at most two fifths of it. It covers clock steps,
+	// unnoticed pauses of the machine, reading errors and a wrong clock rate together: see docs/clocks.md.
 	wideMargin = 100 * time.Millisecond
-	// formerTick is the default TickInterval of former versions. Their members promise at most an
-	// election timeout less formerTick.
+	// formerTick is the default TickInterval of former versions. Their members promise at most ElectionTimeout -
+	// formerTick.
 	formerTick = 100 * time.Millisecond
 )
 
 // Lease returns the duration of the promises that this member requests as leader, and the margin before
 // their end in which its lease serves no reads, both after WithDefaults.
 //
-// By default promises are short, since a dead leader is replaced when the promise to it has ended. If
-// the clock does not count the time for which the machine is suspended, they are as long as in former
-// versions, and the margin with them.
+// By default promises are short, since a dead leader is replaced when the promise to it has ended. With a clock that
+// does not count the time for which the machine is suspended, duration and margin are as long as in former versions.
 //
 // If only one of LeaseDuration and MaxClockSkew is set, the other one fits it: a wide margin gets a
 // longer promise, and a short promise a margin that leaves two heartbeats.
 func (c *Config) Lease() (duration, margin time.Duration) {
 	if duration = c.LeaseDuration; duration == 0 {
-		tick, most := max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks)), min(c.MaxClockSkew, c.ElectionTimeout)
-		duration = max(c.ElectionTimeout.Truncate(tick)-tick, most+2*c.TickInterval)
-		// Ticks that are longer than formerTick, or do not divide the timeout, leave less of it.
+		// The tick of a former version with this ElectionTimeout, and the margin that is set, 0 if none is.
+		tick, wanted := max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks)), min(c.MaxClockSkew, c.ElectionTimeout)
+		duration = max(c.ElectionTimeout.Truncate(tick)-tick, wanted+2*c.TickInterval)
+		// No member promises more than maxPromise, which is less if its ticks do not divide ElectionTimeout.
 		duration = min(duration, c.ElectionTimeout.Truncate(c.TickInterval)-c.TickInterval)
 		if c.countsSuspend() {
-			duration = min(duration, max(shortPromise, leastBeats*c.TickInterval, most*5/2))
+			duration = min(duration, max(shortPromise, leastBeats*c.TickInterval, wanted*5/2))
 		}
 	}
 	if margin = c.MaxClockSkew; margin == 0 {

@@ -16,7 +16,8 @@ func (c *Config) owner() *memberdir.Owner {
 	return &memberdir.Owner{Name: c.Name, Token: c.Token, Cluster: c.Cluster}
 }
 
-// openIdentity reads the identity of the locked data directory, or creates one.
+// openIdentity reads the identity of the locked data directory. If the directory has none, it creates one, and fresh
+// is true.
 func openIdentity(cfg *Config) (id memberdir.Identity, fresh bool, err error) {
 	id, err = readIdentity(cfg)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,8 +11,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// This file connects package detector to the loop. The detector decides when this member suspects its
-// leader and campaigns. The loop tells it what happens, and does what it decides.
+// This file connects package detector to the loop. The detector decides when this member suspects its leader, and
+// when it campaigns. The loop reports events to it, and carries out its decisions.
 
 // Suspicions returns what this member has suspected its leaders of, and how the last one was replaced.
 func (n *Node) Suspicions() detector.Stats { return *n.loop.suspicions.Load() }
@@ -21,9 +21,9 @@ func (n *Node) Suspicions() detector.Stats { return *n.loop.suspicions.Load() }
 // that it had not replicated.
 type leaderTerm struct{ leader, term uint64 }
 
-// learnBeats is the number of heartbeats after which the silence of a leader is a suspicion. With fewer, a
-// new cluster that stalls has an unnecessary election. With more, a leader that stops soon after its
-// election is replaced only after an election timeout.
+// learnBeats is the number of heartbeats for which the detector observes a leader before it may suspect that leader
+// because it is silent. With fewer, a new cluster that stalls has an unnecessary election. With more, a leader that
+// stops soon after its election is replaced only after an election timeout.
 const learnBeats = 200
 
 // newDetector returns the detector, before the loop runs.
@@ -38,20 +38,20 @@ func (l *raftLoop) newDetector() *detector.Detector {
 	}, time.Now())
 }
 
-// standing returns what the detector needs to know about this member. The voters are those of the applied
-// registry, like raft's own: a removed member that has not applied its removal may campaign, and the others
-// refuse its hello.
+// detectorView returns what the detector needs to know about this member. The voters are those of the applied
+// registry, like raft's own: a removed member that has not applied its removal may campaign, and the others refuse
+// its hello.
 //
-// A member is away while raft refuses to campaign because configuration changes are not applied, which
-// includes the first entries of a log.
-func (l *raftLoop) standing() detector.Known {
+// A member is away before it is admitted, and until it has applied the configuration changes with which a new log
+// begins: raft refuses to campaign before.
+func (l *raftLoop) detectorView() detector.Known {
 	role := l.role
 	k := detector.Known{
 		Leads: role == raft.StateLeader, Candidate: role == raft.StateCandidate,
 		Away: !l.admission.IsOpen() || l.store.Applied() < l.firstEntries,
 	}
-	// A member that is bound by a promise must not campaign: V4 would remove its requests. The lease is not
-	// asked where that decides nothing, because CanCampaign takes its lock.
+	// A member that is bound by a promise must not campaign: the lease would remove its vote requests (V4).
+	// CanCampaign takes the lease's lock, so it is not called when the detector ignores Bound.
 	if !k.Leads && !k.Away {
 		k.Voters, k.Bound = l.store.Members().Voters(), l.lease.CanCampaign() != nil
 	}
@@ -59,28 +59,27 @@ func (l *raftLoop) standing() detector.Known {
 }
 
 // admitted asks the detector at once when this member begins to take part: the others may be waiting for it.
-func (l *raftLoop) admitted() { l.elect(l.detector.Tick(time.Now(), l.standing())) }
+func (l *raftLoop) admitted() { l.elect(l.detector.Tick(time.Now(), l.detectorView())) }
 
-// elect does what the detector has decided.
+// elect carries out a decision of the detector.
 func (l *raftLoop) elect(do detector.Decision) {
 	if do.Forget {
-		_ = l.raw.ForgetLeader() // a follower can, and a candidate has forgotten it
+		_ = l.raw.ForgetLeader() // always works for a follower; a candidate has no leader
 	}
 	if do.Campaign && !(do.Force && l.forceCampaign()) {
-		// Raft refuses while a configuration change is not applied, and campaigns by itself after its own
-		// timeout.
+		// Raft ignores this while a configuration change is not applied. It campaigns after its own timeout as well.
 		_ = l.raw.Campaign()
 	}
 }
 
-// observe tells the detector about a message before raft steps it: raft ignores a pre-vote request while it
-// takes its leader for alive, so the leader must be forgotten first.
+// observe tells the detector about a message before raft steps it. Raft ignores a pre-vote request while it has a
+// leader that it takes for alive, so the detector must be able to forget the leader first.
 func (l *raftLoop) observe(m *raftpb.Message) {
 	now := time.Now()
 	l.elect(l.detector.Heard(m, l.leadership.Term(), now))
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
-		if l.role != raft.StateLeader { // a former leader that nothing reaches may send one to the leader
+		if l.role != raft.StateLeader { // a former leader that receives nothing may still send some to the new one
 			l.cadence.beat(now)
 		}
 	case raftpb.MsgPreVote:
@@ -88,8 +87,8 @@ func (l *raftLoop) observe(m *raftpb.Message) {
 	}
 }
 
-// observeRefusal tells the detector that raft has just refused its vote to a candidate that lacks entries,
-// and not to one that sent its first entries before its request arrived.
+// observeRefusal tells the detector that raft has just refused its vote to a candidate with a log that lacks entries.
+// If raft has voted in m's term, or knows a leader of it, it had another reason to refuse.
 func (l *raftLoop) observeRefusal(m *raftpb.Message) {
 	if s := l.raw.BasicStatus(); s.GetTerm() == m.GetTerm() && s.GetVote() == raft.None && s.Lead == raft.None {
 		now := time.Now()
@@ -108,8 +107,8 @@ func (l *raftLoop) stepArrived() {
 	}
 }
 
-// connectionsEnded tells the detector that a peer has closed its last connection. Messages from before are
-// stepped first, or they would count as signs of life.
+// connectionsEnded tells the detector that a peer has closed its last connection. Messages that arrived before are
+// stepped first: after it they would look like signs of life.
 func (l *raftLoop) connectionsEnded(peer uint64) {
 	l.stepArrived()
 	now := time.Now()
@@ -117,10 +116,10 @@ func (l *raftLoop) connectionsEnded(peer uint64) {
 	l.pollSoon(now)
 }
 
-// processDied takes a death notice. Messages that had come from the dead process are stepped first. If the
-// notice voids the promise, this member campaigns in its turn without waiting (V8). Otherwise the notice is
-// a suspicion like a closed connection: it is about an earlier process, or this member is in its restart
-// hold.
+// processDied handles a death notice. Messages that have arrived from the dead process are stepped first. If the
+// notice voids this member's promise, the member campaigns when the detector gives it the turn, and does not wait for
+// the end of the promise (V8). If not, because the notice is about an earlier process, or this member is in its
+// restart hold, the notice counts like a closed connection.
 func (l *raftLoop) processDied(peer uint64, process leaderlease.ProcessID) {
 	l.stepArrived()
 	l.handleReadys() // the dead process may just have been elected
@@ -139,7 +138,8 @@ func (l *raftLoop) processDied(peer uint64, process leaderlease.ProcessID) {
 	l.pollDetector()
 }
 
-// forceCampaign campaigns with the message that a death notice has made, and reports whether it did.
+// forceCampaign steps the message that the lease made for a death notice, if it is still valid: its release makes the
+// voters grant their votes at once. It reports whether it did.
 func (l *raftLoop) forceCampaign() bool {
 	m, s := l.afterDeath, l.raw.BasicStatus()
 	if m == nil || s.RaftState != raft.StateFollower || s.GetTerm() != m.GetTerm() || !l.lease.Incoming(m, leaderlease.ProcessID{}) {
@@ -149,39 +149,38 @@ func (l *raftLoop) forceCampaign() bool {
 	return true
 }
 
-// pollDetector asks the detector about a suspected leader between ticks: a promise may end just after one,
-// and fail-over would wait for the next. Messages that wait for the loop are stepped first, because they
-// end the leader's silence.
+// pollDetector asks the detector about a suspected leader between two ticks. A promise may end just after a tick, and
+// fail-over would wait for the next one. Messages that wait for the loop are stepped first: they may be the leader's.
 func (l *raftLoop) pollDetector() {
 	l.stepArrived()
 	now := time.Now()
-	l.elect(l.detector.Poll(now, l.standing()))
+	l.elect(l.detector.Poll(now, l.detectorView()))
 	l.pollSoon(now)
 }
 
 // pollSoon schedules pollDetector if the leader is suspected, or about to be.
 func (l *raftLoop) pollSoon(now time.Time) {
 	if l.detector.Suspects(now) {
-		l.poll.Reset(detector.Interval) // a timer that has fired and was not received delivers nothing more
+		l.pollTimer.Reset(detector.Interval) // also drops a time that was not received yet
 	}
 }
 
-// failProposals fails proposals with an unknown outcome, once the leader or its term has changed: they may
-// be lost with the leader's log, or on the way, or the next leader may commit them. Those that
-// require their term wait until the first entry of a later term is applied, which shows their outcome
-// (proposals.Pending.TermReached). A leader that was only forgotten may still take them, and be known
-// again, so nothing fails then.
+// failProposals fails proposals of which this member may never learn the outcome, once the leader or its term has
+// changed: they may have been lost on the way or with the old leader's log, or the next leader may commit them.
+// Proposals with a fence wait until the first entry of a later term is applied, which shows their outcome
+// (proposals.Pending.TermReached). If this member has only forgotten its leader, nothing fails: that leader may still
+// commit the proposals.
 func (l *raftLoop) failProposals(lead uint64) {
 	old, now := l.proposedTo, leaderTerm{lead, l.leadership.Term()}
-	// A leader that steps down within its term (CheckQuorum) fails all of its own proposals: there may be
-	// no leader for long, and its clients find other members sooner.
+	// A leader that steps down within its term (CheckQuorum) does fail its own proposals. There may be no leader for
+	// long, and its clients can ask another member.
 	if now == old || lead == raft.None && now.term == old.term && old.leader != l.self {
 		return
 	}
 	l.proposedTo = now
 	switch {
 	case old.leader == raft.None:
-	case now.term == old.term, l.writer.disk.IsUnusable(): // without a disk this member will not apply that entry
+	case now.term == old.term, l.writer.disk.IsUnusable(): // without a disk it applies no entry of a later term
 		l.proposals.FailProposed()
 	default:
 		l.proposals.FailUnfenced()
@@ -195,7 +194,7 @@ func (l *raftLoop) publishSuspicions() {
 	}
 }
 
-// leaderSilence returns for how many ticks the leader has not been heard, 0 if this member stops.
+// leaderSilence returns for how many ticks the detector has not heard the leader, 0 if this member stops.
 func (c *calls) leaderSilence() int {
 	ticks, _ := ask(context.Background(), c, func(l *raftLoop) int { return l.detector.Silence() })
 	return ticks

@@ -9,8 +9,8 @@ type leadership struct {
 	term atomic.Uint64
 	// current is never nil.
 	current atomic.Pointer[leader]
-	// raftLeader is the leader in raft's newest Ready. It is set before the lease sees that Ready, and
-	// current is set after.
+	// raftLeader is the leader in raft's newest Ready. It is set before the lease sees that Ready, and current is set
+	// afterwards.
 	raftLeader atomic.Uint64
 }
 
@@ -41,7 +41,7 @@ func (l *leadership) LeadingTerm() uint64 {
 	return 0
 }
 
-// set makes id the leader of the newest term.
+// set makes id the leader, in the newest term, and ends the wait for a change of the previous one.
 func (l *leadership) set(id uint64) {
 	old := l.current.Swap(&leader{id: id, term: l.Term(), changed: make(chan struct{})})
 	close(old.changed)

@@ -20,16 +20,17 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// maxTurn bounds how many messages of peers the loop steps before it asks raft for a Ready. With fewer, each sync of
-// the log carries less, and a busy member needs more syncs. With more, a tick waits behind them, heartbeats
-// are late, and the lease ends before they renew it.
+// maxTurn is the maximum number of peers' messages that the loop steps before it asks raft for a Ready. With a
+// smaller number, each sync of the log covers fewer entries, and a busy member needs more syncs. With a larger one, a
+// tick may wait so long behind messages that the heartbeats come too late to renew the lease.
 const maxTurn = 512
 
 // raftLoop is the goroutine that runs raft. No other goroutine touches the RawNode, so raft needs no lock;
 // others queue functions for the loop (calls).
 //
-// The loop never waits for a disk, a peer or the applier: heartbeats would be late by as much, and the
-// lease would be lost.
+// The loop waits neither for disk writes nor for a peer or the applier: its heartbeats would be as late, and the
+// lease would be lost. Two exceptions write the identity file: membership.OwnAdmission before this member takes part,
+// and membership.DataLoss when it stops.
 type raftLoop struct {
 	// Immutable after the start.
 	cfg         *Config
@@ -52,28 +53,28 @@ type raftLoop struct {
 	transfers   *transfers
 	invalid     *invalidEntries
 
-	// Owned by the loop: run, the methods it calls, and functions that are pushed to calls.
+	// Owned by the loop's goroutine. The functions in calls run there, too.
 	raw          *raft.RawNode
 	queue        *proposals.Queue
 	admission    *membership.OwnAdmission
 	detector     *detector.Detector
 	cadence      cadence
-	ticker       *time.Timer     // for the next tick
-	poll         *time.Timer     // runs while the leader is suspected, or about to be
-	proposedTo   leaderTerm      // the leader that was handed proposals last
+	tickTimer    *time.Timer     // for the next tick
+	pollTimer    *time.Timer     // runs while the leader is suspected, or about to be
+	proposedTo   leaderTerm      // the leader that may hold proposals of this member (failProposals)
 	afterDeath   *raftpb.Message // of the newest death notice that has voided a promise
 	role         raft.StateType  // as of the newest Ready, like commit
 	commit       uint64
-	restored     uint64 // index of the newest snapshot that raft has restored; it contains all earlier changes
-	firstEntries uint64 // number of the entries of the initial cluster that begin the log; 0 on a restart
+	restored     uint64 // the index of the newest snapshot that raft has restored
+	firstEntries uint64 // the number of bootstrap entries with which a new log begins; 0 after a restart
 	// Slices that each turn reuses.
 	outbox, responses []*raftpb.Message
 	called            []func(*raftLoop)
 
 	// Shared.
 	wake lifecycle.Wakeup // of the loop, for local, calls and proposals
-	// Each peer has a stream for urgent messages and one for bulk. When a channel is full, the goroutine
-	// that reads such a stream waits (peers.Receive), and so does the sender, but not the other stream.
+	// Each peer has a stream for urgent messages and one for bulk. When a channel is full, the goroutines that read the
+	// streams for it wait (peers.Receive), and so do the senders. The other kind of stream goes on.
 	urgent     chan *raftpb.Message                // heartbeats, votes and responses
 	bulk       chan *raftpb.Message                // entries and proposals
 	local      *lifecycle.Mailbox[*raftpb.Message] // from the log writer and the applier
@@ -82,40 +83,40 @@ type raftLoop struct {
 	dataLoss   *membership.DataLoss
 	late       *durations.Histogram           // how late the loop is at its ticks
 	progress   *progress                      // noted at each tick
-	suspicions atomic.Pointer[detector.Stats] // as of the last tick
+	suspicions atomic.Pointer[detector.Stats] // as of the last tick or change of the leader
 	resigned   chan struct{}                  // closed when the loop has ended and its resignation is sent
 }
 
-// lateBounds are the bounds of Status.Late. A late loop waits for a processor or for memory, or for
-// something that it should not wait for.
+// lateBounds are the buckets of Status.Late. A loop is late if the machine lacks processor time or memory, or if the
+// loop waits where it should not.
 var lateBounds = []time.Duration{
 	time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond,
 	100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second,
 }
 
-// begin completes a loop before it runs.
+// begin creates what needs the other fields of the loop, before the loop runs.
 func (l *raftLoop) begin() {
 	l.queue = proposals.NewQueue(l.self, queueRaft{l}, l.proposals, l.quota)
 	l.detector = l.newDetector()
-	l.poll.Stop()
+	l.pollTimer.Stop()
 	l.progress.note(time.Now())
 	l.publishSuspicions()
 }
 
-// run is the raft loop. One turn steps all that has arrived (a tick, messages, responses of the log writer
-// and the applier, calls), handles the Readys, offers proposals, and handles the Readys again. Proposals
-// come last: the Readys say whether this member still leads.
+// run is the raft loop. One turn steps what has arrived (a tick, messages, responses of the log writer and the
+// applier, calls), handles the Readys, offers proposals to raft, and handles the Readys again. Proposals come last,
+// because the Readys before them show whether this member still leads.
 func (l *raftLoop) run() {
 	l.cadence = newCadence(l.cfg.TickInterval, time.Now())
-	l.ticker = time.NewTimer(l.cfg.TickInterval)
-	defer l.ticker.Stop()
+	l.tickTimer = time.NewTimer(l.cfg.TickInterval)
+	defer l.tickTimer.Stop()
 	defer l.resign() // also after a panic, which ends the process, and the lease with it (L7)
 	l.handleReadys() // of a restart or of bootstrapping
 	for {
 		select {
 		case <-l.life.Stopping():
 			return
-		case <-l.ticker.C:
+		case <-l.tickTimer.C:
 			l.tickIfDue()
 		case rctx := <-l.lease.ReadRequests():
 			l.raw.ReadIndex(rctx)
@@ -123,28 +124,29 @@ func (l *raftLoop) run() {
 			l.step(m)
 		case m := <-l.bulk:
 			l.step(m)
-		case <-l.poll.C:
+		case <-l.pollTimer.C:
 			l.pollDetector()
 		case <-l.wake: // something is in local, calls or proposals
 		}
-		// The select has taken one message, by chance if there were several. drain takes the others in order.
+		// If several channels were ready, select took one of them at random. drain takes the rest in order of
+		// urgency.
 		l.drain()
 		if l.cadence.tickNow {
 			l.tick()
 		}
-		// A leader that was just deposed proposes nothing more, and entries that are committed now free
-		// uncommitted bytes for proposals.
+		// After the Readys, a leader that was just deposed proposes nothing more, and the queue sees the newest
+		// commit index.
 		l.handleReadys()
 		l.queue.Offer()
 		l.handleReadys()
 	}
 }
 
-// drain steps what has arrived meanwhile, so that one Ready answers all of it.
+// drain steps what has arrived, so that one Ready answers all of it.
 //
-// Local responses come first: they free what raft counts as under way (inflight entries, uncommitted
-// bytes). Calls are next, as the applier waits for one in applyConf. The peers' messages come last, urgent
-// ones before bulk: a heartbeat that waits behind megabytes of entries costs its sender the lease.
+// Local responses come first: they lower what raft counts as uncommitted or not yet applied. Calls are next, because
+// the applier waits for one in applyConf. The peers' messages come last, urgent ones before bulk: a heartbeat that
+// waits behind megabytes of entries costs its sender the lease.
 func (l *raftLoop) drain() {
 	l.responses = l.local.Drain(l.responses)
 	for _, m := range l.responses {
@@ -172,10 +174,10 @@ func (l *raftLoop) drain() {
 	}
 }
 
-// tickIfDue ticks if it is time. It is not if a heartbeat has come since the timer was set.
+// tickIfDue ticks, unless a heartbeat has postponed the tick since the timer was set (cadence).
 func (l *raftLoop) tickIfDue() {
 	if wait := time.Until(l.cadence.nextTick()); wait > 0 {
-		l.ticker.Reset(wait)
+		l.tickTimer.Reset(wait)
 		return
 	}
 	l.tick()
@@ -184,9 +186,9 @@ func (l *raftLoop) tickIfDue() {
 // tick advances raft's time, and checks what no event reports: admission, a disk that hangs, and proposals that
 // their clients have abandoned.
 //
-// Raft does not tick if the lease withholds the tick: raft would elect a member that is a quorum by itself
-// without a message, bound by a promise or not (V5). Nor does it tick, and so campaign, before this member
-// is admitted.
+// Raft gets no tick before this member is admitted, since it would campaign. Nor does it get one that the lease
+// withholds: a member that is a quorum by itself is elected without sending a message that the lease could remove,
+// even if a promise binds it (V5).
 func (l *raftLoop) tick() {
 	if l.lease.Tick() && l.admission.IsOpen() {
 		l.raw.Tick()
@@ -195,9 +197,9 @@ func (l *raftLoop) tick() {
 	l.progress.note(now)
 	l.late.Note(max(0, now.Sub(l.cadence.nextTick())))
 	l.cadence.ticked(now)
-	l.ticker.Reset(l.cadence.nextTick().Sub(now))
-	l.admission.Tick(now) // before standing, which asks whether this member is admitted
-	l.elect(l.detector.Tick(now, l.standing()))
+	l.tickTimer.Reset(l.cadence.nextTick().Sub(now))
+	l.admission.Tick(now) // before detectorView, which asks whether this member is admitted
+	l.elect(l.detector.Tick(now, l.detectorView()))
 	l.pollSoon(now)
 	l.publishSuspicions()
 	// Without its disk this member applies nothing that the others commit, and answers no read.
@@ -207,10 +209,10 @@ func (l *raftLoop) tick() {
 	l.queue.Tick()
 }
 
-// step steps a message from a peer, after the checks that raft needs: raft panics at an index beyond its
-// log, and answers votes before this member is admitted. The lease has seen m on arrival (peers.Receive),
-// because a promise counts from then, however long m waits for the loop. Raft's errors are ignored, as in
-// other embedders: the peer sends a dropped message again, or gives up.
+// step steps a message from a peer, after checks that raft does not make: raft panics at an index beyond its log, and
+// would vote before this member is admitted. The lease has seen m on arrival (peers.Receive), because a promise
+// counts from then, however long m waits for the loop. Raft's errors are ignored, as in other embedders: the peer
+// sends a dropped message again, or gives up.
 func (l *raftLoop) step(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgProp {
 		l.stepForwarded(m)
@@ -245,8 +247,8 @@ func (l *raftLoop) stepForwarded(m *raftpb.Message) {
 	l.queue.Forward(m)
 }
 
-// stepLocal steps a response of the log writer or the applier. Raft counts on each of these, in order:
-// without one it would wait for ever. So they arrive in a mailbox without a bound.
+// stepLocal steps a response of the log writer or the applier. Raft needs each of them, in order: if one were
+// dropped, raft would wait for it forever. So they arrive in a mailbox without a bound.
 func (l *raftLoop) stepLocal(m *raftpb.Message) {
 	if err := l.raw.Step(m); err != nil {
 		l.log.Debug("raft refused a local answer", "type", m.GetType(), "error", err)
@@ -254,16 +256,16 @@ func (l *raftLoop) stepLocal(m *raftpb.Message) {
 	}
 	switch entries := m.GetEntries(); {
 	case m.GetType() == raftpb.MsgStorageApplyResp && len(entries) > 0:
-		l.queue.Unblock() // there are fewer uncommitted bytes, as raft counts them
+		l.queue.Unblock() // raft counts entries as uncommitted until they are applied, so it may take proposals again
 		l.setApplied(entries[len(entries)-1].GetIndex())
 	case m.GetType() == raftpb.MsgStorageAppendResp && m.GetSnapshot() != nil:
 		l.setApplied(m.GetSnapshot().GetMetadata().GetIndex())
 	}
 }
 
-// setApplied records that raft knows index to be applied. Responses for a snapshot and for entries before
-// it may come in either order. Checkpoints compact the log up to there and no further, because a candidate
-// reads the log after it for configuration changes.
+// setApplied records that raft knows index to be applied. The responses for a snapshot and for the entries before it
+// may come in either order, so the index never decreases. Checkpoints remove no entry above it from the log, because
+// a candidate reads those for configuration changes.
 func (l *raftLoop) setApplied(index uint64) { l.raftApplied.Store(max(index, l.raftApplied.Load())) }
 
 // calls queues functions to run on the raft loop, the only goroutine that may touch raft's state.
@@ -272,8 +274,8 @@ type calls struct {
 	stopping <-chan struct{} // immutable
 }
 
-// do runs f on the loop and waits for its end. It returns false if the node stops first; f may run later in
-// that case, so it must not use variables that its caller goes on to use. The loop itself must not call do.
+// do runs f on the loop and waits until it has returned. It returns false if the node stops first. f may still run
+// then, so it must not share variables with a caller that goes on. The loop itself must not call do.
 func (c *calls) do(f func(*raftLoop)) bool {
 	_, err := ask(context.Background(), c, func(l *raftLoop) struct{} { f(l); return struct{}{} })
 	return err == nil
@@ -290,7 +292,8 @@ func (l checkpointLoop) Push(f func(checkpoint.Raft)) {
 	l.calls.Push(func(l *raftLoop) { f(l.raw) })
 }
 
-// ask runs f on the loop and returns its result. It returns an error if ctx ends or the node stops first.
+// ask runs f on the loop and returns its result. It returns an error if ctx ends or the node stops first; f may still
+// run then.
 func ask[T any](ctx context.Context, c *calls, f func(*raftLoop) T) (answer T, err error) {
 	answers := make(chan T, 1)
 	c.Push(func(l *raftLoop) { answers <- f(l) })
@@ -304,29 +307,29 @@ func ask[T any](ctx context.Context, c *calls, f func(*raftLoop) T) (answer T, e
 	}
 }
 
-// cadence says when the raft loop ticks. The loop owns it.
+// cadence decides when the raft loop ticks. The loop owns it.
 //
-// A follower ticks with its leader's heartbeats, which come as often, so an idle follower wakes half as
-// often; most of the processor time of idle members goes to waking and sleeping. A tick waits a little for
-// the heartbeat, and a heartbeat that is a little early takes the tick along. Early ticks do not add up:
-// due advances by whole intervals, and never falls behind the clock.
+// A follower ticks together with its leader's heartbeats, which come at the same interval. So an idle follower wakes
+// up once per interval and not twice, and waking up is most of what idle members use the processor for. A tick waits
+// a little for a heartbeat, and a heartbeat that comes a little before the tick makes it come early. Early ticks do
+// not add up: due advances by whole intervals, and never falls behind the clock.
 type cadence struct {
 	interval time.Duration
-	due      time.Time // of the next tick
-	heard    bool      // a heartbeat came at the last tick or since
-	tickNow  bool      // the tick goes with the heartbeat that has just come
+	due      time.Time // when the next tick is due, without slack
+	heard    bool      // a heartbeat came with the last tick or after it, so the next tick waits for another one
+	tickNow  bool      // the heartbeat that has just come takes the tick along
 }
 
-// slackPart is the part of an interval, a fifth, by which a tick may be early with a heartbeat, or wait for
-// one. Ticks look for a leader's death, so a larger slack delays that, and a late member takes itself for
-// one that was paused. With a smaller slack more ticks go without an uneven heartbeat.
+// slackPart: a tick may be early with a heartbeat, or wait for one, by interval/slackPart. With more slack, the death
+// of a leader is noticed later, and a member that ticks late takes itself for one that was paused. With less, a
+// heartbeat that is slightly late or early misses the tick.
 const slackPart = 5
 
 func newCadence(interval time.Duration, now time.Time) cadence {
 	return cadence{interval: interval, due: now.Add(interval)}
 }
 
-// nextTick returns when the tick goes without a heartbeat.
+// nextTick returns when to tick if no heartbeat comes before.
 func (c *cadence) nextTick() time.Time {
 	if c.heard {
 		return c.due.Add(c.interval / slackPart)

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	// ErrMemberExists means that a member with one of these peer URLs is there.
+	// ErrMemberExists means that the cluster has a member with one of these peer URLs.
 	ErrMemberExists = membership.ErrMemberExists
 	// ErrMemberNotFound means that there is no member with that ID.
 	ErrMemberNotFound = membership.ErrMemberNotFound
@@ -57,7 +57,7 @@ func (n *Node) UpdateMember(ctx context.Context, id uint64, peerURLs []string) e
 	return n.membership.changer.Update(ctx, id, peerURLs)
 }
 
-// RemoveMember removes a member, which then stops itself. Its ID never comes back. When RemoveMember returns nil,
+// RemoveMember removes a member, which then stops itself. Its ID is never used again. When RemoveMember returns nil,
 // every majority of the remaining members can elect a leader without the removed one. Until then, keep the removed
 // member running.
 func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
@@ -66,8 +66,8 @@ func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 	return n.membership.changer.Remove(ctx, id)
 }
 
-// openMembership creates the components of package membership. It is called when the links have been started, and
-// before a peer is admitted.
+// openMembership creates the components of package membership. It is called after transport.Start, and before a peer
+// is admitted (peers.Admit).
 func openMembership(n *Node) {
 	n.membership.removals = membership.NewRemovalAcks(membership.RemovalConfig{
 		Self: n.ID(), Registry: n.store, Life: n.life, Advice: n.cfg.adviceReplace(n.ID()),
@@ -109,7 +109,7 @@ func newOwnAdmission(n *Node) *membership.OwnAdmission {
 	})
 }
 
-// connected returns the peers that this member is connected to.
+// connected reports, by ID, whether this member is connected to a peer.
 func connected(links *transport.Transport) map[uint64]bool {
 	up := make(map[uint64]bool)
 	for _, p := range links.Peers() {
@@ -118,7 +118,6 @@ func connected(links *transport.Transport) map[uint64]bool {
 	return up
 }
 
-// changeProposer is a membership.Proposer.
 type changeProposer struct {
 	cfg        *Config
 	leadership *leadership
@@ -161,8 +160,8 @@ func (c *Config) joiner() *membership.Joiner {
 	return &membership.Joiner{Owner: c.owner(), Dial: c.Dial, JoinTimeout: c.RequestTimeout, CheckTimeout: c.ElectionTimeout, Rejoin: c.adviceReplace}
 }
 
-// checkJoins fails with ErrForeignCluster if a member that waits to be admitted has the identity of another cluster
-// than the one that it is told to join: it would wait forever.
+// checkJoins fails with ErrForeignCluster if the data directory was made for another cluster than the one that
+// Cluster names: the member, which was never admitted, would wait forever.
 func (c *Config) checkJoins(id *memberdir.Identity) error {
 	there := c.joiner().ForeignCluster(id.ClusterID)
 	if there == 0 {
@@ -172,6 +171,6 @@ func (c *Config) checkJoins(id *memberdir.Identity) error {
 		ErrForeignCluster, c.dir().Path(memberdir.IdentityFile), id.ClusterID, there, adviceJoinAgain)
 }
 
-// Shown returns text that others have sent, such as the name of a member, for terminals and logs: one short line, and
-// quoted if a terminal would interpret it.
+// Shown returns text from another program, such as the name of a member, in a form for terminals and logs: one short
+// line, and quoted if a terminal would interpret it.
 func Shown(s string) string { return transport.Shown(s) }

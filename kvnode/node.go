@@ -6,24 +6,9 @@
 //	res, err := n.Propose(ctx, &pb.InternalRaftRequest{Put: put}) // returns when it is replicated and applied
 //	r, err := n.Read(ctx, kvnode.ReadAuto)                        // then read n.Store()
 //
-// # What is promised
-//
-//   - A request for which Propose has returned no error is on the disks of a majority.
-//   - Reads are linearizable, in all modes but ReadSerializable. In ReadLease they rely on the assumptions of
-//     package leaderlease.
-//
-// # What goes wrong, and what then happens
-//
-//   - Propose fails. The error says whether the request may still take effect. It never does so twice.
-//   - Read fails. Nothing was done.
-//   - The disk is full. The member refuses writes until there is free space, and serves reads.
-//   - The member cannot continue, for example because its disk has failed. Done is closed, and Err returns the
-//     reason. The process should then exit and start again.
-//
-// # How it works
-//
-// Four goroutines do the work of a member. The loop waits for none of the others. The applier waits for the
-// loop at a configuration change, the checkpointer when it truncates the log:
+// Four goroutines do the work of a member. The loop waits for none of the others. The appender waits for the
+// applier while it restores a snapshot. The applier waits for the loop at a configuration change, and the
+// checkpointer waits for it when it truncates the log:
 //   - The raft loop (loop.go, ready.go) is the only one that uses raft. Others queue functions for it.
 //   - The appender (raftwal.Appender) makes the log durable, and then sends raft's responses.
 //   - The applier (apply.go) applies committed entries to the store.
@@ -67,7 +52,7 @@ type Node struct {
 	lock    io.Closer            // of the data directory
 	trace   *leasetrace.Trace    // nil without Config.KeepTrace and LeaseTrace
 	tracer  *leasetrace.Recorder // nil without Config.LeaseTrace
-	begun   chan struct{}        // closed when peers may connect
+	begun   chan struct{}        // closed when the components run; until then peers wait to be admitted
 
 	idMu sync.Mutex
 	id   memberdir.Identity // idMu guards Admitted and Lost; the log writer owns Started; the rest is immutable
@@ -159,8 +144,8 @@ func (n *Node) LeadingTerm() uint64 { return n.leadership.LeadingTerm() }
 // leader.
 func (n *Node) LeaderChanged() <-chan struct{} { return n.leadership.current.Load().changed }
 
-// Checkpoint makes the applied state durable in the store, so that a snapshot of the store contains it.
-// It returns ErrStopped if the node stops, and ErrDiskFull if the disk is full.
+// Checkpoint makes the applied state durable in the store, so that a snapshot of the store contains it. It returns
+// ErrStopped if the node stops, and ErrDiskFull if the disk is full. It does not watch ctx while it runs.
 func (n *Node) Checkpoint(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -17,20 +17,20 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// logLimits limit the log lines about each peer, one limit for each condition that may persist.
+// logLimits limit the log lines about each peer, one limit for each condition.
 type logLimits struct {
 	dropped, parameters, disk, refused lifecycle.LogLimit
 	died                               lifecycle.LogLimit // death notices that void no promise
 }
 
-// secure makes the links use TLS, also while the member joins.
+// secure makes Listener and Dial use PeerTLS. It runs before the member joins, because that dials, too.
 func (c *Config) secure() {
 	if c.PeerTLS != nil {
 		c.Listener, c.Dial = c.PeerTLS.Listener(c.Listener), c.PeerTLS.Dialer(c.Dial)
 	}
 }
 
-// requiresCertificates reports whether a peer proves its ID with a certificate.
+// requiresCertificates reports whether peers must prove their IDs with certificates.
 func (c *Config) requiresCertificates() bool { return c.PeerTLS != nil && c.PeerTLS.Requires() }
 
 // peers is the transport.Handler of a node.
@@ -87,7 +87,8 @@ func (p peers) Refused(peer uint64, err error) {
 func (p peers) Connected(peer uint64, h transport.Hello) {
 	p.node.logLimits.refused.Reset(peer)
 	if lease := p.node.lease.Info(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && p.node.logLimits.parameters.Allow(peer) {
-		// This is safe, since a leader asks for the promise that its own lease needs. But operators rarely want it.
+		// This is safe, since each probe asks for the promise that its leader's lease needs. But it is rarely
+		// intended.
 		p.node.log.Warn("a peer has other lease parameters", "peer", p.node.members.Label(peer),
 			"duration", h.Promise, "margin", h.Skew, "own_duration", lease.Duration, "own_margin", lease.MaxClockSkew)
 	}
@@ -148,11 +149,11 @@ func (p peers) Unreachable(peer uint64) {
 // SnapshotSent implements transport.Handler.
 func (p peers) SnapshotSent(peer uint64, err error) { p.node.snapshots.Report(peer, err) }
 
-// checkIndex returns an error for a message on which raft would panic, because it is about entries that this member's
+// checkIndex returns an error for a message on which raft would panic because it is about entries that this member's
 // log does not have.
 //
-// An answer to a request of an earlier term, as after a restart, is about an earlier log. Raft ignores it, so it is
-// valid.
+// Only the leader of its term uses a MsgAppResp. On other members, such as one that has led and was restarted, it is
+// about an earlier log, and harmless.
 func (l *raftLoop) checkIndex(m *raftpb.Message) error {
 	err := transport.ValidateAgainst(m, l.last.Load())
 	if err != nil && m.GetType() == raftpb.MsgAppResp {
@@ -163,9 +164,9 @@ func (l *raftLoop) checkIndex(m *raftpb.Message) error {
 	return err
 }
 
-// rejectIndex drops a message that checkIndex refuses. A leader's heartbeat has a commit index up to which this member
-// has acknowledged entries, and an acknowledgement is never taken back. So if the log ends before that index, however
-// old the heartbeat is, the member has lost data.
+// rejectIndex drops a message that checkIndex refuses. A heartbeat that it refuses proves that this member has lost
+// data, however old the heartbeat is: a leader puts into it only a commit index up to which this member has
+// acknowledged entries, and committed entries are never truncated.
 func (l *raftLoop) rejectIndex(m *raftpb.Message, err error) {
 	switch {
 	case m.GetType() == raftpb.MsgHeartbeat:

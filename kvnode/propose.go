@@ -11,10 +11,10 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// maxUncommittedBytes is the size of entries that a leader's raft takes and that are not applied, and the quota
-// of each follower for proposals that wait for that. A leader with a slow quorum keeps that much in memory, and
-// as much again for each follower. With a smaller limit large writes wait for each other where the quorum is
-// far away.
+// maxUncommittedBytes limits the entries that a leader's raft has taken and that are not applied yet. It is also the
+// quota of each follower for forwarded proposals that wait until raft takes them. A leader with a slow quorum keeps
+// that much in memory, and as much again for each follower. With a smaller limit, large writes wait for each other if
+// the quorum is far away.
 const maxUncommittedBytes = 8 << 20
 
 // FailWithoutLeader is the type of a context key. A request with a value for it in its context fails with
@@ -23,21 +23,22 @@ const maxUncommittedBytes = 8 << 20
 // docs/operations/change.md says why, under "Without a quorum".
 type FailWithoutLeader = proposals.FailWithoutLeader
 
-// Propose replicates r and returns the result of applying it; Result.Err is the request's own failure. The
-// error is about the way there: after ErrTooLarge, ErrTooManyRequests, ErrDiskFull and ErrNoLeader nothing
-// was done. After ErrLeaderChanged, ErrTimeout, ErrStopped and ctx's error r may or may not take effect. It
-// takes effect at most once (docs/adr/0027-proposed-again.md).
+// Propose replicates r and returns the result of applying it. Result.Err is the error of the request itself. The
+// returned error means that this member has no result: after ErrTooLarge, ErrTooManyRequests, ErrDiskFull and
+// ErrNoLeader nothing was done; after ErrLeaderChanged, ErrTimeout, ErrStopped and ctx's error r may or may not take
+// effect. It takes effect at most once (docs/adr/0027-proposed-again.md).
 func (n *Node) Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Result, error) {
 	return n.proposals.Submit(ctx, &store.Command{Request: r})
 }
 
-// ProposeFenced is Propose for work that only the leader of term may do: r has no effect in another term. The
-// TTL engine does not use it: a LeaseRevoke proposed here fails with store.ErrNoGeneration.
+// ProposeFenced is Propose for work that only the leader of term may do: r has no effect in another term. It is not
+// for TTL leases: a LeaseRevoke or LeaseCheckpoint must name generations (ttlMember.ProposeFenced), or it fails with
+// store.ErrNoGeneration.
 func (n *Node) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest) (store.Result, error) {
 	return n.proposals.Submit(ctx, &store.Command{RequiredTerm: term, Request: r})
 }
 
-// queueRaft is the raft loop as its queue of proposals uses it. The loop calls all methods.
+// queueRaft is the raft loop as its queue of proposals uses it. All its methods run on the loop's goroutine.
 type queueRaft struct{ loop *raftLoop }
 
 var _ proposals.Raft = queueRaft{}

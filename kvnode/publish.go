@@ -18,7 +18,7 @@ func (n *Node) Published() <-chan struct{} { return n.publication.done }
 // publication registers this member's name, client URLs and instance.
 type publication struct {
 	self      store.Member
-	timeout   time.Duration // of one try
+	timeout   time.Duration // of one attempt
 	advice    string        // for the error if the registry has another instance
 	store     *store.Store
 	proposals *proposals.Pending
@@ -26,12 +26,11 @@ type publication struct {
 	done      chan struct{} // closed when the registry has self
 }
 
-// publishPause is the pause between two tries.
+// publishPause is the pause between two attempts.
 const publishPause = 500 * time.Millisecond
 
-// run tries until the registry has self. The timeout of a try is short, an election timeout: a proposal is
-// lost on its way to a leader that only heartbeats reach so far, and clients wait until this member is
-// registered.
+// run proposes until the registry has self. Each attempt is limited to an election timeout: right after the start,
+// the proposal may be lost on its way to the leader, and clients wait until this member is registered.
 func (p *publication) run() {
 	for !p.isPublished() {
 		ctx, cancel := context.WithTimeout(context.Background(), p.timeout)

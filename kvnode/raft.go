@@ -19,13 +19,14 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// openRaft creates the RawNode and its lease. firstEntries is the number of entries that begin a new log.
+// openRaft creates the RawNode and its lease. firstEntries is the number of bootstrap entries with which a new log
+// begins.
 func openRaft(n *Node) (raw *raft.RawNode, firstEntries uint64, err error) {
 	ticks, durable := n.cfg.electionTicks(), n.store.Durable()
 	rc := &raft.Config{
 		ID: n.ID(), ElectionTick: ticks, HeartbeatTick: 1,
 		Storage: startLog{n.wal, durable.ConfState}, Applied: durable.Index, AsyncStorageWrites: true,
-		// As in etcd. MaxInflightBytes is below the number of bytes at which raftwal.Appender blocks.
+		// MaxInflightMsgs is etcd's. MaxInflightBytes is below the number of bytes at which raftwal.Appender blocks.
 		MaxSizePerMsg: 512 << 10, MaxInflightMsgs: 512, MaxInflightBytes: 8 << 20,
 		MaxCommittedSizePerReady: 4 << 20, MaxUncommittedEntriesSize: uint64(n.cfg.maxUncommitted),
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
@@ -55,8 +56,7 @@ func openRaft(n *Node) (raw *raft.RawNode, firstEntries uint64, err error) {
 		return nil, 0, err
 	}
 	n.last.Store(last)
-	// A Ready has the hard state only when it changes.
-	n.leadership.term.Store(hard.GetTerm())
+	n.leadership.term.Store(hard.GetTerm()) // the first Ready has the hard state only if it changes
 	n.raftApplied.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
 	n.atStart = transport.LogEnd{Process: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
@@ -83,8 +83,9 @@ func initialPeers(id *memberdir.Identity) (peers []raft.Peer, err error) {
 	return peers, nil
 }
 
-// startLog is the log as raft starts with it. Its configuration is the store's: the log's is that of its
-// snapshot, and some of the changes that led to it may be applied again.
+// startLog is the log with the configuration of the store. Raft starts at the store's index and applies the entries
+// after it, with their configuration changes. The log itself knows only the configuration of its snapshot, which may
+// be of another index.
 type startLog struct {
 	*raftwal.Log
 	conf *raftpb.ConfState

@@ -69,8 +69,8 @@ const (
 	pathSerializable = "serializable"
 )
 
-// Read returns once Store may answer a read in that mode. The caller fetches the value afterwards. Without a
-// leader Read waits for one until ctx ends, or RequestTimeout has passed, or as FailWithoutLeader says. A read
+// Read returns once Store may answer a read in that mode. The caller fetches the value afterwards. Without a leader
+// Read waits for one until ctx ends or RequestTimeout has passed, or for less time with FailWithoutLeader. A read
 // that fails does nothing, so it may be tried again. A serializable read waits only after a start (replay).
 //
 // Under a valid lease Read takes no lock and allocates nothing.
@@ -81,8 +81,8 @@ func (n *Node) Read(ctx context.Context, mode ReadMode) (Read, error) { return n
 // allocates nothing.
 func (n *Node) TryRead() bool { return n.cfg.ReadMode == ReadLease && n.reads.atOnce() }
 
-// WaitForReplay returns once a stale read may be served (replay), or when ctx ends. RequestTimeout does not
-// bound it: requests that last, such as watches, use it.
+// WaitForReplay returns once a stale read may be served (replay), or when ctx ends. RequestTimeout does not limit it,
+// because long requests use it, such as watches.
 func (n *Node) WaitForReplay(ctx context.Context) error { return n.reads.waitForReplay(ctx) }
 
 // reads makes reads linearizable. Its methods are safe for concurrent use.
@@ -111,7 +111,7 @@ func (r *reads) read(ctx context.Context, mode ReadMode) (Read, error) {
 		}
 		return Read{Path: pathSerializable, Term: r.leadership.Term()}, nil
 	case ReadLog:
-		// A command without effect takes its place among the writes.
+		// A command without effect is ordered among the writes.
 		if _, err := r.proposals.Submit(ctx, &store.Command{}); err != nil {
 			return Read{}, err
 		}
@@ -123,7 +123,7 @@ func (r *reads) read(ctx context.Context, mode ReadMode) (Read, error) {
 	}
 }
 
-// byRound reads through the log if the leader runs a version that makes no rounds for followers.
+// byRound calls round. If the leader runs a version that makes no rounds for followers, it reads through the log.
 func (r *reads) byRound(ctx context.Context, round func(context.Context) (leaderlease.ReadResult, error)) (Read, error) {
 	got, err := r.retry(ctx, round)
 	if errors.Is(err, leaderlease.ErrLeaderTooOld) {
@@ -132,8 +132,8 @@ func (r *reads) byRound(ctx context.Context, round func(context.Context) (leader
 	return got, err
 }
 
-// retry calls read, again after each change of the leader, until it succeeds or ctx ends. A read that its
-// client has cancelled does not count as failed.
+// retry calls read until it succeeds, fails for good or ctx ends. Between two calls it waits for a change of the
+// leader, or for readPause. A read that its client has cancelled does not count as failed.
 func (r *reads) retry(ctx context.Context, read func(context.Context) (leaderlease.ReadResult, error)) (_ Read, err error) {
 	defer func() {
 		if err != nil && !errors.Is(err, context.Canceled) {
@@ -141,7 +141,7 @@ func (r *reads) retry(ctx context.Context, read func(context.Context) (leaderlea
 		}
 	}()
 	if _, ok := ctx.Deadline(); !ok && !r.atOnce() {
-		// The read may wait for an index that is not applied for a long time, behind a full disk for example.
+		// The read may have to wait for its index to be applied, and with a full disk that takes long.
 		bounded, cancel := r.cfg.bounded(ctx)
 		defer cancel()
 		ctx = bounded
@@ -175,13 +175,13 @@ func (r *reads) atOnce() bool {
 	return status == leaderlease.StatusValid && r.store.Applied() >= index
 }
 
-// isRetryable reports whether err may go away: all refusals do, but misuse and Close.
+// isRetryable reports whether the same read may succeed later: not if the lease is closed, or was misused.
 func isRetryable(err error) bool {
 	refused, ok := errors.AsType[*leaderlease.NoLeaseError](err)
 	return ok && refused.Status != leaderlease.StatusClosed && refused.Err == nil
 }
 
-// readPause is the pause before a read is tried again that was refused although there is a leader.
+// readPause is the pause before a read is tried again if it was refused although there is a leader.
 const readPause = 10 * time.Millisecond
 
 // waitLeader waits for another leader, or for readPause if there is one.
@@ -212,10 +212,10 @@ func (r *reads) waitLeader(ctx context.Context, wait *leaderWait) error {
 // leaderWait limits how long a read waits without a leader. The zero value has no limit.
 type leaderWait struct {
 	limit time.Duration
-	since time.Time // when there was no leader first; zero while there is one
+	since time.Time // since when there is no leader; zero while there is one
 }
 
-// timer returns a channel that delivers once there was no leader for the limit, and a function that stops its
+// timer returns a channel that delivers when there has been no leader for the limit, and a function that stops its
 // timer. The channel is nil if there is a leader or no limit.
 func (w *leaderWait) timer(leader uint64, now time.Time) (over <-chan time.Time, stop func()) {
 	if leader != raft.None {
@@ -270,13 +270,13 @@ func (r *reads) waitForReplayInTime(ctx context.Context) error {
 	return r.waitForReplay(ctx)
 }
 
-// forward sends the request of a follower's reads to its leader, as raft would, without two turns of the
-// raft loop. The lease calls it with its lock held, so it neither waits nor takes that lock. If there is no
-// leader, or this member leads, the loop takes the request.
+// forward sends a follower's read request to the leader at once, as raft would after a turn of the loop. The lease
+// calls it with its lock held, so it neither waits nor takes that lock. If there is no leader, or this member leads,
+// the loop takes the request.
 //
-// The leader is raft's, which is known here before the lease knows it. leadership.Leader lags behind for a
-// moment, and a former leader would drop the request. If that happens all the same, the lease asks again
-// through the loop.
+// raftLeader is set before the lease learns of a new leader, and leadership.Leader only afterwards. With the latter,
+// the request could go to a former leader, which drops it. If that happens all the same, the lease asks again through
+// the loop.
 func (r *reads) forward() {
 	leader := r.leadership.raftLeader.Load()
 	if leader == raft.None || leader == r.leadership.self {

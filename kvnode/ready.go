@@ -14,24 +14,24 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// handleReadys handles Readys until raft has none: handling one may bring about the next, such as committed
-// entries that raft held back for their size. The loop calls it twice in each turn, and wherever the state
-// must be up to date: before a proposal (proposals.Queue) and before a configuration change (applyConf).
+// handleReadys handles Readys until raft has none. One Ready may follow another, for example because raft held back
+// committed entries for their size. The loop calls it twice in each turn, and wherever the state must be up to date:
+// before a proposal (proposals.Queue) and before a configuration change (applyConf).
 func (l *raftLoop) handleReadys() {
 	for l.raw.HasReady() {
 		l.handleReady()
 	}
 }
 
-// handleReady shows a Ready to the lease, sends its messages, and hands entries to the goroutines that
-// write and apply them.
+// handleReady shows a Ready to the lease, sends its messages, and hands entries to the goroutines that write and
+// apply them.
 //
-// The lease comes first. It publishes the end of a lease, which readers on other goroutines see from then
-// on (L7), removes messages that its promises forbid, such as votes (V4), and stamps heartbeats with the
-// time of sending. A message that is sent without it may help elect a leader beside a valid lease.
+// The lease comes first. If its lease ends with this Ready, it refuses reads from then on (L7). It removes messages
+// that its promises forbid, such as votes (V4), and puts the time of sending into heartbeats. A message that bypasses
+// the lease may help to elect a leader while another one holds a valid lease.
 //
-// Messages that say what this member has on its disk are not among those sent here: raft attaches them to
-// the append message, and logWriter sends them once that is durable.
+// Messages that rely on what this member has on its disk are not in Messages: raft attaches them to the append
+// message, and logWriter sends them once that is durable.
 func (l *raftLoop) handleReady() {
 	rd := l.raw.Ready()
 	if rd.SoftState != nil {
@@ -53,12 +53,12 @@ func (l *raftLoop) handleReady() {
 			out = append(out, m)
 		}
 	}
-	// The peers write while this member does. A leader's own disk is one of the quorum: raft counts this
-	// member's acknowledgement when the append is answered, not before.
+	// The messages are sent before the entries are durable here, so the peers write them at the same time. Raft
+	// counts a leader's own acknowledgement only when the append is answered.
 	l.links.Send(out)
 	clear(out) // or the outbox would keep megabytes of entries in memory until the next Ready
 	l.outbox = out
-	// Neither goroutine waits for the other: raft hands out for applying only what is durable here
+	// Both goroutines may work at the same time: raft hands out for applying only entries that are durable here
 	// (Config.AsyncStorageWrites).
 	if appendMsg != nil {
 		l.writer.write(appendMsg)
@@ -68,14 +68,14 @@ func (l *raftLoop) handleReady() {
 	}
 }
 
-// publish copies the role, the term and the ends of the log from a Ready, for goroutines other than the
-// loop. It precedes all messages and writes of the Ready, so no other member learns of a new term from this
-// one before this one has published the end of the former leader.
+// publish copies the role, the term, the commit index and the end of the log from a Ready. Other goroutines read the
+// term, the leader and the end of the log. It precedes all messages and writes of the Ready, so this member does not
+// tell another one of a new term while it still shows the former leader.
 func (l *raftLoop) publish(rd *raft.Ready) {
 	was := l.leadership.Term()
 	if !raft.IsEmptyHardState(rd.HardState) {
-		// The term precedes leadership.set, which copies it. With an old term LeadingTerm would be wrong,
-		// and what this leader proposes for its term would have no effect (ErrFenced).
+		// The term is stored before leadership.set copies it. With the old one, LeadingTerm would be wrong, and
+		// proposals with it as their fence would have no effect (ErrFenced).
 		l.leadership.term.Store(rd.HardState.GetTerm())
 		if rd.HardState.GetCommit() > l.commit {
 			l.detector.Committed(time.Now())
@@ -96,8 +96,8 @@ func (l *raftLoop) publish(rd *raft.Ready) {
 		l.role, lead = rd.RaftState, rd.Lead
 	}
 	l.failProposals(lead)
-	// The same member may lead in a later term, without the proposals that it was handed before. Without a
-	// change their clients would wait for ever.
+	// The same member may lead again in a later term. That is a change, too: LeadingTerm, the TTL engine and waiting
+	// reads depend on the term.
 	if lead != l.leadership.Leader() || lead != raft.None && l.leadership.Term() != was {
 		l.setLeader(lead)
 	}
@@ -109,11 +109,11 @@ func (l *raftLoop) setLeader(lead uint64) {
 	l.detector.LeaderIs(lead, time.Now())
 	l.publishSuspicions() // before set: a client that sees the leader sees how it was elected
 	l.leadership.set(lead)
-	l.queue.Unblock() // another leader may take proposals that the last one did not
+	l.queue.Unblock() // this leader may take proposals that the last one did not
 }
 
-// logWriter takes raft's updates to the disk, and delivers the responses once they are durable. The loop calls
-// write, and the appender's goroutine does the rest.
+// logWriter hands raft's updates to the appender, and delivers raft's responses once they are durable. write runs on
+// the loop, and written on the appender's goroutine.
 type logWriter struct {
 	// Immutable.
 	self     uint64
@@ -123,28 +123,26 @@ type logWriter struct {
 	jobs     *lifecycle.Mailbox[applyJob]        // to the applier
 	local    *lifecycle.Mailbox[*raftpb.Message] // to raft
 	life     *lifecycle.Lifecycle
-	// markStarted records in the data directory that the log has begun, once in the life of a directory. It
-	// returns false if that fails. Start refuses an empty log after that (ErrLost).
+	// markStarted records in the data directory, once, that its log is not empty any more, and returns false if that
+	// fails. Afterwards, Start refuses an empty log (ErrLost).
 	markStarted func() bool
 }
 
-// write hands m to the appender. Responses are delivered in the order of the calls: each says that
-// everything before it is durable, too, and raft counts it as an acknowledgement or a vote.
+// write hands m to the appender. Responses are delivered in the order of the calls, because each one means that
+// everything before it is durable, too.
 //
-// The appender blocks only while more waits than raftwal's maxWaiting. Raft has less under way
-// (maxUncommittedBytes on a leader, MaxInflightBytes on a follower), so the loop goes on while the disk
-// hangs.
+// Append blocks while more bytes wait than raftwal's maxWaiting. Raft has less under way (maxUncommittedBytes on a
+// leader, MaxInflightBytes on a follower), so the loop does not block while the disk hangs.
 func (w *logWriter) write(m *raftpb.Message) {
 	w.disk.WriteStarted() // the appender may be done before Append returns
 	err := w.appender.Append(raftwal.UpdateOf(m), func(err error) { w.written(m, err) })
-	if err != nil && !errors.Is(err, raftwal.ErrClosed) { // shutdown has closed it, and the loop may be late to see that
+	if err != nil && !errors.Is(err, raftwal.ErrClosed) { // shutdown may close the appender while the loop still runs
 		w.life.Fail(err)
 	}
 }
 
-// written runs on the appender's goroutine, for one m after the other, when m is durable or the log has
-// failed. After a failure the member ends: after a failed sync it is unknown what the disk has, and a
-// second sync that succeeds does not say.
+// written runs on the appender's goroutine, in the order of the writes, when m is durable or has failed. After a
+// failure the member stops: what a failed sync has left on the disk is unknown, even if a second sync succeeds.
 func (w *logWriter) written(m *raftpb.Message, err error) {
 	w.disk.WriteEnded() // also after a failure: the disk has answered
 	if err != nil {
@@ -152,8 +150,8 @@ func (w *logWriter) written(m *raftpb.Message, err error) {
 		return
 	}
 	w.disk.WriteSucceeded()
-	// This precedes the first response: a member that votes, loses its log and takes itself for a new one
-	// could vote again.
+	// This precedes the first response. Otherwise a member that has voted and then lost its log could start as a new
+	// one, and vote again.
 	if !w.markStarted() {
 		return
 	}
@@ -161,9 +159,10 @@ func (w *logWriter) written(m *raftpb.Message, err error) {
 		w.respond(m.GetResponses())
 		return
 	}
-	// Raft counts a snapshot as applied once this is answered, so the store restores it first. Later
-	// responses wait, as raft demands. The applier waits for nothing of the appender's. After a crash in
-	// between, the next start restores the snapshot from its file (reconcile).
+	// Once this is answered, raft takes the snapshot for applied, so the store restores it first. Later responses
+	// wait for it, because raft needs them in order. This is no deadlock: the applier never waits for this goroutine.
+	// After a crash before the store is done, the next start restores the snapshot from its file
+	// (checkpoint.Checkpointer.Reconcile).
 	done := make(chan struct{})
 	w.jobs.Push(applyJob{restore: m.GetSnapshot(), done: done})
 	select {
@@ -173,8 +172,8 @@ func (w *logWriter) written(m *raftpb.Message, err error) {
 	}
 }
 
-// respond delivers the responses of a write: votes and acknowledgements to peers, the rest to this member's
-// raft. They keep their order for each receiver. Nearly always all of them are for this member's raft, and
+// respond delivers the responses of a write: votes and acknowledgements to peers, the rest to this member's raft.
+// They keep their order for each receiver. On a leader nearly all writes have responses for its own raft only, and
 // nothing is copied.
 func (w *logWriter) respond(msgs []*raftpb.Message) {
 	var out []*raftpb.Message

@@ -15,18 +15,18 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// replayPatience is the number of election timeouts in a row without a leader after which a member serves stale
-// reads, once it has applied all that its log says is committed. It exceeds an election after all members were
-// killed: with a smaller number stale reads would miss writes that were acknowledged last. A member without a
-// quorum serves nothing for that long.
+// replayPatience: a member that has found no leader for so many election timeouts in a row serves stale reads, once
+// it has applied what its own log says is committed. It is longer than an election after all members were killed.
+// With a smaller number, stale reads would lack the writes that were acknowledged last. With a larger one, a member
+// without a quorum serves nothing for longer.
 const replayPatience = 5
 
-// replay makes stale reads wait after a start, because the store may be older than what this member served
-// before: it begins at a checkpoint, and the commit index on disk lags behind.
+// replay makes stale reads wait after a start. The store begins at a checkpoint, and the commit index on disk lags
+// behind, so at first the store may be older than what this member served before.
 //
-// If this member alone is a quorum, its whole log is committed, and stale reads wait until all of it is
-// applied. Otherwise the member cannot know what was committed. It asks the leader, as for a linearizable
-// read, and serves stale reads without an answer only if it finds no leader for long enough.
+// If this member alone is a quorum, its whole log is committed, and stale reads wait until all of it is applied.
+// Otherwise the member cannot know what was committed. It makes a linearizable read, and serves stale reads when that
+// succeeds, or when it has found no leader for replayPatience.
 type replay struct {
 	// Immutable.
 	self          uint64
@@ -40,38 +40,38 @@ type replay struct {
 	logger        *slog.Logger
 
 	// The applier owns the following fields once it runs.
-	until uint64 // the index that must be applied
-	alone bool   // the log is committed up to until, because this member alone is a quorum
-	over  bool   // applied is closed
+	until         uint64 // the index that must be applied
+	alone         bool   // this member alone is a quorum, so the log is committed up to until
+	appliedClosed bool
 
 	applied chan struct{} // closed when until is applied
 	served  chan struct{} // closed when stale reads are served
 }
 
-// begin completes a replay, before the applier runs.
+// begin initializes the applier's fields, before the applier runs.
 func (r *replay) begin() {
 	r.applied, r.served = make(chan struct{}), make(chan struct{})
 	r.until = r.commit
 	r.entriesApplied()
 }
 
-// entriesApplied closes applied once enough is applied. The applier calls it after each change of the
-// store. The configuration as of the commit index says whether the rest of the log is committed, too.
+// entriesApplied closes applied once enough is applied. The applier calls it after each change of the store.
 func (r *replay) entriesApplied() {
-	for !r.over && r.store.Applied() >= r.until {
+	for !r.appliedClosed && r.store.Applied() >= r.until {
+		// If this member alone is a quorum at the commit index, the rest of its log is committed, too.
 		if r.alone || !slices.Equal(r.store.Members().Voters(), []uint64{r.self}) {
-			r.over = true
+			r.appliedClosed = true
 			close(r.applied)
 			return
 		}
 		r.alone = true
-		r.until = r.ownEntries(r.until, r.last)
+		r.until = r.endAlone(r.until, r.last)
 	}
 }
 
-// ownEntries returns the index up to which the log after commit belongs to a configuration in which this
-// member alone is a quorum: last, or the first change of the configuration.
-func (r *replay) ownEntries(commit, last uint64) uint64 {
+// endAlone returns the index up to which a member that is a quorum alone at commit has committed its log alone: the
+// index of the next configuration change, or last if there is none.
+func (r *replay) endAlone(commit, last uint64) uint64 {
 	return cmp.Or(firstChange(r.log, commit+1, last+1), last)
 }
 
@@ -85,8 +85,8 @@ func (r *replay) isOver() bool {
 	}
 }
 
-// run closes served when stale reads may be served. read makes a linearizable read, and silence returns for
-// how many ticks this member has not heard the leader.
+// run closes served when stale reads may be served. read makes a linearizable read. silence returns for how many
+// ticks this member has not heard the leader.
 func (r *replay) run(read func(context.Context) error, silence func() int) {
 	select {
 	case <-r.applied:
@@ -106,8 +106,8 @@ func (r *replay) run(read func(context.Context) error, silence func() int) {
 	}
 }
 
-// askLeader makes a linearizable read. If it fails, askLeader returns when patience has run out, even if
-// the read was refused at once.
+// askLeader makes a linearizable read. If that fails, askLeader returns only after patience, even if the read was
+// refused at once.
 func (r *replay) askLeader(read func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), r.patience)
 	defer cancel()
@@ -121,14 +121,15 @@ func (r *replay) askLeader(read func(context.Context) error) error {
 	return err
 }
 
-// mustWait reports whether stale reads go on waiting after a linearizable read failed with err. since is
-// the leader when that read began.
+// mustWait reports whether stale reads must still wait after a linearizable read that began under the leader since
+// and returned err.
 //
-// With a leader, entries that this member had in its log at the start will be applied or replaced, and may
-// be what it acknowledged last. That may take long: a snapshot of many gigabytes arrives first, or a full
-// disk must be cleared. A leader that was there for a part of the time may come back. Without one for all
-// of the time there is no bound, so the member serves what it has. A learner never forgets the last leader,
-// since raft does not let it look for another one, so the silence of that leader counts.
+// If there is a leader, this member will apply or replace the entries that its log had at the start, which may
+// contain what it acknowledged last. Stale reads wait for that even if it takes long, for example because a snapshot
+// of many gigabytes comes first, or a full disk must be cleared. If the leader has changed during the read, there may
+// be one again soon. If there was none all the time, the wait has no bound, so the member serves what it has. A
+// learner never forgets its last leader, because raft does not let it campaign. So a leader counts only if this
+// member has heard it.
 func (r *replay) mustWait(since *leader, err error, silence func() int) bool {
 	if err == nil || r.life.IsStopping() || r.store.Applied() >= r.last {
 		return false
@@ -143,7 +144,7 @@ func (r *replay) mustWait(since *leader, err error, silence func() int) bool {
 	return false
 }
 
-// changesPage is the size of log that firstChange reads at a time.
+// changesPage is the number of bytes that firstChange reads from the log at a time.
 const changesPage = 1 << 20
 
 // firstChange returns the index of the first configuration change among the entries of a log from lo to hi, hi

@@ -186,12 +186,12 @@ func TestOwnEntriesEndAtAChange(t *testing.T) {
 		}
 		c.put(n, "k", "v")
 		last := n.last.Load()
-		change := n.replay.ownEntries(before, last)
+		change := n.replay.endAlone(before, last)
 		if change >= last || firstChange(n.wal, before+1, change) != 0 || firstChange(n.wal, change, change+1) == 0 {
-			t.Errorf("ownEntries(%d, %d) = %d, want the first change", before, last, change)
+			t.Errorf("endAlone(%d, %d) = %d, want the first change", before, last, change)
 		}
-		if got := n.replay.ownEntries(last-1, last); got != last {
-			t.Errorf("ownEntries(%d, %d) = %d, want all", last-1, last, got)
+		if got := n.replay.endAlone(last-1, last); got != last {
+			t.Errorf("endAlone(%d, %d) = %d, want all", last-1, last, got)
 		}
 	})
 }

@@ -72,7 +72,8 @@ func newNode(cfg Config) *Node {
 	return n
 }
 
-// newComponents makes the components that use the files. They use the lease and the transport only once they run.
+// newComponents makes the components that need nothing but the files; Reconcile uses some of them. The lease and the
+// transport do not exist yet, and the components use them only once they run.
 func newComponents(n *Node) {
 	n.calls.stopping, n.calls.Wakeup = n.life.Stopping(), lifecycle.NewWakeup()
 	n.disk = checkpoint.NewDisk(checkpoint.DiskConfig{
@@ -98,7 +99,7 @@ func newComponents(n *Node) {
 	})
 }
 
-// beginReplay delays serializable reads until what the member had acknowledged before is applied.
+// beginReplay makes the replay, for which serializable reads wait.
 func beginReplay(n *Node) {
 	n.replay = &replay{
 		self: n.ID(), commit: n.atStart.Commit, last: n.atStart.Last,
@@ -154,12 +155,11 @@ func startComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
 		raw: raw, firstEntries: firstEntries, wake: wake, local: local,
 		urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
 		quota: proposals.NewQuota(n.cfg.maxUncommitted), late: durations.New(lateBounds), progress: newProgress(),
-		resigned: make(chan struct{}), poll: time.NewTimer(time.Hour),
+		resigned: make(chan struct{}), pollTimer: time.NewTimer(time.Hour),
 	}
 	n.loop.begin()
 }
 
-// openFiles opens the files of the data directory.
 func openFiles(n *Node) (err error) {
 	// The lock comes first: two processes on an empty directory would each write an identity.
 	if n.lock, err = n.cfg.dir().Lock(); err != nil {
@@ -169,8 +169,8 @@ func openFiles(n *Node) (err error) {
 	if n.id, _, err = openIdentity(&n.cfg); err != nil {
 		return err
 	}
-	// A former process may have ended between a rename and the sync of its directory, so both directories
-	// are synced before their files are used.
+	// A former process may have crashed between a rename and the sync of the directory, so both directories are
+	// synced before their files are used (fs.MakeDir).
 	if err := errors.Join(fs.MakeDir(n.cfg.dir().Snaps()), fs.MakeDir(n.cfg.DataDir)); err != nil {
 		return err
 	}

@@ -38,21 +38,21 @@ type Status struct {
 	// Awaited describes the members of which some must accept this one before it takes part, by name and peer URLs. It
 	// is empty once this member takes part.
 	Awaited []string
-	// ClusterVersion is of the cluster's log and checkpoints, NewestClusterVersion is the newest that this member
-	// knows. ClusterVersionKeptBy names the members that keep the former from rising to the latter, with the reasons.
+	// ClusterVersion is the cluster version now, and NewestClusterVersion is the newest that this member knows.
+	// ClusterVersionKeptBy describes the members because of which the former cannot be raised to the latter.
 	ClusterVersion, NewestClusterVersion int64
 	ClusterVersionKeptBy                 []string
 	// Waiting is the number of pending proposals.
 	Waiting int
 	// Counts counts events since the start.
 	Counts Counts
-	// Late is how late the raft loop was at each tick since the start. Late heartbeats cost the lease
-	// first, then the leadership. Several missed ticks count as one, as late as the first of them.
+	// Late is how late the raft loop was at each tick since the start. A leader with late heartbeats loses the lease
+	// first, and then its leadership. Several missed ticks count as one, as late as the first of them.
 	Late durations.Counts
 	// TTL is what this member, as leader, has done for TTL leases.
 	TTL ttl.Stats
-	// Replaying means that serializable reads wait until this member has applied what it had acknowledged
-	// before the start.
+	// Replaying means that serializable reads wait, because this member may not have applied yet what it acknowledged
+	// before its start.
 	Replaying bool
 	// DiskFull means that the member refuses writes until there is free space.
 	DiskFull bool
@@ -96,14 +96,14 @@ type Counts struct {
 	// FailedProposals counts the proposals of this member that failed or have an unknown outcome. The
 	// error of a request that was applied does not count.
 	FailedProposals uint64
-	// VoidedProposals counts the attempts of this member that no leader has replicated in their term. Each
-	// was proposed again, and counts as failed only if it failed in the end.
+	// VoidedProposals counts this member's attempts to propose a command that were not committed in their term. Each
+	// command was proposed again, and counts as failed only if it failed in the end.
 	VoidedProposals uint64
 	// FailedReads counts the linearizable reads that this member has not served. Reads of mode log count
 	// as proposals.
 	FailedReads uint64
-	// Malformed counts entries of the log that no version up to this one writes, and such proposals of
-	// peers. Those entries do nothing on any member.
+	// Malformed counts entries of the log, and proposals of peers, that no version up to this one writes. They have
+	// no effect on any member.
 	Malformed uint64
 }
 

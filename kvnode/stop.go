@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Stop transfers leadership, if this member has it and another member takes it before ctx ends, makes a last
-// checkpoint and stops. Requests that are under way fail with ErrStopped.
+// Stop stops the node. First, a leader tries to transfer its leadership, until ctx ends. Requests that are under way
+// then fail with ErrStopped. The node makes a last checkpoint unless it has failed.
 func (n *Node) Stop(ctx context.Context) error {
 	if err := n.transfers.transferAway(ctx); err != nil {
 		n.log.Warn("leadership was not transferred", "error", err)
@@ -18,10 +18,11 @@ func (n *Node) Stop(ctx context.Context) error {
 	return n.Err()
 }
 
-// shutdown ends every goroutine once the node stops, from those that bring work to those that do it.
+// shutdown ends all goroutines once the node stops: first those that accept work, then those that do it.
 func shutdown(n *Node) {
 	<-n.life.Stopping()
-	// The lease and the connections are closed next, so the loop resigns first, unless it hangs.
+	// The loop needs the lease and the connections to resign, so they are closed afterwards. A loop that hangs is not
+	// waited for.
 	select {
 	case <-n.loop.resigned:
 	case <-time.After(2 * resignTime):
@@ -68,19 +69,19 @@ func (n *Node) Err() error { return n.life.Err() }
 // Alive returns nil while the node runs, and else Err, or ErrStopped after Stop. It never blocks.
 func (n *Node) Alive() error { return n.life.Alive() }
 
-// Stalls returns how long the raft loop has not ticked, and how long the applier has been at one entry, 0
-// if it has none. A loop that hangs serves nothing and keeps its promises; an applier that hangs answers
-// neither reads nor writes. A disk that does not answer stalls neither, except for a configuration change:
-// the applier waits until its commit index is on the disk.
+// Stalls returns how long the raft loop has not ticked, and how long the applier has been at one entry, 0 if it has
+// none. Without the loop a member serves nothing, and its promises stay in force; without the applier it answers
+// neither reads nor writes. A disk that hangs stalls neither of them, except the applier at a configuration change,
+// which waits until the commit index is on the disk.
 func (n *Node) Stalls() (loop, applier time.Duration) {
 	return n.loop.progress.stall(), n.applier.progress.stall()
 }
 
-// progress records when a goroutine last made progress, so that others can see that it hangs. One goroutine
-// stores and any loads, so a busy member does not contend for it.
+// progress records when a goroutine last made progress, so that others can see that it hangs. One goroutine stores
+// it, and any goroutine loads it, without a lock.
 type progress struct {
 	begun time.Time    // immutable
-	since atomic.Int64 // nanoseconds after begun, plus 1; 0 while the goroutine has nothing to do
+	since atomic.Int64 // nanoseconds after begun, plus 1, because 0 means that the goroutine has nothing to do
 }
 
 func newProgress() *progress { return &progress{begun: time.Now()} }

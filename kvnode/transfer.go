@@ -19,10 +19,10 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// transfereeTime, and at least transfereeTicks, is the time that a transferee has before another member is
-// asked to take over. A transferee that campaigns ends it sooner: it covers a round trip and writes to a
-// slow disk. With a shorter time two members campaign at once. Until the time is over this member takes no
-// proposals.
+// A transferee that does not campaign within transfereeTime, or transfereeTicks if that is longer, is given up, and
+// the leader asks another member. The time covers a round trip and writes to a slow disk. If it is too short, two
+// members campaign at once. If it is long, a transferee that does not answer delays writes: raft takes no proposals
+// during a transfer.
 const (
 	transfereeTime  = 300 * time.Millisecond
 	transfereeTicks = 3
@@ -33,13 +33,13 @@ type transferee struct {
 	id      uint64
 	match   uint64        // how much of the log it has
 	answers bool          // it is connected, and has answered within an election timeout
-	hold    time.Duration // the rest of its restart hold, as its hello said
+	hold    time.Duration // the rest of its restart hold, according to its hello
 	tries   int           // how often it was asked
 }
 
-// chooseTransferee returns the member to ask. If all candidates are in their restart hold, it returns the
-// time until the first one may campaign: a member in its hold would drop the request, and this one could
-// propose nothing until that shows. If there is no candidate, both results are 0.
+// chooseTransferee returns the member to ask. If all candidates are in their restart hold, it returns the time until
+// the first one may campaign: a member in its hold would drop the request, and this leader would take no proposals
+// until it gives the transfer up. If there is no candidate, both results are 0.
 func chooseTransferee(all []transferee) (id uint64, wait time.Duration) {
 	all = slices.DeleteFunc(slices.Clone(all), func(t transferee) bool { return !t.answers })
 	if len(all) == 0 {
@@ -108,10 +108,9 @@ func (t *transfers) transferAway(ctx context.Context) error {
 	return t.transfer(ctx, raft.None)
 }
 
-// transfer asks members to take over, one after another, until one leads, or only the given one. It gives
-// up after the longest restart hold and another election timeout. A transferee that does not campaign has
-// not received the request, or may not campaign: the lease of this member is released for as long as it
-// still could.
+// transfer asks the member only to take over or, if only is raft.None, one member after another, until another member
+// leads. It gives up after the longest restart hold plus an election timeout. Asking several members is safe: this
+// member's lease is released for as long as one that was asked before may still campaign (L6).
 func (t *transfers) transfer(ctx context.Context, only uint64) error {
 	limit := t.cfg.ElectionTimeout + t.cfg.maxPromise() + 2*t.cfg.TickInterval
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
@@ -134,7 +133,7 @@ func (t *transfers) transfer(ctx context.Context, only uint64) error {
 		case wait == 0 && (len(all) == 0 || lookedAgain):
 			return nil
 		case wait == 0:
-			// Once in an election timeout raft forgets which members answer, until they answer again.
+			// Once in an election timeout (CheckQuorum) raft resets RecentActive, until the members answer again.
 			lookedAgain, wait = true, 2*t.cfg.TickInterval
 		}
 		if done, err := t.awaitLeader(ctx, wait); done || err != nil {
@@ -168,8 +167,8 @@ func (l *raftLoop) otherVoters(only uint64) (all []transferee) {
 	return all
 }
 
-// addConnections adds what the transport knows about those voters. It does not use the lease: a panic of
-// the loop may have left the lease locked.
+// addConnections adds, in place, what the transport knows about those voters. It does not use the lease, because
+// resign calls it after a panic, which may have left the lease locked.
 func (t *transfers) addConnections(all []transferee, only uint64) []transferee {
 	peers, most := t.links.Peers(), t.cfg.maxPromise()
 	for i := range all {
@@ -184,15 +183,15 @@ func (t *transfers) addConnections(all []transferee, only uint64) []transferee {
 	return all
 }
 
-// restOfHold returns the rest of a restart hold that a member reported ago. No hold exceeds most:
-// leadership must not wait for a member that reports a wrong one.
+// restOfHold returns what is left of a restart hold that a member reported some time ago. A transfer must not wait
+// for a member that reports too long a hold, so the hold counts as most at most.
 func restOfHold(reported, ago, most time.Duration) time.Duration {
 	return max(min(max(reported, 0), most)-ago, 0)
 }
 
-// askToLead makes raft transfer leadership to member to; this member's own ID cancels a transfer. Raft
-// ignores a request for the present transferee, so that transfer is cancelled first: a transferee that
-// dropped the first request would never get another one.
+// askToLead makes raft transfer leadership to member to; this member's own ID cancels a transfer. Raft ignores a
+// request for the transferee that it has already, so askToLead cancels that transfer first. Otherwise a transferee
+// that dropped the first request would never get another one.
 func (t *transfers) askToLead(to uint64) {
 	t.calls.Push(func(l *raftLoop) {
 		if l.role != raft.StateLeader {
@@ -231,10 +230,10 @@ func (t *transfers) awaitLeader(ctx context.Context, timeout time.Duration) (don
 	}
 }
 
-// stepAside transfers leadership if the others commit without this member's disk. Raft applies only entries
-// that are durable here, so this member could answer no linearizable read. If no other member can write,
-// this one stays leader, and serves reads. The loop calls stepAside at each tick while the disk takes no
-// writes.
+// stepAside transfers leadership if the others commit entries without this member's disk. Raft hands out for applying
+// only entries that are durable here, so this member could answer no linearizable read. If nothing is committed that
+// is not applied here, this member stays leader and serves reads. The loop calls stepAside at each tick while the
+// disk takes no writes.
 func (t *transfers) stepAside() {
 	if !t.leadership.Leads() || t.lease.Info().Commit <= t.store.Applied() || t.steppingAside.Swap(true) {
 		return
@@ -244,20 +243,21 @@ func (t *transfers) stepAside() {
 		if err := t.transferAway(context.Background()); err != nil && t.logLimit.Allow(t.self) {
 			t.log.Warn("the disk does not take writes, and leadership was not transferred", "error", err)
 		}
-		// Each transfer makes raft count anew which members answer, and delays proposals. Both need an election
-		// timeout without transfers.
+		// A transfer restarts raft's count of the election timeout, after which CheckQuorum looks which members
+		// answer, and it holds up proposals. So there is a pause of more than an election timeout between two of
+		// them.
 		t.life.Sleep(t.cfg.ElectionTimeout + t.cfg.TickInterval)
 	})
 }
 
-// resignTime is how long a member that ends waits until its resignation is written to the connection. In
-// less time a busy machine does not write it, and the others wait until their promises have ended. If the
-// disk or the peer hangs, the wait delays the end of the member.
+// resignTime is the longest time that a member that stops waits until its resignation is written to the connection.
+// If it is too short, a busy machine does not get to write it, and the others wait until their promises have ended.
+// If the peer hangs, the wait delays the end of the member.
 const resignTime = 50 * time.Millisecond
 
-// resign is the last thing that the loop does, even if it panics. From now on this member would not notice
-// that another one was elected. If it leads, it returns the others' promises to the voter with most of the
-// log, which campaigns at once (L6b). If leadership was transferred before, there is nothing to return.
+// resign is the last thing that the loop does, even if it panics. From now on this member would not notice that
+// another one was elected. If it leads, it gives up its lease and releases the voters' promises in a message to its
+// successor, which campaigns at once (L6b).
 func (l *raftLoop) resign() {
 	defer close(l.resigned)
 	to := l.successor()
@@ -270,10 +270,9 @@ func (l *raftLoop) resign() {
 	l.log.Warn("resigned", "to", l.members.Label(to), "term", m.GetTerm(), "written", written)
 }
 
-// successor returns the voter that a resigning leader names, raft.None if none can take over at once. The
-// present transferee comes first if it has all of the log: it campaigns, and another candidate would split
-// the vote with it. Raft forgets now and then which members answer, so without an answer any connected
-// voter will do.
+// successor returns the voter that a resigning leader names, raft.None if none can take over at once. The present
+// transferee comes first if it has the whole log: it campaigns already, and another candidate would split the vote.
+// Right after raft has reset RecentActive no voter seems to answer. Then any connected voter is chosen.
 func (l *raftLoop) successor() (to uint64) {
 	all, asked := l.otherVoters(raft.None), l.raw.BasicStatus().LeadTransferee
 	for i := range all {

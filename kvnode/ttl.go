@@ -21,16 +21,15 @@ func newTTL(cfg *Config, st *store.Store, member ttlMember) *ttl.Engine {
 	}
 	return ttl.New(ttl.Config{
 		Member: member, Store: st, Clock: c,
-		// A longer pause counts nothing, whichever member leads.
 		MaxGap: cfg.ElectionTimeout / 2,
-		// A client with a broken connection looks elsewhere first. It has as long after the death of a leader,
-		// whether it is replaced when its promise ends or after silence.
+		// A client that has lost its leader first looks for another member. The shorter the promises are, the sooner
+		// the next leader begins, so its grace is longer by as much.
 		Grace:      cfg.ElectionTimeout*3/2 + cfg.ElectionTimeout - member.lease.Info().Duration,
 		Checkpoint: cfg.TTLCheckpoint, Logger: cfg.Logger,
 	})
 }
 
-// MinTTL returns the shortest TTL in seconds. A client that requests less gets that.
+// MinTTL returns the shortest TTL in seconds. A lease that a client requests with a shorter one gets this TTL.
 func (n *Node) MinTTL() int64 { return ttl.MinTTL(n.cfg.electionTicks(), n.cfg.TickInterval) }
 
 // RenewTTL restarts the time of a TTL lease and returns its TTL in seconds. It fails with ErrNotLeader on a
@@ -85,8 +84,7 @@ func (m ttlMember) Leadership() (term uint64, over <-chan struct{}) {
 	return now.term, now.changed
 }
 
-// LeaseStatus implements ttl.Member. A disk that hangs counts even without a leader lease: proposals would only be
-// replicated, and answered, once the disk answers.
+// LeaseStatus implements ttl.Member. It reports a disk that hangs in any case: revocations would wait for the disk.
 func (m ttlMember) LeaseStatus() leaderlease.Status {
 	if m.diskStuck() {
 		return leaderlease.StatusDiskStalled
