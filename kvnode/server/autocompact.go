@@ -27,10 +27,9 @@ const (
 // proposes compactions, fenced with its term, so a deposed leader compacts nothing. The member's
 // clock only needs to measure durations roughly.
 //
-// In revision mode it compacts every five minutes. In periodic mode it records a revision each
-// tenth of the period, or each tenth of an hour for longer periods. After one full period it
-// compacts every period, at most once an hour, to the revision that was the newest one period and
-// one recording before.
+// In revision mode it compacts every five minutes. In periodic mode an interval is the period, or one hour if the
+// period is longer. It records the newest revision ten times in each interval. After one full period it compacts once
+// in each interval, to the revision that was recorded at least one period before.
 type autoCompactor struct {
 	retention retention
 	member    compactingMember
@@ -48,11 +47,11 @@ type compactingMember interface {
 
 // compact compacts the store as configured until the server ends.
 func (s *Server) compact() {
-	kept, err := parseRetention(s.cfg.AutoCompactionMode, s.cfg.AutoCompactionRetention)
+	keep, err := parseRetention(s.cfg.AutoCompactionMode, s.cfg.AutoCompactionRetention)
 	if err != nil {
-		return // Validate has rejected it
+		return // cannot happen: Validate rejects it
 	}
-	c := &autoCompactor{kept, s.node, s.node.Store().Revision, s.cfg.named().With("component", "autocompact")}
+	c := &autoCompactor{keep, s.node, s.node.Store().Revision, s.cfg.named().With("component", "autocompact")}
 	c.run(s.ending)
 }
 
@@ -135,8 +134,8 @@ func (c *autoCompactor) compact(ctx context.Context, rev int64) bool {
 // retention says how much history a compaction keeps. At most one field is set. Without one, nothing
 // is compacted.
 type retention struct {
-	period    time.Duration // for which a revision stays readable after it was replaced
-	revisions int64         // before the newest one that stay readable
+	period    time.Duration // how long a revision stays readable after the next one
+	revisions int64         // how many revisions before the newest one stay readable
 }
 
 // minPeriod keeps the recording interval, a tenth of the period, above the resolution of timers.
@@ -173,9 +172,9 @@ func parseRetention(mode, value string) (retention, error) {
 
 // window holds the last size numbers.
 type window struct {
-	size  int
-	all   []int64
-	first int
+	size   int
+	all    []int64
+	eldest int // the index of the oldest number
 }
 
 // add adds a number, and drops the oldest one if the window is full.
@@ -184,8 +183,8 @@ func (w *window) add(n int64) {
 		w.all = append(w.all, n)
 		return
 	}
-	w.all[w.first] = n
-	w.first = (w.first + 1) % w.size
+	w.all[w.eldest] = n
+	w.eldest = (w.eldest + 1) % w.size
 }
 
-func (w *window) oldest() int64 { return w.all[w.first] }
+func (w *window) oldest() int64 { return w.all[w.eldest] }

@@ -22,10 +22,10 @@ type Config struct {
 	// adds to LeaderDialOptions.
 	API etcdapi.Config
 
-	// URLs are http://host:port, or https://host:port with TLS. Client URLs may also be
-	// unix:///path or unixs:///path. The URLs to listen on default to etcd's ports on localhost,
-	// metrics to none, and AdvertisePeerURLs to ListenPeerURLs. Client URLs serve gRPC and HTTP.
-	// If ListenClientHTTPURLs are set, only those serve HTTP.
+	// URLs are http://host:port, or https://host:port with TLS. Client URLs may also be unix:///path or
+	// unixs:///path. ListenPeerURLs and ListenClientURLs default to etcd's ports on localhost, ListenMetricsURLs to
+	// none, and AdvertisePeerURLs to ListenPeerURLs. ListenClientURLs serve gRPC and HTTP. If ListenClientHTTPURLs
+	// are set, only those serve HTTP.
 	ListenPeerURLs       []string
 	ListenClientURLs     []string
 	ListenClientHTTPURLs []string
@@ -51,10 +51,9 @@ type Config struct {
 	// write everything that its browser can reach. Default: none.
 	HostWhitelist []string
 
-	// MaxOpenStreams limits the requests in progress on all gRPC connections of clients, and
-	// those of the JSON gateway. A connection may have as many as all leave free; further
-	// requests are rejected. Each takes up to 40 KB of memory. A low limit rejects clients that
-	// wait or watch a lot. Default: 65,536.
+	// MaxOpenStreams limits the requests in progress on all gRPC connections of clients, and those of the JSON
+	// gateway. One connection may have as many as all connections together leave free; further requests are rejected.
+	// Each takes up to 40 KB of memory. A low limit rejects clients that wait or watch a lot. Default: 65,536.
 	MaxOpenStreams int
 	// AutoCompactionMode is CompactPeriodic, the default, or CompactRevision. AutoCompactionRetention
 	// is the history that a compaction keeps, as in etcd: a number of revisions in revision mode, and
@@ -124,7 +123,7 @@ const (
 	defaultClientURL    = "http://localhost:2379"
 	defaultOpenStreams  = 65_536
 	defaultHashEvery    = time.Minute
-	defaultPingEvery    = 5 * time.Second
+	defaultPingMinTime  = 5 * time.Second
 	defaultPingInterval = 2 * time.Hour
 	defaultPingTimeout  = 20 * time.Second
 
@@ -145,7 +144,7 @@ func (c Config) WithDefaults() Config {
 	set(&c.AutoCompactionMode, CompactPeriodic)
 	set(&c.AutoCompactionRetention, "0")
 	set(&c.CompactHashCheckTime, defaultHashEvery)
-	set(&c.Keepalive.MinTime, defaultPingEvery)
+	set(&c.Keepalive.MinTime, defaultPingMinTime)
 	set(&c.Keepalive.Interval, defaultPingInterval)
 	set(&c.Keepalive.Timeout, defaultPingTimeout)
 

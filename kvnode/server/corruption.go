@@ -17,10 +17,10 @@ const (
 	// hashTime limits the comparison of two members. With a shorter time, large stores are never
 	// compared. With a longer one, a member that does not answer delays the alarm for another.
 	hashTime = 30 * time.Second
-	// restTime is how long a starting member waits for the remaining members once a majority
-	// agrees with it, because clients wait meanwhile. It is also the minimum time of a try.
+	// restTime is how long a starting member waits for the remaining members once a majority agrees. It is short,
+	// because clients wait meanwhile. It is also the minimum time of an attempt.
 	restTime = 2 * time.Second
-	// tryInterval is the time between two tries at start.
+	// tryInterval is the time between two attempts at start.
 	tryInterval = 200 * time.Millisecond
 )
 
@@ -48,7 +48,7 @@ func (s *Server) openGate() bool {
 	if !s.gate.isClosed() {
 		return true
 	}
-	// etcd waits as long for each member.
+	// The timeout is etcd's for each member.
 	if err := s.checked().checkAtStart(s.streams, 5*time.Second+2*s.cfg.Node.ElectionTimeout); err != nil {
 		s.fail(err)
 		return false
@@ -87,10 +87,9 @@ func (s *Server) checked() *checkedMember {
 	}
 }
 
-// checkAtStart compares this member with the others until all members that answer were compared,
-// or timeout ends. It fails if another member's data differs, unless a majority agrees with this
-// member. An unreachable member does not prevent the start, so a cluster can start all its
-// members at once.
+// checkAtStart compares this member with the others until the result is clear, or timeout has passed. It fails if
+// another member's data differs, unless a majority agrees with this member. A member that does not answer does not
+// prevent the start, so that all members of a cluster can start at once.
 func (m *checkedMember) checkAtStart(ctx context.Context, timeout time.Duration) error {
 	m.log.Info("comparing this member's data with the others' before it serves", "at_most", timeout)
 	for deadline := time.Now().Add(timeout); ; {
@@ -155,8 +154,9 @@ func (m *checkedMember) watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// check compares all members once. If a member is removed meanwhile, as replaceAdvice says, the
-// comparison is repeated: raising its alarm again would stop writes after the alarm was disarmed.
+// check compares all members once. If an operator has removed a member meanwhile, as replaceAdvice says, check
+// compares the others again. Otherwise it could raise the alarm for the removed member after the operator has
+// disarmed it.
 func (m *checkedMember) check(ctx context.Context) {
 	all := m.all()
 	report := hashcheck.Compare(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})

@@ -16,7 +16,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasepage"
 )
 
-// newLeases returns the lease page's data, or nil if the page is turned off.
+// newLeases returns what serves the lease page, or nil if the page is turned off.
 func (s *Server) newLeases() *leasepage.Live {
 	if s.cfg.DisableLeasePage {
 		return nil

@@ -22,7 +22,7 @@ type listeners struct {
 func bind(ctx context.Context, c *Config, clients, pages listener.Wrapper) (*listeners, error) {
 	l := &listeners{}
 	var errs []error
-	given := func(field string, own net.Listener, urls []string, wrap listener.Wrapper) []net.Listener {
+	bindField := func(field string, own net.Listener, urls []string, wrap listener.Wrapper) []net.Listener {
 		if own != nil {
 			return []net.Listener{wrap(own, listener.SpeaksTLS(urls[0]))}
 		}
@@ -30,10 +30,10 @@ func bind(ctx context.Context, c *Config, clients, pages listener.Wrapper) (*lis
 		errs = append(errs, err...)
 		return bound
 	}
-	peers := given("ListenPeerURLs", c.Node.Listener, c.ListenPeerURLs, listener.Bare)
-	l.client = given("ListenClientURLs", c.ClientListener, c.ListenClientURLs, clients)
-	l.http = given("ListenClientHTTPURLs", c.HTTPListener, c.ListenClientHTTPURLs, pages)
-	l.metrics = given("ListenMetricsURLs", nil, c.ListenMetricsURLs, pages)
+	peers := bindField("ListenPeerURLs", c.Node.Listener, c.ListenPeerURLs, listener.Bare)
+	l.client = bindField("ListenClientURLs", c.ClientListener, c.ListenClientURLs, clients)
+	l.http = bindField("ListenClientHTTPURLs", c.HTTPListener, c.ListenClientHTTPURLs, pages)
+	l.metrics = bindField("ListenMetricsURLs", nil, c.ListenMetricsURLs, pages)
 	if len(errs) > 0 {
 		listener.CloseAll(peers)
 		l.close()

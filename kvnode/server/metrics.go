@@ -63,20 +63,20 @@ type reading struct {
 }
 
 func (s *Server) read() *reading {
-	kept := s.node.Store()
+	st := s.node.Store()
 	r := &reading{
-		Status: s.node.Status(), revision: kept.Revision(), compacted: kept.CompactRevision(),
-		changes: s.changes.Load(), ready: s.readyNow(), ttlLeases: kept.CountTTLLeases(),
+		Status: s.node.Status(), revision: st.Revision(), compacted: st.CompactRevision(),
+		changes: s.changes.Load(), ready: s.readyNow(), ttlLeases: st.CountTTLLeases(),
 	}
 	if s.cfg.DroppedLogLines != nil {
 		r.droppedLogLines = s.cfg.DroppedLogLines()
 	}
 	r.applies, r.slowApplies = s.node.ApplyTimes()
-	r.requests, r.ops, r.watches = s.api.RequestStats(), kept.Ops(), s.node.Watch().Stats()
+	r.requests, r.ops, r.watches = s.api.RequestStats(), st.Ops(), s.node.Watch().Stats()
 	r.openStreams, r.refusedStreams = s.clients.Streams()
-	r.dbSize, r.dbInUse = etcdapi.Size(kept)
+	r.dbSize, r.dbInUse = etcdapi.Size(st)
 	r.dbQuota = s.cfg.API.QuotaBytes
-	r.dbUnsaved = kept.Unsaved()
+	r.dbUnsaved = st.Unsaved()
 	return r
 }
 
@@ -272,8 +272,7 @@ func collectFailOvers(out chan<- prometheus.Metric, s *detector.Stats) {
 	}
 }
 
-// syncBuckets returns the cumulative counts, as Prometheus wants them, of a histogram with the
-// log's bounds.
+// syncBuckets returns the cumulative counts, as Prometheus wants them, of a histogram with raftwal.SyncBounds.
 func syncBuckets(within []uint64) map[float64]uint64 {
 	c := durations.Counts{Bounds: raftwal.SyncBounds, Within: within}
 	return c.Buckets()

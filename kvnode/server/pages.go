@@ -61,9 +61,9 @@ func (s *Server) metricsPages() *http.ServeMux {
 func (s *Server) clientPages(gateway http.Handler) *http.ServeMux {
 	mux := s.metricsPages()
 	if gateway != nil {
-		// A page of another site could make a browser send requests to a port that only
-		// the browser can reach. This does not affect other clients. HostCheck handles
-		// pages that have rebound their own host name.
+		// A page of another site could make a browser send requests to a port that only the browser can reach. The
+		// protection does not affect other clients. HostCheck handles pages of a host name that was rebound to this
+		// member's address.
 		mux.Handle("/v3/", http.NewCrossOriginProtection().Handler(gateway))
 		mux.Handle("/v3beta/", http.NewCrossOriginProtection().Handler(v3beta(gateway)))
 	}
@@ -119,15 +119,14 @@ func currentPath(path string) string {
 // v3beta serves the gateway under etcd 3.3's paths, which etcd still serves for old clients.
 func v3beta(gateway http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		now := r.Clone(r.Context())
-		now.URL.Path, now.URL.RawPath = currentPath(r.URL.Path), ""
-		gateway.ServeHTTP(w, now)
+		current := r.Clone(r.Context())
+		current.URL.Path, current.URL.RawPath = currentPath(r.URL.Path), ""
+		gateway.ServeHTTP(w, current)
 	})
 }
 
-// bodyTime limits the arrival of a request's body. With a longer time, a client that sends a byte
-// now and then holds a goroutine and a connection. With a shorter one, the largest request, of 12
-// MB, fails on slow links.
+// bodyTime limits the arrival of a request's body. With a longer time, a client that sends a byte now and then holds
+// a goroutine and a connection for longer. With a shorter one, the largest request, of 12 MB, fails on slow links.
 const bodyTime = time.Minute
 
 // streamingPaths are the gateway's paths with streams of requests. Their bodies have no time

@@ -38,9 +38,8 @@ func (s *Server) readyNow() bool {
 // Live returns why /livez fails, or nil. It does not block.
 func (s *Server) Live(ctx context.Context) error { return s.api.Liveness(ctx) }
 
-// awaitReady closes ready when clients can be served: after a linearizable read, which needs a
-// leader and everything committed before the start, and after the other members know this
-// member's client URLs.
+// awaitReady closes ready when clients can be served: after a linearizable read, for which this member needs a leader
+// and must have applied everything that was committed before, and after the registry has this member's client URLs.
 func (s *Server) awaitReady() {
 	if !s.openGate() {
 		return
@@ -112,27 +111,26 @@ func (s *Server) watchLeader() {
 	}
 }
 
-// servingGate makes requests wait while this member compares its data with the other members'
-// (InitialCorruptCheck). The port is open meanwhile, because the others compare their data, too,
-// and ask this member for hashes. Rejecting requests would fail clients, which do not repeat a
-// write after Unavailable.
+// servingGate makes requests wait while this member compares its data with the other members' (InitialCorruptCheck).
+// The port is open meanwhile, because the others may compare their data, too, and ask this member for hashes. So
+// requests of clients arrive as well. If they were rejected, writes would fail, because clients do not repeat a write
+// after Unavailable.
 type servingGate struct {
-	// opened is nil while requests are served. open closes the channel.
+	// opened is nil while the gate is open. Otherwise requests wait for the channel, which open closes.
 	opened atomic.Pointer[chan struct{}]
 	// waiting is the number of waiting requests, bytes an estimate of their memory.
 	waiting, bytes atomic.Int64
 }
 
-// Above these limits, and above half of MaxInFlight, a request is rejected. The members
-// that compare their data need the other half.
+// A request is rejected if others with more than maxWaitingBytes, or more than half of MaxInFlight, wait. The other
+// half of MaxInFlight is for the members that compare their data.
 const (
 	maxWaitingBytes = 64 << 20
 	waitingCost     = 16 << 10 // of a goroutine and gRPC's buffers
 )
 
-// keyless are the methods that pass a closed gate, because they show no keys. Keep-alives pass it
-// because the leader expires TTL leases behind its closed gate, too, and would revoke leases that
-// were not renewed.
+// keyless are the methods that pass a closed gate, because they show no keys. Keep-alives must pass it: a leader with
+// a closed gate expires TTL leases as well, and would revoke those that could not be renewed.
 var keyless = map[string]bool{
 	pb.Lease_LeaseKeepAlive_FullMethodName: true,
 	pb.Maintenance_HashKV_FullMethodName:   true,

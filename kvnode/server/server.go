@@ -30,11 +30,11 @@ type Server struct {
 	log   *slog.Logger
 	node  *kvnode.Node
 	api   *etcdapi.API
-	locks *concurrency.Services // nil if New has failed
+	locks *concurrency.Services // nil if build has failed before it was created
 	// leases is nil if the lease page is turned off.
 	leases *leasepage.Live
 	grpc   *grpc.Server
-	// inside serves the JSON gateway.
+	// inside serves the JSON gateway's requests, inside the process.
 	inside *grpc.Server
 	pages  []*http.Server
 	// gatewayConn is nil without a gateway.
@@ -220,7 +220,7 @@ func (s *Server) fail(err error) {
 // Node returns the member.
 func (s *Server) Node() *kvnode.Node { return s.node }
 
-// Ready is closed when the member has served a linearizable read.
+// Ready is closed when the member has served a linearizable read, and the registry has its client URLs.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Done is closed when the server has failed or was stopped. After a failure, Stop must still be
@@ -266,8 +266,8 @@ func (s *Server) isReady() bool {
 	}
 }
 
-// drainTime limits the wait for requests in progress. With a longer time, a client that does not
-// read delays a restart. Tests set it.
+// drainTime limits the wait for requests in progress. With a longer time, a client that does not read its answers
+// delays a restart. Tests set it.
 var drainTime = 2 * time.Second
 
 // pagesTime is the same limit for HTTP.
@@ -350,8 +350,8 @@ const EtcdVersion = etcdapi.Version
 // DefaultQuotaBytes is the size limit of the store if Config.API.QuotaBytes is 0.
 const DefaultQuotaBytes = etcdapi.DefaultQuotaBytes
 
-// Version returns the version of kvnode that this program was built with, which has commit and date
-// in a checkout. It is "unknown" if the build had no information of version control.
+// Version returns the version of kvnode that this program was built with. In a build from a checkout it contains the
+// commit and its date. It is "unknown" if the build has no version information.
 var Version = sync.OnceValue(func() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range append(info.Deps, &info.Main) {

@@ -47,7 +47,7 @@ func hostsOf(urls ...[]string) (hosts []string) {
 	return hosts
 }
 
-// scheme changes the URL of a default or a listener to https if TLS is enabled.
+// scheme changes an http URL to https if TLS is enabled.
 func scheme(s string, c *tlsconf.Config) string {
 	if s != "" && c.Enabled() {
 		return "https" + s[len("http"):]

@@ -18,8 +18,9 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// The limits are etcd's, so that a configuration is valid for both or for neither.
 const (
+	// maxElection and minElectionRounds are etcd's limits, so that these two settings are valid for both or for
+	// neither.
 	maxElection       = 50 * time.Second
 	minElectionRounds = 5
 	// minHashEvery keeps members from spending all their time on comparisons.
