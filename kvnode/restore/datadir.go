@@ -90,8 +90,8 @@ func (d *memberDir) openLog() (err error) {
 	if d.hard, _, err = d.log.InitialState(); err != nil {
 		return err
 	}
-	// Started is written before the log's first entry, and a term is the first thing that a log
-	// has. So a member that has started has at least a term.
+	// Started is written to the identity when the first write of the log is durable, and that write has at least a
+	// term. So the log of a member that has started is not empty.
 	if d.last, err = d.log.LastIndex(); err == nil && d.id.Started && d.last == 0 && raft.IsEmptyHardState(d.hard) {
 		return errors.New("its log is empty, but the member has run before: it is lost")
 	}
@@ -110,8 +110,8 @@ func (d *memberDir) findBase() error {
 	if err != nil && !errors.Is(err, store.ErrNoCheckpoint) {
 		return explainForeign(err)
 	}
-	// Before a received snapshot is considered: a log that is cut off may also have lost entries
-	// behind that snapshot.
+	// The log must match the checkpoint even if a received snapshot replaces it below: a log that is cut off may also
+	// have lost entries after that snapshot.
 	if d.at.Index+1 >= first {
 		if err := d.matchLog(); err != nil {
 			return err
@@ -150,8 +150,8 @@ func (d *memberDir) matchLog() error {
 	return nil
 }
 
-// findReceived makes the newest received snapshot the base if it is newer than the last
-// checkpoint. A snapshot is durable and checked before it gets a name that counts here.
+// findReceived makes the newest received snapshot the base if it is newer than the last checkpoint. A snapshot gets
+// the name that is looked for here only when it is checked and durable.
 func (d *memberDir) findReceived() error {
 	snaps := d.dir.Snaps()
 	entries, err := os.ReadDir(snaps)
@@ -199,8 +199,8 @@ type Replayed struct {
 	// those the highest Last, as raft's elections do. Do not choose it if its log lacks the entry
 	// at another directory's Committed, or has it in another term.
 	Entries, Last, Term uint64
-	// Committed is the last index that the member knew to be committed, and Beyond is the number
-	// of entries after it. The members that are lost may have acknowledged those.
+	// Committed is the last index that the member knew to be committed, and Beyond is the number of entries after it.
+	// The lost members may have acknowledged those entries as well.
 	Committed, Beyond uint64
 	// Torn describes an interrupted write at the end of the log, which no member acknowledged.
 	// Lost is why the member had to stop for good: it lacked entries that it had acknowledged.
@@ -259,9 +259,9 @@ func (d *memberDir) replayInto(path string, sum hash.Hash) (_ *Replayed, err err
 	return r, nil
 }
 
-// replay applies all entries after the base, committed or not. The members that are lost may have
-// acknowledged an entry that this one does not know to be committed, so it must be kept. An entry
-// that no member acknowledged may be kept, as raft may commit it, too.
+// replay applies all entries after the base, committed or not. An entry that this member does not know to be
+// committed may be committed, if the lost members have acknowledged it, so it must be kept. Keeping an entry that is
+// not committed does no harm: raft might have committed it later.
 func (d *memberDir) replay(s *store.Store, sum hash.Hash) error {
 	for next := d.at.Index + 1; next <= d.last; {
 		entries, err := d.log.Entries(next, d.last+1, logPage)
@@ -294,8 +294,8 @@ func applyOffline(s *store.Store, e *raftpb.Entry) error {
 	return plan.Stop
 }
 
-// checkOwner fails if the log and the state are of another cluster than the identity, or of the
-// same member's earlier directory.
+// checkOwner fails if the log and the state are of another cluster than the identity, or of another directory of the
+// same member.
 func checkOwner(id *memberdir.Identity, members *store.Members) error {
 	m, known := members.ByID[id.MemberID]
 	switch {

@@ -35,8 +35,7 @@ var (
 const FromEtcd = "run etcd with it, save a snapshot with `etcdctl snapshot save FILE`, and make a data directory of that with " +
 	"`kvnode import FILE`, which keeps revisions and TTL leases"
 
-// snapshotFile is a source: a snapshot file of kvnode that was checked, with the checksum that
-// it had then.
+// snapshotFile is a source: a snapshot file of kvnode, with the checksum that it had when it was checked.
 type snapshotFile struct {
 	path string
 	sum  []byte
@@ -80,7 +79,7 @@ func checkSnapshotFile(path string, skip bool) (sum []byte, err error) {
 	case skip:
 		body = size // a database that was copied from a data directory
 	case extra == 0:
-		return nil, fmt.Errorf("%w: %s of %d bytes has no checksum at its end: it is cut off, or was not made by snapshot save%s", ErrDamaged, path, size, orItsDirectory(path))
+		return nil, fmt.Errorf("%w: %s of %d bytes has no checksum at its end: it is cut off, or was not made by snapshot save%s", ErrDamaged, path, size, adviceSuffix(path))
 	default:
 		return nil, fmt.Errorf("%w: %s has %d bytes, want a multiple of %d and %d more", ErrDamaged, path, size, snapshotAlign, sha256.Size)
 	}
@@ -125,8 +124,8 @@ func openSnapshotFile(path string) (f *os.File, size int64, err error) {
 	return nil, 0, errors.Join(err, f.Close())
 }
 
-// orItsDirectory returns the advice for a member's store.db as the end of an error text.
-func orItsDirectory(path string) string {
+// adviceSuffix returns AdviseBareStore as the end of an error text.
+func adviceSuffix(path string) string {
 	if advice := AdviseBareStore(path); advice != "" {
 		return "; " + advice
 	}
@@ -204,8 +203,8 @@ func databaseSize(f io.ReaderAt) (size int64) {
 	return size
 }
 
-// lacking returns how many bytes are missing at the end of a snapshot file of that size. A
-// complete database without a checksum lacks nothing.
+// lacking returns how many bytes are missing at the end of a snapshot file of that size. For a complete database
+// without a checksum it returns 0.
 func lacking(f io.ReaderAt, size int64) int64 {
 	whole := databaseSize(f)
 	if whole == 0 || size == whole || size >= whole+sha256.Size {
@@ -236,8 +235,7 @@ func openEtcd(path string) (*etcdfile.File, error) {
 	}
 }
 
-// etcdFile is the source of an import: a snapshot of etcd that was checked, with the checksum
-// that it had then.
+// etcdFile is the source of an import: a snapshot of etcd, with the checksum that it had when it was checked.
 type etcdFile struct {
 	path  string
 	sum   []byte

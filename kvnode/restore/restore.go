@@ -149,8 +149,8 @@ func (c *Config) restore() (_ Result, err error) {
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	_, missing := os.Stat(c.DataDir)
-	if missing == nil {
+	_, statErr := os.Stat(c.DataDir)
+	if statErr == nil {
 		// Before Lock: if DataDir is the source itself, openSource has locked it.
 		if err := c.dir().CheckEmpty(); err != nil {
 			return Result{}, err
@@ -167,7 +167,7 @@ func (c *Config) restore() (_ Result, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, c.dir().Clear(missing != nil))
+			err = errors.Join(err, c.dir().Clear(statErr != nil))
 		}
 	}()
 	made, err := c.makeDir(src)
@@ -273,8 +273,8 @@ func firstTerm(at store.Checkpoint, voted, bump uint64) (uint64, error) {
 	}
 }
 
-// makeLog makes a log that begins behind the checkpoint at, in a term in which no member has
-// voted: a candidate increments it first.
+// makeLog makes a log that begins after the checkpoint at, with term in its hard state. No member votes in that term,
+// because a candidate increments it first.
 func makeLog(cfg raftwal.Config, at store.Checkpoint, term uint64) error {
 	log, err := raftwal.Open(cfg)
 	if err != nil {
