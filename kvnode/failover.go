@@ -167,7 +167,7 @@ func (l *raftLoop) pollSoon(now time.Time) {
 
 // failProposals fails proposals of which this member may never learn the outcome, once the leader or its term has
 // changed: they may have been lost on the way or with the old leader's log, or the next leader may commit them.
-// Proposals with a fence wait until the first entry of a later term is applied, which shows their outcome
+// Proposals with a required term wait until the first entry of a later term is applied, which shows their outcome
 // (proposals.Pending.TermReached). If this member has only forgotten its leader, nothing fails: that leader may still
 // commit the proposals.
 func (l *raftLoop) failProposals(lead uint64) {

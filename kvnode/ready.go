@@ -75,7 +75,7 @@ func (l *raftLoop) publish(rd *raft.Ready) {
 	was := l.leadership.Term()
 	if !raft.IsEmptyHardState(rd.HardState) {
 		// The term is stored before leadership.set copies it. With the old one, LeadingTerm would be wrong, and
-		// proposals with it as their fence would have no effect (ErrFenced).
+		// proposals with it as their required term would have no effect (ErrFenced).
 		l.leadership.term.Store(rd.HardState.GetTerm())
 		if rd.HardState.GetCommit() > l.commit {
 			l.detector.Committed(time.Now())

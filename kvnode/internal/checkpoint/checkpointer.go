@@ -199,7 +199,7 @@ func (c *Checkpointer) Make() error {
 
 func (c *Checkpointer) save() error {
 	// SaveCommit runs before the store becomes durable at the index (see the package comment).
-	at, err := c.cfg.Store.Checkpoint(c.cfg.Log.SaveCommit)
+	at, err := c.cfg.Store.SaveCheckpoint(c.cfg.Log.SaveCommit)
 	if err == nil {
 		err = c.truncate(at, c.cfg.Disk.IsFull())
 		c.cfg.Logger.Debug("checkpoint", "index", at.Index, "revision", at.Revision)

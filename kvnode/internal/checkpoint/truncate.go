@@ -116,7 +116,7 @@ func (c *Checkpointer) keepForSlowFollowers(index uint64) uint64 {
 		return index
 	}
 	size, _ := c.cfg.Store.Size()
-	log := logState{newFirst: index, first: first, maxKept: uint64(max(size, c.cfg.MaxKeptBytes))}
+	log := logState{upTo: index, first: first, maxKept: uint64(max(size, c.cfg.MaxKeptBytes))}
 	connected, lowest := c.cfg.Connected(), index
 	ok := c.cfg.Loop.Do(func(r Raft) {
 		log.written = c.cfg.Log.Stats().Bytes // on the loop, like add, so that it is not below a recorded value
@@ -130,7 +130,7 @@ func (c *Checkpointer) keepForSlowFollowers(index uint64) uint64 {
 
 // logState describes a log that is about to be truncated.
 type logState struct {
-	to, first        uint64 // entries up to to are to be removed; first is the first index now
+	upTo, first      uint64 // entries up to upTo are to be removed; first is the first index now
 	written, maxKept uint64 // bytes written since the log was opened, and the limit for a slow follower
 }
 
@@ -140,9 +140,9 @@ func (s *slowFollowers) lowest(r Raft, log logState, connected map[uint64]bool) 
 	defer func() { s.count.Store(int64(len(s.written))) }()
 	if r.BasicStatus().RaftState != raft.StateLeader {
 		clear(s.written)
-		return log.newFirst
+		return log.upTo
 	}
-	lowest := log.newFirst
+	lowest := log.upTo
 	members := make(map[uint64]bool)
 	r.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		members[id] = true
@@ -157,7 +157,7 @@ func (s *slowFollowers) lowest(r Raft, log logState, connected map[uint64]bool) 
 		}
 		switch {
 		case !ok || !connected[id]: // the log keeps nothing for a follower that is away, but may again when it is back
-		case pr.State == tracker.StateReplicate && has >= log.to, has+1 < log.first, log.written-since > log.maxKept:
+		case pr.State == tracker.StateReplicate && has >= log.upTo, has+1 < log.first, log.written-since > log.maxKept:
 			delete(s.written, id)
 		default:
 			lowest = min(lowest, has)

@@ -180,8 +180,8 @@ func (q *Queue) drainSubmitted() {
 	}
 }
 
-// dropForwarded drops all forwarded messages once this member does not lead. Those with a fence would have no effect
-// in another term, and the followers propose them again (Pending.TermReached).
+// dropForwarded drops all forwarded messages once this member does not lead. Those with a required term would
+// have no effect in another term, and the followers propose them again (Pending.TermReached).
 func (q *Queue) dropForwarded() {
 	if len(q.forwarded) == 0 {
 		return
