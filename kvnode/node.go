@@ -6,6 +6,11 @@
 //	res, err := n.Propose(ctx, &pb.InternalRaftRequest{Put: put}) // returns when it is replicated and applied
 //	r, err := n.Read(ctx, kvnode.ReadAuto)                        // then read n.Store()
 //
+// A request for which Propose has returned no error is on the disks of a majority. Otherwise the error says
+// whether it may still take effect. A read that fails has done nothing. Reads are linearizable, but for
+// ReadSerializable; in ReadLease they rely on the assumptions of package leaderlease. If the member cannot
+// continue, Done is closed, and Err returns the reason. The process should then exit.
+//
 // Four goroutines do the work of a member. The loop waits for none of the others. The appender waits for the
 // applier while it restores a snapshot. The applier waits for the loop at a configuration change, and the
 // checkpointer waits for it when it truncates the log:

@@ -9,7 +9,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/fastkv"
 	"github.com/leaderlease/go/kvnode/server"
 )
@@ -60,10 +59,9 @@ func startMember(dir string) (*server.Server, error) {
 		}
 		listeners[i] = l
 	}
-	srv, err := server.Start(server.Config{
-		Node:           kvnode.Config{DataDir: dir + "/data", SegmentSize: 1 << 20, Listener: listeners[0]},
-		ClientListener: listeners[1],
-	})
+	cfg := server.Config{ClientListener: listeners[1]}
+	cfg.Node.DataDir, cfg.Node.SegmentSize, cfg.Node.Listener = dir+"/data", 1<<20, listeners[0]
+	srv, err := server.Start(cfg)
 	if err != nil {
 		return nil, err
 	}
