@@ -3,6 +3,7 @@
 # machines of the members by ssh and scp, as root.
 
 PATH="$PATH:$BIN"
+umask 022 # members run as another user, and read what is made here
 mkdir -p "$CONF" "$BACKUP"
 touch "$CONF/common.yaml" # settings of all members
 
@@ -17,7 +18,7 @@ machine() { client_url "$1" | sed -e 's,^[a-z]*://,,' -e 's,:[0-9]*$,,'; }
 on() {
   target=root@$(machine "$1")
   shift
-  ssh -n "$target" "PATH=\"\$PATH:$BIN\"; $*"
+  ssh -n "$target" "umask 022; PATH=\"\$PATH:$BIN\"; $*"
 }
 
 # members NAME... sets MEMBERS, ALL and INITIAL_CLUSTER to the members that the cluster has now.
@@ -43,7 +44,7 @@ copy_from() { absent "$3" && scp -rq "root@$(machine "$1"):$2" "$3"; }
 copy_to() { absent "$3" "$2" && scp -rq "$1" "root@$(machine "$2"):$3"; }
 
 # wait_until WHAT COMMAND... runs a command once a second until it succeeds, for at most $WAIT seconds (300).
-# It says what it waits for at once, and then every ten seconds.
+# It says what it waits for after the first attempt, and then about every ten seconds.
 wait_until() {
   what=$1 began=$(date +%s) told=0
   shift
@@ -124,14 +125,14 @@ certify() {
   on "$1" mkdir -p "$TLS" &&
     scp -q "$AUTHORITY/$1.key" "root@$(machine "$1"):$TLS/member.key" &&
     scp -q "$AUTHORITY/$1.crt" "root@$(machine "$1"):$TLS/member.crt" &&
-    on "$1" chown kvnode: "$TLS/member.key"
+    on "$1" "chmod 644 $TLS/member.crt && chown kvnode: $TLS/member.key"
 }
 
 # trust NAME copies the authorities in $TLS/ca.crt to the machine of a member.
 trust() {
   on "$1" mkdir -p "$TLS" &&
     scp -q "$TLS/ca.crt" "root@$(machine "$1"):$TLS/ca.new" &&
-    on "$1" mv "$TLS/ca.new" "$TLS/ca.crt"
+    on "$1" "chmod 644 $TLS/ca.new && mv $TLS/ca.new $TLS/ca.crt"
 }
 
 # set_common NAME VALUE sets a setting of all members, for the next write_config.
@@ -154,7 +155,7 @@ initial-cluster-state: $2
 initial-cluster: $INITIAL_CLUSTER
 initial-cluster-token: $TOKEN
 END
-  scp -q "$CONF/$1.new" "root@$(machine "$1"):$CONF/$1.yaml"
+  scp -q "$CONF/$1.new" "root@$(machine "$1"):$CONF/$1.yaml" && on "$1" chmod 644 "$CONF/$1.yaml"
 }
 write_configs() { for name in $MEMBERS; do write_config "$name" "$1" || return; done; }
 
