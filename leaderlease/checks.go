@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"cmp"
 	"fmt"
 
 	"go.etcd.io/raft/v3"
@@ -19,8 +20,8 @@ type checks struct {
 	// storageRechecked is set once Storage was compared at the first Ready with what New had read. Wrap sets
 	// it at once, so that Storage is not read again.
 	storageRechecked bool
-	// explained is set in a term in which a leader may answer ReadIndex: a round has left, or the
-	// leader was the only voter at some time, and needs none.
+	// explained is set in a term in which a leader may answer ReadIndex: a round has left, a configuration
+	// change was pending, or the leader was the only voter at some time, and needs no round.
 	explained bool
 	// leaseBased is set when raft answers ReadIndex without a round.
 	leaseBased bool
@@ -98,12 +99,16 @@ func (l *Lease) recheckStorageLocked(now core.Instant) {
 	if err == nil && lastErr == nil && hard.GetTerm() == l.hardTermAtStart && last == l.lastAtStart {
 		return
 	}
-	l.blameLocked(fmt.Sprintf("New has read Storage before the log of the node was in it, or the first Ready was written before it was shown to Ready: "+
-		"the log ended at %d in term %d, and at the first Ready at %d in term %d; fill Storage before New. The node holds for its longest promise from now on",
-		l.lastAtStart, l.hardTermAtStart, last, hard.GetTerm()), false)
+	rule := fmt.Sprintf("New has read Storage before the log of the node was in it, or the first Ready was written before it was shown to Ready: "+
+		"the log ended at index %d and the HardState had term %d, and at the first Ready they are %d and %d; fill Storage before New. This node does not vote or campaign for %v",
+		l.lastAtStart, l.hardTermAtStart, last, hard.GetTerm(), l.longest)
+	if err := cmp.Or(err, lastErr); err != nil {
+		rule = fmt.Sprintf("Storage, compared with what New has read, cannot be read at the first Ready: %v; restart the node. This node does not vote or campaign for %v", err, l.longest)
+	}
+	l.blameLocked(rule, false)
 	now = max(now, l.mu.last)
 	l.mu.guard.Restarted(now, l.longest)
-	// The trace records a restart of the clock, which has the same effect.
+	// The trace records a disruption of the clock, which has the same effect.
 	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockDisrupted, At: now})
 	l.mu.lease.ClockStepped(now)
 	l.revokeLocked(now)

@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"errors"
 	"io"
 	"log"
 	"testing"
@@ -110,6 +111,30 @@ func TestAStorageThatIsFilledAfterNewIsNoticed(t *testing.T) {
 				t.Error("Incoming(vote) = true in the restart hold, want false")
 			}
 		})
+	}
+}
+
+// brokenStorage is a Storage that fails once broken is set.
+type brokenStorage struct {
+	raft.Storage
+	broken bool
+}
+
+func (s *brokenStorage) LastIndex() (uint64, error) {
+	if s.broken {
+		return 0, errors.New("bad disk")
+	}
+	return s.Storage.LastIndex()
+}
+
+func TestAStorageThatCannotBeReadAtTheFirstReadyIsAMisuse(t *testing.T) {
+	s := &brokenStorage{Storage: raft.NewMemoryStorage()}
+	p := newPuppet(t, func(c *Config) { c.Raft.Storage = s })
+	s.broken = true
+	p.show(raft.Ready{})
+	p.misused("cannot be read at the first Ready: bad disk; restart the node")
+	if p.CanCampaign() == nil {
+		t.Error("CanCampaign() = nil, want a refusal by the restart hold")
 	}
 }
 

@@ -84,8 +84,12 @@ var ErrLeaderTooOld = errors.New("leaderlease: the leader runs a version that ma
 // errNoLibrary is the error of a nil *Lease.
 var errNoLibrary = &NoLeaseError{Status: core.Disabled}
 
+// errBound is the cause of the error of CanCampaign if a promise binds this node.
+var errBound = errors.New("a promise to a leader binds this node: it must not campaign before the promise ends")
+
 // NoLeaseError says why a lease could not be used, or that it was lost. A read with this error has had no
-// effect and may be tried again, here or at Leader. Work of Do or Context has begun.
+// effect and may be tried again, here or at Leader. Context returns it if there is no lease. As the cause
+// of a context it means that the lease was lost. Do returns it in both cases, so its work may have begun.
 type NoLeaseError struct {
 	// Term is the newest term this node knows.
 	Term uint64
@@ -95,7 +99,8 @@ type NoLeaseError struct {
 	Status Status
 	// RetryAfter is how long until the answer of this node may change: the rest of a restart hold or
 	// of a promise, else the time between two heartbeats. 0 means that waiting does not help: retry at
-	// Leader, or the status is final.
+	// Leader, or the status is final. But with StatusDisabled and without a Leader, reads may succeed after
+	// an election, unless a misuse fails them all.
 	RetryAfter time.Duration
 	// Err is the cause, such as a misuse of the Lease, or nil.
 	Err error

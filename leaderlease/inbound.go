@@ -13,7 +13,7 @@ import (
 
 // Incoming must be called for each message from a peer before raft steps it, and reports whether
 // raft may step it. It makes promises (V1), counts grants (L2), withholds requests for votes, votes
-// for this node and MsgTimeoutNow while a promise lasts (V3), and answers forwarded reads from the
+// for this node and MsgTimeoutNow while this node is bound (V3), and answers forwarded reads from the
 // lease. It does not change m, does not block, and may be called from any goroutine.
 //
 // from identifies the process that sent m, as named by the connection on which m arrived. The zero value
@@ -117,8 +117,8 @@ func (l *Lease) panicsLocked(m *raftpb.Message) bool {
 }
 
 // mayWin withholds votes for this node from raft while it is bound: it must not be elected (V3). A bound
-// node asks for no vote, but one that crashed before its candidacy was durable may be bound in an earlier
-// term when the answers arrive.
+// node asks for no vote, but a node that crashed before its candidacy was durable restarts in an earlier
+// term, and may be bound when the answers to its old requests arrive.
 func (l *Lease) mayWin(m *raftpb.Message) bool {
 	if m.GetReject() {
 		return true
@@ -190,10 +190,11 @@ func (l *Lease) takeAnswer(m *raftpb.Message) bool {
 		return !l.answerWaiting(m)
 	case err != nil:
 		l.stats.countField(err)
-		l.refuseReads(m, err, everyone)
+		l.refuseReads(fmt.Errorf("node %d does not attest its answer: %w", m.GetFrom(), err), everyone)
 		return false
 	default:
-		l.refuseReads(m, ErrLeaderTooOld, func(w *waiter) bool { return w.quorum && w.round <= asked })
+		why := fmt.Errorf("node %d does not confirm a quorum round: %w", m.GetFrom(), ErrLeaderTooOld)
+		l.refuseReads(why, func(w *waiter) bool { return w.quorum && w.round <= asked })
 		return !l.answerWaiting(m) // it serves the other reads
 	}
 }
@@ -213,11 +214,11 @@ func (l *Lease) answerWaiting(m *raftpb.Message) bool {
 	return mine
 }
 
-// refuseReads fails the waiting reads that match, because of the answer m.
-func (l *Lease) refuseReads(m *raftpb.Message, why error, match func(*waiter) bool) {
+// refuseReads fails the waiting reads that match, because of why.
+func (l *Lease) refuseReads(why error, match func(*waiter) bool) {
 	l.mu.Lock()
 	refusal := l.noLeaseLocked(core.NotLeader)
-	refusal.Err = fmt.Errorf("node %d does not attest its answer: %w", m.GetFrom(), why)
+	refusal.Err = why
 	done := l.failWaitingLocked(refusal, match)
 	if l.mu.reads.waiting.len() == 0 {
 		l.mu.reads.asked = false

@@ -300,6 +300,9 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("%s: %v, want RetryAfter %v", name, tc.err, tc.want)
 		}
 	}
+	if err := bound.CanCampaign(); !errors.Is(err, errBound) {
+		t.Errorf("CanCampaign() of a bound node = %v, want the cause %v", err, errBound)
+	}
 }
 
 // A follower that asks waits for its own state machine, not for the leader's.

@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -174,6 +175,7 @@ func (l *Lease) CanCampaign() error {
 	case l.mu.guard.Bound(now):
 		refused := l.noLeaseLocked(core.NotLeader)
 		refused.RetryAfter = l.mu.guard.Info(now).Remaining
+		refused.Err = cmp.Or(refused.Err, errBound)
 		return refused
 	default:
 		return nil
