@@ -92,7 +92,7 @@ func (l *Lease) hasNewCommit(m *raftpb.Message) bool {
 // configuration change is committed by it.
 //
 // A heartbeat would not do: it has no term of the entry, so raft would take its own entry at that index for
-// committed. Comparing with Storage would not do either, since raft's log differs from it during a write.
+// committed. Comparing with Storage alone would not do either, since raft's log differs from it during a write.
 func (l *Lease) commitAppend(s *raft.BasicStatus, m *raftpb.Message) *raftpb.Message {
 	index := m.GetCommit()
 	if s.RaftState == raft.StateLeader || s.Lead != raft.None || index <= s.GetCommit() {

@@ -22,8 +22,8 @@ import (
 // StatusConfPending, so a forgotten call only costs the lease. If Advance or MsgStorageApplyResp comes
 // before it, Info names the mistake, and a second change that raft appends meanwhile is a misuse.
 //
-// A repeated call, and a late call for a change below a restored snapshot, do nothing. A call for a change
-// that is not the next, or with other voters, is a misuse.
+// A call for an index below that of the newest reported change or restored snapshot does nothing. Any other
+// call that is not for the next open change is a misuse, unless cs has the present voters.
 func (l *Lease) ApplyConfState(index uint64, cs *raftpb.ConfState) {
 	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.close(index) })
 }
@@ -64,8 +64,8 @@ func (l *Lease) Applied(index uint64) {
 		return
 	}
 	// A durable state machine may be ahead of the commit index on disk, which raft does not sync. It is
-	// ahead of the log only after a crash before the log's write of entries that it has applied, and
-	// ConfIndex says so.
+	// ahead of the log only if it had applied entries that the log had not yet written when the process
+	// crashed. ConfIndex then is beyond the log.
 	if index > max(l.commit.Load(), l.lastAtStart, l.cfg.ConfIndex) {
 		l.misuse("Applied with an index beyond the commit index: state that raft has not committed must not be served", true)
 		return
@@ -96,7 +96,7 @@ func (l *Lease) noteMissedLocked(f func(*confWatch)) {
 	}
 }
 
-// misuse turns leases off for good, and logs the rule once. With broken, reads fail on every path.
+// misuse turns leases off for good, and logs the rule once. If broken is set, reads fail on every path.
 func (l *Lease) misuse(rule string, broken bool) {
 	l.mu.Lock()
 	now := l.nowLocked()

@@ -25,10 +25,10 @@ type Config struct {
 	// TickInterval is the time between two calls of Tick.
 	TickInterval time.Duration
 
-	// Duration is the length of a promise, from the moment a heartbeat was sent. Default:
-	// (ElectionTick−1)·TickInterval, the longest that delays no fail-over. With a shorter one, more
-	// reads fall back to ReadIndex when heartbeats are late. For a longer one, see
-	// AllowLongDuration.
+	// Duration is the length of a promise, by the voter's clock from the arrival of a heartbeat, and of the
+	// lease, by the leader's clock from its sending. Default: (ElectionTick−1)·TickInterval, the longest that
+	// delays no fail-over. With a shorter one, more reads fall back to ReadIndex when heartbeats are late.
+	// For a longer one, see AllowLongDuration.
 	Duration time.Duration
 	// MaxClockSkew bounds how far the clocks of any two nodes drift apart over one Duration
 	// (assumption A1); offsets between wall clocks do not matter. Reads stop that long before the lease
@@ -40,8 +40,9 @@ type Config struct {
 	MaxDriftPPM int
 	// MaxPromise is the longest promise that this node makes. Default: Duration. Below the leader's
 	// Duration this node grants nothing. Without Promises a restarted node neither votes nor campaigns for
-	// MaxPromise, the restart hold. With Promises the hold is the saved duration, so a long MaxPromise
-	// costs nothing: it may be as long as any member's Duration ever was.
+	// MaxPromise, the restart hold. With Promises the hold is the saved duration. A long MaxPromise then
+	// prolongs only the hold after a step or disruption of the clock, and that of the first restart with an
+	// empty store. Set it to the longest Duration that any member has had.
 	MaxPromise time.Duration
 	// AllowLongDuration permits a Duration beyond (ElectionTick−1)·TickInterval. Voters are then
 	// still bound when they would campaign, which delays every fail-over.
@@ -52,9 +53,9 @@ type Config struct {
 	// saved.
 	Promises PromiseStore
 	// ConfIndex is the index up to which the ConfState of Storage has every configuration change, if
-	// that is beyond its snapshot. Set it only if a durable state machine makes that ConfState, and
-	// skips old changes when raft hands them out again, without ApplyConfState. The log may end before
-	// it. Default: 0, ApplyConfState follows every change. If it is too low, there is no lease
+	// that is beyond its snapshot. Set it only if the ConfState comes from a durable state machine that
+	// skips changes that it has applied already, and does not call ApplyConfState for them. The log may end
+	// before it. Default: 0, ApplyConfState follows every change. If it is too low, there is no lease
 	// (StatusConfPending). If it is too high, the lease may count former voters and reads may be stale,
 	// or ApplyConfState with other voters is a misuse.
 	ConfIndex uint64
@@ -70,11 +71,11 @@ type Config struct {
 	// Notify is called, with the lease locked, when ReadRequests has a request. It must not block and
 	// must not call the Lease. Optional, for loops that do not select on the channel.
 	Notify func()
-	// Logger receives a line for each lease gained or lost, each clock fault and each misuse. A
-	// goroutine of the Lease calls its handler without a lock, so a handler that blocks stops no
-	// method of the Lease, and may call all of them. Up to 64 lines wait for it. Later ones are
-	// dropped, and the next line has their number as dropped_lines. Close waits for the handler for
-	// at most a second. Default: none. Safety never depends on it.
+	// Logger receives a line for each lease gained or lost, for the first misuse, and for each clock fault,
+	// but only for the first of successive readings that fail. A goroutine of the Lease calls its handler
+	// without a lock, so a handler that blocks stops no method of the Lease, and may call all of them. Up to
+	// 64 lines wait for it. Later ones are dropped, and the next line has their number as dropped_lines.
+	// Close waits for the handler for at most a second. Default: none. Safety never depends on it.
 	Logger *slog.Logger
 	// Tracer receives all events and decisions but reads under the lease. Each Lease needs a *leasetrace.Trace
 	// of its own. Package leasetrace writes traces to a file and checks them. Default: none.

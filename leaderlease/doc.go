@@ -81,7 +81,7 @@
 //
 // # Callbacks
 //
-// Config.Clock and Config.Notify run with the lease locked, and must call no method. Config.Send and
+// Config.Clock and Config.Notify may run with the lease locked: they must call no method. Config.Send and
 // the function given to StartRead may call every method that does not block, except Ready. The
 // handler of Config.Logger and the function given to Do may call all.
 //

@@ -9,8 +9,8 @@ import (
 )
 
 // Status says whether a lease read may be served, and if not, why. The zero value refuses. Refusals
-// are ordered from the strongest to the weakest: of two reasons the smaller one counts, but
-// a failed reading of the clock counts only if nothing else does.
+// are ordered from the strongest to the weakest: of two reasons the smaller one counts. There is one
+// exception: StatusDiskStalled hides a clock that fails only in the check itself.
 type Status = core.Status
 
 // The values of a Status, from the strongest refusal to none.

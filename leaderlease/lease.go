@@ -79,7 +79,8 @@ type Lease struct {
 		unread bool
 		// held is the term of the lease that was reported to watchers as held, 0 if none.
 		held uint64
-		// durable: storage is known to hold a term, so New of the next process sees a restart.
+		// durable is set if no grant can leave before storage holds a term, by which New of the next process
+		// sees a restart. Without AsyncStorageWrites it is always set.
 		durable bool
 		closed  bool
 		saving  saving

@@ -22,7 +22,7 @@ func (l *Lease) outboundLocked(msgs []*raftpb.Message, now core.Instant) []*raft
 	}
 	kept := without(msgs, func(m *raftpb.Message) bool { return !l.mayLeaveLocked(m, now) })
 	if !l.cfg.Raft.AsyncStorageWrites {
-		return kept // the whole Ready is durable before any of it is sent
+		return kept // a candidate's HardState is durable before its messages are sent
 	}
 	kept, stray := core.DelayVotes(kept)
 	for _, m := range stray {
@@ -124,8 +124,8 @@ func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
 
 // voteLocked withholds granted votes while this node is bound (V4). Incoming and raft's Step are not one
 // critical section, so raft may have cast a vote before the promise was made. Granted pre-votes may
-// leave: they elect no node, except the node itself if it is alone a quorum (V5). The vote also carries
-// the commit index hint.
+// leave: they elect no node, except the node itself if it is alone a quorum (V5). Each answer, a rejection
+// too, carries the commit index hint.
 func (l *Lease) voteLocked(m *raftpb.Message, now core.Instant) bool {
 	l.attachCommitLocked(m)
 	if m.GetReject() {

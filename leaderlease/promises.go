@@ -17,10 +17,11 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// PromiseFile is a PromiseStore in a file. Its value is the name of the file. It is for logs that keep no promises.
+// PromiseFile is a PromiseStore in a file. Its value is the name of the file. It is for logs that are no PromiseStore.
 // Put it beside the node's log. A member that is restored with one and without the other has forgotten its promises.
 //
-// The file is replaced as a whole, so a crash leaves the old one or the new one.
+// The file is replaced as a whole, so a crash leaves the old one or the new one. On Windows a power failure may bring
+// the old one back after SaveMaxPromise has returned.
 type PromiseFile string
 
 var _ PromiseStore = PromiseFile("")
@@ -115,7 +116,8 @@ func (disk) write(name, text string) error {
 
 func (disk) rename(from, to string) error { return os.Rename(from, to) }
 
-// syncDir makes a rename durable. Windows has no such call; there the rename is durable.
+// syncDir makes a rename durable. Windows has no such call: there a power failure may undo the rename, since os.Rename
+// does not ask for MOVEFILE_WRITE_THROUGH.
 func (disk) syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil

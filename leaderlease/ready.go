@@ -26,11 +26,12 @@ import (
 // A Ready that raft of this node cannot have made after the previous one is a misuse. Examples are two
 // nodes that share a Lease, and a Storage that was filled after New.
 //
-// Without AsyncStorageWrites Ready blocks when a bound node is about to count its own vote (V5), until
-// the promise has ended by the lease clock. That takes at most the longest promise after the newest
-// disruption or step of the clock, and longer if the clock fails or stands still. If Tick is called,
-// this happens only after a burst of ticks, after a Campaign without CanCampaign, or if the clock fails
-// during a campaign. Loops that must not block, or that drive their clock themselves, call WouldBlock.
+// Without AsyncStorageWrites Ready blocks when this node is about to count its own vote (V5), while a
+// promise that a grant has reported, or the restart hold, lasts by the lease clock. That takes at most the
+// longest promise after the newest disruption or step of the clock, and longer if the clock fails or stands
+// still. If Tick is called, this happens only after a burst of ticks, after a Campaign without CanCampaign,
+// or if the clock fails during a campaign. Loops that must not block, or that drive their clock themselves,
+// call WouldBlock.
 func (l *Lease) Ready(rd *raft.Ready) {
 	if l == nil {
 		return
@@ -74,7 +75,8 @@ func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	if n := len(rd.CommittedEntries); n > 0 {
 		commit = max(commit, rd.CommittedEntries[n-1].GetIndex())
 		mu.conf.committed(rd.CommittedEntries)
-		// Raft hands out entries that are on disk, and the first HardState went there no later.
+		// With AsyncStorageWrites raft hands out entries that are on disk, and the first HardState went there
+		// no later.
 		mu.durable = true
 	}
 	if !raft.IsEmptySnap(rd.Snapshot) {
@@ -84,7 +86,7 @@ func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 		l.setVotersLocked(rd.Snapshot.GetMetadata().GetConfState(), now)
 	}
 	mu.committed.follow(rd)
-	// Most Readys of an idle group change nothing. Without a store the readers' caches stay valid.
+	// Most Readys of an idle group change nothing. If nothing is written, the readers' caches stay valid.
 	if commit != l.commit.Load() {
 		l.commit.Store(commit)
 	}

@@ -37,8 +37,8 @@ func releases(m *raftpb.Message, r core.Release) bool {
 }
 
 // lockPatience is how long Resign waits for the lock. The goroutine that holds it may hang, and a process
-// that shuts down must not hang with it. A shorter wait fails on a busy leader. After a longer one the
-// promises have ended by themselves.
+// that shuts down must not hang with it. A shorter wait fails on a busy leader. A wait as long as a promise
+// gains nothing.
 const lockPatience = 50 * time.Millisecond
 
 // Resign is for a leader that shuts down: its disk has failed, or its loop panics. If this member leads,

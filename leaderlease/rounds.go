@@ -108,7 +108,7 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 	return done
 }
 
-// joinedLocked answers the reads that arrived at a moment that the lease in v covers (L2; docs/design.md, A read).
+// joinedLocked answers the reads that arrived at a moment that the lease in v covers (docs/design.md, Joined reads).
 func (l *Lease) joinedLocked(v *view) (done finished) {
 	r := &l.mu.reads
 	if v.Status != core.Valid || r.waiting.len() == 0 {
@@ -121,7 +121,7 @@ func (l *Lease) joinedLocked(v *view) (done finished) {
 	return done
 }
 
-// failReadsLocked fails the reads that wait for an index, and with all also those that wait for the state machine.
+// failReadsLocked fails the reads that wait for an index, and if all is set, those that wait for the state machine.
 func (l *Lease) failReadsLocked(err error, all bool) (done finished) {
 	r := &l.mu.reads
 	r.asked = false

@@ -18,7 +18,8 @@ type start struct {
 	last      uint64
 	lastTerm  uint64
 	restarted bool
-	// saved is the longest promise in the PromiseStore. hold is the length of the restart hold.
+	// saved is the longest promise in the PromiseStore, or MaxPromise without one. hold is the length of the
+	// restart hold.
 	saved, hold time.Duration
 }
 

@@ -30,15 +30,16 @@ type Stats struct {
 	Withheld struct {
 		// Withheld from raft (V3). VoteRespIn counts granted votes and pre-votes for this node.
 		VoteIn, PreVoteIn, TimeoutNowIn, VoteRespIn uint64
-		// Withheld from the network (V4). VoteRespOut counts granted votes, including those that raft
-		// itself would have counted.
+		// Withheld from the network (V4). VoteRespOut counts granted votes, including this node's votes
+		// for itself.
 		VoteOut, PreVoteOut, VoteRespOut uint64
-		// Ticks and Readys of a node that would have elected itself (V5).
+		// Tick counts the ticks of a node that would have elected itself (V5), Self the waits of its Ready:
+		// several for one Ready, and none for WouldBlock.
 		Tick, Self uint64
 	}
 	// Probes counts sent probes, Promises made promises, and Grants sent grants. RefusedProbes counts probes
-	// without a promise: they asked for more than MaxPromise or than is saved, came from a deposed leader or a
-	// dead process, or this node could not read its clock.
+	// without a promise: they asked for more than MaxPromise or than is saved, were sent before a release, came
+	// from a deposed leader or a dead process, or this node could not read its clock.
 	Probes, Promises, Grants, RefusedProbes uint64
 	// Malformed counts invalid lease fields, Absent the heartbeats and responses without one.
 	Malformed, Absent uint64

@@ -16,8 +16,8 @@ import (
 //	}
 //
 // It returns false only while this node is bound and known to be the only voter, since raft would elect it without a
-// message (V5). If the configuration is not known, because ApplyConfState is missing or was wrong, it returns true, as
-// a leader may bind this node for as long as it leads. Ready then keeps V5.
+// message (V5). If the configuration is not known, because ApplyConfState is missing or was wrong, it returns true: if
+// not, a leader that renews this node's promise would keep it from ticking for ever. Ready then keeps V5.
 //
 // Tick also repeats lost read rounds, detects the end of the lease, saves a shorter promise when that is due, and
 // warns of two mistakes: reads wait while Applied does not move, and Tick is called at another interval.

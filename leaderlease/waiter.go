@@ -20,8 +20,8 @@ type waiter struct {
 	quorum bool
 
 	// at is a moment after the read arrived at which this node led, and index its commit index then or
-	// later. A lease that covers at covers the read (docs/design.md, A read). at is 0 on followers, before
-	// the first commit of the term, and for reads that need a round.
+	// later. A lease that covers at covers the read (docs/design.md, Joined reads). at is 0 on followers,
+	// before the first commit of the term, and for reads that need a round.
 	at    core.Instant
 	index uint64
 	// round is the first round requested after the read arrived.
@@ -135,8 +135,8 @@ func everyone(*waiter) bool { return true }
 type waitError struct {
 	err error
 	// index is the index that Applied must reach, and applied the present one. index is 0 if the read has
-	// none yet. Then the read waits for a round: the number try, made by leader, or by this node if leader
-	// is 0. untaken means that the embedding has not taken the request from ReadRequests.
+	// none yet. Then it waits for the try-th round since it arrived, which leader makes, or this node if
+	// leader is 0. untaken means that the embedding has not taken the request from ReadRequests.
 	index, applied uint64
 	leader, try    uint64
 	untaken        bool

@@ -140,8 +140,8 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, stop func(
 	if l == nil {
 		return nil, nil, errNoLibrary
 	}
-	// parent may be a type of the embedder. The context that ends under the lock of the lease is a child of
-	// base, so that no method of parent runs there.
+	// parent may be the embedder's own implementation of Context. The context that ends under the lock of the
+	// lease is a child of base, so that no method of parent runs there.
 	base, leave := context.WithCancel(parent)
 	ctx, cancel := context.WithCancelCause(base)
 	w, err := l.startWork(cancel)
@@ -169,9 +169,10 @@ func (l *Lease) startWork(cancel context.CancelCauseFunc) (*worker, error) {
 	return w, nil
 }
 
-// Do runs work with a Context of the lease, and returns its error. It returns a *NoLeaseError if there was no lease at
-// the start, or if work returned the error of its context because the lease was lost. Work that returns nil has
-// succeeded, even if the lease was lost meanwhile.
+// Do runs work with a Context of the lease, and returns its error, or, in place of the context's error, the
+// context's cause. So it returns a *NoLeaseError if there was no lease at the start, or if work returned the error
+// of its context because the lease was lost. Work that returns nil has succeeded, even if the lease was lost
+// meanwhile.
 func (l *Lease) Do(parent context.Context, work func(context.Context) error) error {
 	ctx, stop, err := l.Context(parent)
 	if err != nil {

@@ -43,7 +43,7 @@ var deathRules = []Mutant{
 	{
 		Rule: "V8", Name: "a promise to two processes belongs to the first", Pkg: rulesPkg, Test: "^TestV8APromiseToTwoProcesses$",
 		File: guardFile,
-		Old:  "\t\tg.promise.process = ProcessID{} // for good", New: "\t\t_ = 0 // for good",
+		Old:  "\t\tg.promise.process = ProcessID{} // for the rest", New: "\t\t_ = 0 // for the rest",
 	},
 	{
 		Rule: "V8", Name: "a death notice ends the restart hold", Pkg: rulesPkg, Test: "^TestV8TheRestartHoldStays$",

@@ -95,7 +95,7 @@ func (g *Guard) promiseTo(leader, term uint64, from ProcessID) {
 		g.promise.leader, g.promise.term, g.promise.sent, g.promise.process = leader, term, 0, from
 	}
 	if from != g.promise.process {
-		g.promise.process = ProcessID{} // for good: it is unknown which process relies on the promise
+		g.promise.process = ProcessID{} // for the rest of this term: it is unknown which process relies on the promise
 	}
 }
 
@@ -262,8 +262,8 @@ func (g *Guard) ProcessDied(leader uint64, died ProcessID) (Release, bool) {
 type saved struct {
 	// limit bounds promises. Invariant: storage holds at least this.
 	limit time.Duration
-	// longest is the longest promise that this process was asked for, and at least the duration that
-	// a start saves. Invariant: it never decreases.
+	// longest is the longest promise that this process was asked for, and at least the floor of
+	// SetStored. Invariant: it never decreases.
 	longest time.Duration
 }
 
@@ -273,8 +273,9 @@ func (s *saved) covers(d time.Duration) bool {
 	return d <= s.limit
 }
 
-// clockStepped is for a restored machine. Its memory may be older than its storage and lack
-// promises of up to most. Storage has not fallen below longest, which never decreases.
+// clockStepped is for a machine that may have been restored, with storage newer than this memory.
+// Storage may have fallen meanwhile, but not below longest, so limit drops to that. Promises of up to
+// most may be forgotten, so longest rises to that.
 func (s *saved) clockStepped(most time.Duration) {
 	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
 }

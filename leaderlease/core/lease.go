@@ -32,8 +32,8 @@ type Lease struct {
 	// term is the term that the node leads, or 0.
 	term      uint64
 	ownCommit bool
-	// Only probes sent later than the instant after count: the last moment before the node led, a release,
-	// or an invalidation. Invariant: it never decreases within a term.
+	// Probes sent at or before after do not count. It is the instant just before this node led, or that of
+	// the newest release or invalidation. Invariant: it never decreases within a term.
 	after Instant
 	// probed is the send instant of the newest probe.
 	probed Instant
@@ -172,12 +172,12 @@ func (l *Lease) Invalidate(now Instant) {
 	l.recompute()
 }
 
-// maxSteps is how often the clock may go back in one term. After that there is no lease for the rest
-// of the term, since such a clock will go back again.
+// maxSteps is how often the clock may go back in one term. After one more step there is no lease for the
+// rest of the term, since such a clock will go back again.
 const maxSteps = 3
 
-// ClockWentBack is ClockStepped for a step back that no disruption explains. After maxSteps of them there is
-// no lease for the rest of the term.
+// ClockWentBack is ClockStepped for a step back that no disruption explains. After more than maxSteps of them
+// there is no lease for the rest of the term.
 func (l *Lease) ClockWentBack(now Instant) {
 	l.steps++
 	l.ClockStepped(now)

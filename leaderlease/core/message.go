@@ -81,8 +81,8 @@ type Grant struct {
 }
 
 // Incarnation identifies one run of one node's clock: that of a process, up to the next step or
-// disruption. Only readings of one run are comparable. It is random, because the clock of each
-// process may begin at the same reading. A valid one is from 1 to 2^63 − 1.
+// disruption. Only readings of one run are comparable. The first one of a process is random, because
+// the clock of each process may begin at the same reading. A valid one is from 1 to 2^63 − 1.
 type Incarnation uint64
 
 // Next returns the incarnation that follows a step or a disruption of the clock.

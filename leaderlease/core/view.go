@@ -53,8 +53,7 @@ func (v *View) Remaining(now Instant, limit time.Duration) time.Duration {
 }
 
 // Status says whether a lease read may be served, and if not, why. The zero value refuses. Refusals
-// are ordered from the strongest to the weakest: of two reasons in Status the smaller
-// one counts.
+// are ordered from the strongest to the weakest: of two reasons in View.Status the smaller one counts.
 type Status uint8
 
 // The constants StatusNone to StatusValid of package leaderlease explain the values.
@@ -95,7 +94,7 @@ var statusNames = [NumStatus]string{
 	Valid:           "valid",
 }
 
-// String returns the name used in metrics, trailers and error messages.
+// String returns the name used in metrics, kvnode's gRPC trailers and error messages.
 func (s Status) String() string {
 	if int(s) < NumStatus {
 		return statusNames[s]
