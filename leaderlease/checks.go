@@ -20,16 +20,16 @@ type checks struct {
 	// storageRechecked is set once Storage was compared at the first Ready with what New had read. Wrap sets
 	// it at once, so that Storage is not read again.
 	storageRechecked bool
-	// explained is set in a term in which a leader may answer ReadIndex: a round has left, a configuration
+	// answersExpected is set in a term in which a leader may answer ReadIndex: a round has left, a configuration
 	// change was pending, or the leader was the only voter at some time, and needs no round.
-	explained bool
+	answersExpected bool
 	// leaseBased is set when raft answers ReadIndex without a round.
 	leaseBased bool
 }
 
-// checkLocked turns leases off if raft cannot have made rd after the previous Ready. It runs before
+// checkReadyLocked turns leases off if raft cannot have made rd after the previous Ready. It runs before
 // anything is taken over from rd.
-func (l *Lease) checkLocked(rd *raft.Ready, now core.Instant) (done finished) {
+func (l *Lease) checkReadyLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	if !l.cfg.Raft.AsyncStorageWrites {
 		l.acknowledgedLocked(l.mu.checks.handed) // raft makes no Ready before Advance
 	}
@@ -37,7 +37,7 @@ func (l *Lease) checkLocked(rd *raft.Ready, now core.Instant) (done finished) {
 		done = l.blameLocked(rule, true)
 	}
 	l.recheckStorageLocked(now)
-	if rule := l.otherWritesLocked(rd); rule != "" {
+	if rule := l.asyncMismatchLocked(rd); rule != "" {
 		done = append(done, l.blameLocked(rule, false)...)
 	}
 	return done
@@ -48,7 +48,7 @@ func (l *Lease) checkLocked(rd *raft.Ready, now core.Instant) (done finished) {
 func (l *Lease) otherNodeLocked(rd *raft.Ready) (rule string) {
 	const advice = "call New for each node, and Ready for each raft.Ready of it, once and in order"
 	for _, m := range rd.Messages {
-		if fromRaft(m) && m.GetFrom() != l.id() {
+		if fromIsOwnID(m) && m.GetFrom() != l.id() {
 			return fmt.Sprintf("Ready has a message of node %x, but the Lease was made for node %x: %s", m.GetFrom(), l.id(), advice)
 		}
 	}
@@ -74,9 +74,9 @@ func (l *Lease) otherNodeLocked(rd *raft.Ready) (rule string) {
 	return ""
 }
 
-// fromRaft reports whether raft puts its own ID into m.From. In a message that a follower forwards to
+// fromIsOwnID reports whether raft puts its own ID into m.From. In a message that a follower forwards to
 // its leader, From is the original sender.
-func fromRaft(m *raftpb.Message) bool {
+func fromIsOwnID(m *raftpb.Message) bool {
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgSnap,
 		raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow:
@@ -114,8 +114,8 @@ func (l *Lease) recheckStorageLocked(now core.Instant) {
 	l.revokeLocked(now)
 }
 
-// otherWritesLocked returns the broken rule if raft's AsyncStorageWrites differs from the Lease's.
-func (l *Lease) otherWritesLocked(rd *raft.Ready) (rule string) {
+// asyncMismatchLocked returns the broken rule if raft's AsyncStorageWrites differs from the Lease's.
+func (l *Lease) asyncMismatchLocked(rd *raft.Ready) (rule string) {
 	writes := false
 	for _, m := range rd.Messages {
 		writes = writes || m.GetType() == raftpb.MsgStorageAppend || m.GetType() == raftpb.MsgStorageApply
@@ -138,20 +138,20 @@ func (l *Lease) checkRoundsLocked(rd *raft.Ready, led uint64) finished {
 	}
 	c := &mu.checks
 	if mu.term != led {
-		c.explained = false
+		c.answersExpected = false
 	}
 	answers := len(rd.ReadStates) > 0
 	for _, m := range rd.Messages {
 		switch m.GetType() {
 		case raftpb.MsgHeartbeat:
-			c.explained = c.explained || len(m.GetContext()) > 0
+			c.answersExpected = c.answersExpected || len(m.GetContext()) > 0
 		case raftpb.MsgReadIndexResp:
 			answers = true
 		}
 	}
-	c.explained = c.explained || mu.conf.pending() || mu.conf.single()
+	c.answersExpected = c.answersExpected || mu.conf.pending() || mu.conf.single()
 	// In the first Ready of a term, the answers may be those of a former leader.
-	if !answers || c.explained || mu.term != led || c.leaseBased {
+	if !answers || c.answersExpected || mu.term != led || c.leaseBased {
 		return nil
 	}
 	c.leaseBased = true

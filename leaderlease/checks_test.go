@@ -114,23 +114,10 @@ func TestAStorageThatIsFilledAfterNewIsNoticed(t *testing.T) {
 	}
 }
 
-// brokenStorage is a Storage that fails once broken is set.
-type brokenStorage struct {
-	raft.Storage
-	broken bool
-}
-
-func (s *brokenStorage) LastIndex() (uint64, error) {
-	if s.broken {
-		return 0, errors.New("bad disk")
-	}
-	return s.Storage.LastIndex()
-}
-
 func TestAStorageThatCannotBeReadAtTheFirstReadyIsAMisuse(t *testing.T) {
-	s := &brokenStorage{Storage: raft.NewMemoryStorage()}
+	s := &badStorage{MemoryStorage: raft.NewMemoryStorage()}
 	p := newPuppet(t, func(c *Config) { c.Raft.Storage = s })
-	s.broken = true
+	s.last = errors.New("bad disk")
 	p.show(raft.Ready{})
 	p.misused("cannot be read at the first Ready: bad disk; restart the node")
 	if p.CanCampaign() == nil {
@@ -263,7 +250,7 @@ func TestAnswersWithoutARoundAreRefused(t *testing.T) {
 
 	// A round that it has made in an earlier term proves nothing.
 	p = leading(t)
-	p.mu.checks.explained = true
+	p.mu.checks.answersExpected = true
 	p.lead(3)
 	p.show(raft.Ready{ReadStates: []raft.ReadState{{Index: p.last, RequestCtx: []byte("a reader")}}})
 	p.misused("without a quorum round")

@@ -404,8 +404,8 @@ func TestAMissedChangeIsSaidOnce(t *testing.T) {
 			t.Errorf("applied(%d): wrong() = %v, was %v, want it said: %v", step.applied, err, before, step.said)
 		}
 	}
-	if use, broken := c.close(5); !use || broken != "" {
-		t.Fatalf("toldAt(5) = %v, %q, want it used", use, broken)
+	if use, rule := c.close(5); !use || rule != "" {
+		t.Fatalf("toldAt(5) = %v, %q, want it used", use, rule)
 	}
 	if c.noteApplied(8); c.wrong() != nil {
 		t.Errorf("wrong() once 5 is told and 8 applied = %v, want nil", c.wrong())

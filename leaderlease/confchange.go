@@ -34,15 +34,15 @@ func (l *Lease) applyNextConfState(cs *raftpb.ConfState) {
 	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.closeNext() })
 }
 
-func (l *Lease) switchTo(cs *raftpb.ConfState, closeChange func(*confWatch) (use bool, broken string)) {
+func (l *Lease) switchTo(cs *raftpb.ConfState, closeChange func(*confWatch) (use bool, rule string)) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	now := l.nowLocked()
-	use, broken := closeChange(&l.mu.conf)
-	if broken != "" && l.mu.conf.voters.String() == core.Voters(cs).String() {
-		broken = "" // the present configuration, repeated
+	use, rule := closeChange(&l.mu.conf)
+	if rule != "" && l.mu.conf.voters.String() == core.Voters(cs).String() {
+		rule = "" // the present configuration, repeated
 	}
 	if use {
 		l.setVotersLocked(cs, now)
@@ -50,8 +50,8 @@ func (l *Lease) switchTo(cs *raftpb.ConfState, closeChange func(*confWatch) (use
 	done := l.publishLocked(now)
 	l.mu.Unlock()
 	done.report()
-	if broken != "" {
-		l.misuse(broken, false)
+	if rule != "" {
+		l.misuse(rule, false)
 	}
 }
 
@@ -96,24 +96,24 @@ func (l *Lease) noteMissedLocked(f func(*confWatch)) {
 	}
 }
 
-// misuse turns leases off for good, and logs the rule once. If broken is set, reads fail on every path.
-func (l *Lease) misuse(rule string, broken bool) {
+// misuse turns leases off for good, and logs the rule once. If failReads is set, reads fail on every path.
+func (l *Lease) misuse(rule string, failReads bool) {
 	l.mu.Lock()
 	now := l.nowLocked()
-	done := l.blameLocked(rule, broken)
+	done := l.blameLocked(rule, failReads)
 	done = append(done, l.publishLocked(now)...)
 	l.mu.Unlock()
 	done.report()
 }
 
 // blameLocked is misuse for callers that hold the lock and publish afterwards.
-func (l *Lease) blameLocked(rule string, broken bool) (done finished) {
+func (l *Lease) blameLocked(rule string, failReads bool) (done finished) {
 	if l.mu.misuse == nil {
 		l.mu.misuse = &MisuseError{Rule: rule}
 		l.logLocked(slog.LevelError, "misuse, leases are off", "rule", rule)
 	}
-	if broken {
-		l.mu.broken = true
+	if failReads {
+		l.mu.failReads = true
 		done = l.failReadsLocked(l.noLeaseLocked(core.Disabled), true)
 	}
 	return done
@@ -123,14 +123,14 @@ func (l *Lease) setVotersLocked(cs *raftpb.ConfState, now core.Instant) {
 	voters := core.Voters(cs)
 	l.mu.conf.voters = voters
 	l.mu.conf.alone = core.AloneQuorum(voters, l.id())
-	l.mu.checks.explained = l.mu.checks.explained || l.mu.conf.single()
+	l.mu.checks.answersExpected = l.mu.checks.answersExpected || l.mu.conf.single()
 	l.mu.lease.SetVoters(voters)
 	l.traceVotersLocked(voters, now)
 }
 
-// aloneLocked reports whether this node may be a quorum by itself (V5). While raft's configuration is not
+// maybeAloneLocked reports whether this node may be a quorum by itself (V5). While raft's configuration is not
 // known, it may.
-func (l *Lease) aloneLocked() bool {
+func (l *Lease) maybeAloneLocked() bool {
 	return l.mu.conf.alone || l.mu.conf.pending() || l.mu.misuse != nil
 }
 
@@ -175,7 +175,7 @@ func isChange(e *raftpb.Entry) bool {
 
 // closeNext closes the oldest open change. It reports whether its result counts, and otherwise the rule
 // that was broken, if any.
-func (c *confWatch) closeNext() (use bool, broken string) {
+func (c *confWatch) closeNext() (use bool, rule string) {
 	switch {
 	case c.superseded:
 		return false, ""
@@ -187,7 +187,7 @@ func (c *confWatch) closeNext() (use bool, broken string) {
 }
 
 // close closes the change at index, and with it skipped changes before it, which its result includes.
-func (c *confWatch) close(index uint64) (use bool, broken string) {
+func (c *confWatch) close(index uint64) (use bool, rule string) {
 	switch {
 	case index <= c.stored && c.known == c.stored:
 		return false, fmt.Sprintf("ApplyConfState at index %d has other voters than Storage, which has all changes up to ConfIndex %d", index, c.stored)

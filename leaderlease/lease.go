@@ -90,13 +90,13 @@ type Lease struct {
 		// committed is the newest entry that raft has handed out as committed, or the entry at the
 		// commit index of the start.
 		committed commitHint
-		// misuse is the first rule that the embedding broke. broken means that reads must fail on every
+		// misuse is the first rule that the embedding broke. failReads means that reads must fail on every
 		// path.
-		misuse error
-		broken bool
+		misuse    error
+		failReads bool
 
 		watchers map[*watcher]struct{}
-		workers  map[*worker]struct{}
+		work     map[*work]struct{}
 	}
 }
 

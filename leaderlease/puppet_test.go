@@ -145,7 +145,7 @@ func (p *puppet) complete(rd *raft.Ready) {
 	p.appended = max(appended, committed)
 	if len(rd.ReadStates) > 0 || slices.ContainsFunc(rd.Messages, isAnswer) {
 		p.mu.Lock()
-		p.mu.checks.explained = !p.leaseBased // by the heartbeats of a round
+		p.mu.checks.answersExpected = !p.leaseBased // by the heartbeats of a round
 		p.mu.Unlock()
 	}
 	idle := len(rd.Entries) == 0 && len(rd.CommittedEntries) == 0 && raft.IsEmptyHardState(rd.HardState) && raft.IsEmptySnap(rd.Snapshot)

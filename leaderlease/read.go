@@ -120,7 +120,7 @@ func (l *Lease) startLocked(w *waiter) finished {
 	switch {
 	case mu.closed:
 		return finished{{w: w, err: l.noLeaseLocked(core.Closed)}}
-	case mu.broken:
+	case mu.failReads:
 		return finished{{w: w, err: l.noLeaseLocked(core.Disabled)}}
 	case v.Check(now) == core.Valid && !w.quorum:
 		// The lock excludes a change of the view, and nowLocked a disruption.
@@ -130,7 +130,7 @@ func (l *Lease) startLocked(w *waiter) finished {
 		return finished{{w: w, err: l.noLeaseLocked(v.Check(now))}}
 	}
 	if mu.role == raft.StateLeader && mu.lease.HasOwnTermCommit() && !w.quorum {
-		w.at, w.index = now, l.commit.Load()
+		w.at, w.commitAt = now, l.commit.Load()
 	}
 	mu.reads.add(w)
 	if l.overdueLocked() {

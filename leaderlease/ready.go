@@ -45,7 +45,7 @@ func (l *Lease) ready(rd *raft.Ready) {
 	l.mu.Lock()
 	now := l.nowLocked()
 	l.mu.ready = true
-	done := l.checkLocked(rd, now)
+	done := l.checkReadyLocked(rd, now)
 	done = append(done, l.followLocked(rd, now)...)
 	rd.Messages = l.outboundLocked(rd.Messages, now)
 	// The view is published before anything of this Ready leaves (L7, L8).
@@ -160,6 +160,6 @@ func (l *Lease) WouldBlock(rd *raft.Ready) bool {
 	now := l.nowLocked()
 	l.recheckStorageLocked(now)
 	// A pre-candidate's own vote elects it only if it is alone a quorum.
-	counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()
+	counts := rd.RaftState == raft.StateCandidate || l.maybeAloneLocked()
 	return counts && l.mu.guard.Owes(now)
 }

@@ -36,7 +36,7 @@ func (r *rounds) add(w *waiter) {
 func (r *rounds) rebase(now core.Instant, commit uint64) {
 	for _, w := range r.waiting.all {
 		if !w.quorum {
-			w.at, w.index = now, commit
+			w.at, w.commitAt = now, commit
 		}
 	}
 }
@@ -116,7 +116,7 @@ func (l *Lease) joinedLocked(v *view) (done finished) {
 	}
 	for _, w := range r.waiting.take(func(w *waiter) bool { return w.at > 0 && w.at < v.Usable }) {
 		w.read = ReadResult{Term: v.Term, Path: PathJoined}
-		done = append(done, l.whenAppliedLocked(w, w.index)...)
+		done = append(done, l.whenAppliedLocked(w, w.commitAt)...)
 	}
 	return done
 }

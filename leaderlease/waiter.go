@@ -19,11 +19,11 @@ type waiter struct {
 	// quorum means that no lease may answer: see Lease.ReadIndex.
 	quorum bool
 
-	// at is a moment after the read arrived at which this node led, and index its commit index then or
+	// at is a moment after the read arrived at which this node led, and commitAt its commit index then or
 	// later. A lease that covers at covers the read (docs/design.md, Joined reads). at is 0 on followers,
 	// before the first commit of the term, and for reads that need a round.
-	at    core.Instant
-	index uint64
+	at       core.Instant
+	commitAt uint64
 	// round is the first round requested after the read arrived.
 	round uint64
 	// in is the list that holds the waiter, if any. gone means that the read was given up; the list drops

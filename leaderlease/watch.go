@@ -86,12 +86,12 @@ func (w *watcher) send(e Event) {
 	}
 }
 
-// noteLocked reports it to watchers and workers if the lease was gained or lost.
+// noteLocked tells the watchers if the lease was gained or lost, and ends work that has no valid lease.
 func (l *Lease) noteLocked(now core.Instant) {
 	mu := &l.mu
 	v := l.view.Load()
 	s := v.Check(now)
-	if len(mu.workers) > 0 {
+	if len(mu.work) > 0 {
 		l.stopWorkLocked(v, s)
 	}
 	var held uint64
@@ -152,7 +152,7 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, stop func(
 	return ctx, func() { l.stopWork(w); leave() }, nil
 }
 
-func (l *Lease) startWork(cancel context.CancelCauseFunc) (*worker, error) {
+func (l *Lease) startWork(cancel context.CancelCauseFunc) (*work, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.nowLocked()
@@ -160,11 +160,11 @@ func (l *Lease) startWork(cancel context.CancelCauseFunc) (*worker, error) {
 	if s := v.Check(now); s != core.Valid {
 		return nil, l.noLeaseLocked(s)
 	}
-	w := &worker{term: v.Term, cancel: cancel}
-	if l.mu.workers == nil {
-		l.mu.workers = make(map[*worker]struct{})
+	w := &work{term: v.Term, cancel: cancel}
+	if l.mu.work == nil {
+		l.mu.work = make(map[*work]struct{})
 	}
-	l.mu.workers[w] = struct{}{}
+	l.mu.work[w] = struct{}{}
 	w.timer = time.AfterFunc(v.Remaining(now, l.cfg.Duration), func() { l.checkWork(w) })
 	return w, nil
 }
@@ -186,44 +186,44 @@ func (l *Lease) Do(parent context.Context, work func(context.Context) error) err
 	return err
 }
 
-// worker is work that must end with the lease. Its timer runs as long as the work.
-type worker struct {
+// work is one use of Context or Do. It must end with the lease, and its timer runs until it ends.
+type work struct {
 	term   uint64
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 }
 
 // checkWork runs when the lease that the timer was set for has ended. Usually a renewal has come since.
-func (l *Lease) checkWork(w *worker) {
+func (l *Lease) checkWork(w *work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, running := l.mu.workers[w]; !running {
+	if _, running := l.mu.work[w]; !running {
 		return
 	}
 	now := l.nowLocked()
 	l.noteLocked(now)
-	if _, running := l.mu.workers[w]; running {
+	if _, running := l.mu.work[w]; running {
 		w.timer.Reset(l.view.Load().Remaining(now, l.cfg.Duration))
 	}
 }
 
 // stopWorkLocked ends the work of all terms without a valid lease.
 func (l *Lease) stopWorkLocked(v *view, s Status) {
-	for w := range l.mu.workers {
+	for w := range l.mu.work {
 		if s == core.Valid && v.Term == w.term {
 			continue
 		}
 		w.timer.Stop()
-		delete(l.mu.workers, w)
+		delete(l.mu.work, w)
 		w.cancel(l.noLeaseLocked(s))
 	}
 }
 
-func (l *Lease) stopWork(w *worker) {
+func (l *Lease) stopWork(w *work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w.timer.Stop()
-	delete(l.mu.workers, w)
+	delete(l.mu.work, w)
 	w.cancel(context.Canceled)
 }
 

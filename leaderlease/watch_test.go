@@ -223,8 +223,8 @@ func TestWorkEndsWithTheLease(t *testing.T) {
 				if _, _, err := p.Context(t.Context()); !errors.Is(err, ErrNoLease) {
 					t.Errorf("Context() without a lease = %v, want ErrNoLease", err)
 				}
-				if n := len(p.mu.workers); n != 0 {
-					t.Errorf("%d workers are left, want none", n)
+				if n := len(p.mu.work); n != 0 {
+					t.Errorf("%d pieces of work are left, want none", n)
 				}
 			})
 		})
@@ -312,8 +312,8 @@ func TestStopEndsWork(t *testing.T) {
 			t.Errorf("Cause() after the parent ended = %v, want context.Canceled", got)
 		}
 		stopChild()
-		if n := len(p.mu.workers); n != 0 {
-			t.Errorf("%d workers are left, want none", n)
+		if n := len(p.mu.work); n != 0 {
+			t.Errorf("%d pieces of work are left, want none", n)
 		}
 	})
 }

@@ -119,7 +119,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		More: []Edit{
 			{"leaderlease/outbound.go", "return vote && !l.voteLocked(r, now)", "return vote && r.GetTo() != l.id() && !l.voteLocked(r, now)"},
 			{"leaderlease/lease.go", "	mu.lease.SetConfPending(pending)", "	mu.lease.SetConfPending(false)"},
-			{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := false"},
+			{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.maybeAloneLocked()", "counts := false"},
 		},
 	},
 }

@@ -178,12 +178,12 @@ var leaderRules = []Mutant{
 	{
 		Rule: "misuse", Name: "answers without a round are served", Pkg: libPkg, Test: "^TestReadOnlyLeaseBasedIsNoticed$",
 		File: "leaderlease/checks.go",
-		Old:  "if !answers || c.explained", New: "if !answers || true || c.explained",
+		Old:  "if !answers || c.answersExpected", New: "if !answers || true || c.answersExpected",
 	},
 	{
 		Rule: "misuse", Name: "Readys of another node are followed", Pkg: libPkg, Test: "^TestReadysOfAnotherNodeAreRefused$",
 		File: "leaderlease/checks.go",
-		Old:  "if fromRaft(m) && m.GetFrom() != l.id() {", New: "if false {",
+		Old:  "if fromIsOwnID(m) && m.GetFrom() != l.id() {", New: "if false {",
 	},
 	{
 		Rule: "V6", Name: "a log that New has not seen begins no hold", Pkg: libPkg, Test: "^TestStorageIsFilledBetweenNewAndTheNode$",
@@ -213,7 +213,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "one ApplyConfState too many goes unnoticed", Pkg: libPkg, Test: "^TestConfStateToldOnceTooOften$",
 		File: "leaderlease/confchange.go",
-		Old:  "\tif broken != \"\" {\n", New: "\tif false {\n",
+		Old:  "\tif rule != \"\" {\n", New: "\tif false {\n",
 	},
 	{
 		Rule: "L5", Name: "a late change is taken for the next", Pkg: libPkg, Test: "^TestConfStateIsMatchedByItsIndex$",

@@ -150,7 +150,7 @@ var readRules = []Mutant{
 		File: "leaderlease/inbound.go",
 		Old:  "	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:\n		return l.mayWin(m)\n", New: "",
 		// Blocks is the second line of defence.
-		More: []Edit{{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := l.aloneLocked()"}},
+		More: []Edit{{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.maybeAloneLocked()", "counts := l.maybeAloneLocked()"}},
 	},
 	{
 		Rule: "L6", Name: "a release does not cover the newest probe", Pkg: "./leaderlease/core", Test: "^TestReleaseCoversProbesOfALaterClock$",

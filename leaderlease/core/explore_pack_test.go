@@ -17,7 +17,7 @@ func TestExplorerKnowsEveryField(t *testing.T) {
 	for of, want := range map[reflect.Type]string{
 		reflect.TypeFor[Guard](): "maxPromise incarnation saved hold holdFor term promise owed release dead",
 		reflect.TypeFor[Lease](): "p voters voter term ownCommit after probed shift steps transferUntil clockFault stepped " +
-			"closed disabled hold confPending diskStalled peers outvoted end",
+			"closed disabled hold confPending diskStalled peers tooFewClocks end",
 		reflect.TypeFor[peer]():  "id promised last rate",
 		reflect.TypeFor[saved](): "limit longest",
 	} {

@@ -77,7 +77,7 @@ func (g *Guard) Promise(leader, term uint64, p Probe, from ProcessID, now Instan
 	if g.dead.has(deadProcess{leader, from}) {
 		return false // no leader would count it, and it would bind this node (V8)
 	}
-	if !g.saved.covers(p.Duration) {
+	if !g.saved.ask(p.Duration) {
 		return false
 	}
 	until := max(g.promise.until, now.Add(p.Duration))
@@ -267,8 +267,8 @@ type saved struct {
 	longest time.Duration
 }
 
-// covers reports whether a promise of d may be made. If not, BeginSave asks for d.
-func (s *saved) covers(d time.Duration) bool {
+// ask reports whether a promise of d may be made. If not, BeginSave asks for d.
+func (s *saved) ask(d time.Duration) bool {
 	s.longest = max(s.longest, d)
 	return d <= s.limit
 }

@@ -53,9 +53,9 @@ type Lease struct {
 
 	// peers holds one record per voter other than this node, by ID.
 	peers []peer
-	// outvoted: the voters with trusted clocks are too few for a quorum.
-	outvoted bool
-	end      Instant
+	// tooFewClocks: the voters with trusted clocks are too few for a quorum.
+	tooFewClocks bool
+	end          Instant
 }
 
 // NewLease returns the leader's half for a node that does not lead yet.
@@ -260,7 +260,7 @@ func (l *Lease) status(now Instant) Status {
 		return ConfPending
 	case now.Before(l.transferUntil):
 		return Transferring
-	case l.clockFault || l.stepped || l.outvoted:
+	case l.clockFault || l.stepped || l.tooFewClocks:
 		return ClockFault
 	case l.diskStalled:
 		return DiskStalled

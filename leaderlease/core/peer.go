@@ -145,12 +145,12 @@ func outside(a, b sample, p Params) bool {
 	return voter*bound > most+slack || voter < least*bound-slack
 }
 
-// noteClocks sets outvoted if the voters with trusted clocks are too few for a quorum.
+// noteClocks sets tooFewClocks if the voters with trusted clocks are too few for a quorum.
 func (l *Lease) noteClocks() {
-	l.outvoted = false
+	l.tooFewClocks = false
 	for i := range l.peers {
 		if l.peers[i].rate.suspect {
-			l.outvoted = quorumEnd(l.voters, soundClocks{l}) != Forever
+			l.tooFewClocks = quorumEnd(l.voters, soundClocks{l}) != Forever
 			return
 		}
 	}

@@ -9,11 +9,11 @@ type View struct {
 	// From is the clock reading at which the view was made. A reading that was taken after the view was
 	// loaded and is earlier proves that the clock went backwards.
 	From Instant
-	// End is the send instant plus Duration. It is Forever for a sole voter, and zero while no quorum
-	// has answered.
+	// End is the end of the promises of a quorum: the send instant plus Duration. It is Forever for a sole
+	// voter, and zero while no quorum has answered.
 	End Instant
-	// Usable is End less MaxClockSkew. Reads are served only before it; from it on another leader may
-	// exist, if the clocks drift apart as far as MaxClockSkew allows.
+	// Usable is the end of lease reads: End less MaxClockSkew. From it on another leader may exist, if the
+	// clocks drift apart as far as MaxClockSkew allows.
 	Usable Instant
 	// Status is Valid if only time decides, else the reason to refuse.
 	Status Status

@@ -23,13 +23,13 @@ func Void(m *raftpb.Message) { m.Type = raftpb.MsgUnreachable.Enum() }
 // since the candidate is the same. Two processes have then led one term, and entries of equal index
 // and term differ (docs/raft-durability.md).
 func DelayVotes(msgs []*raftpb.Message) (kept, stray []*raftpb.Message) {
-	if !slices.ContainsFunc(msgs, isVote) {
+	if !slices.ContainsFunc(msgs, isVoteRequest) {
 		return msgs, nil
 	}
 	var requests []*raftpb.Message
 	var write *raftpb.Message
 	for _, m := range msgs {
-		if isVote(m) {
+		if isVoteRequest(m) {
 			requests = append(requests, m)
 			continue
 		}
@@ -50,7 +50,7 @@ func DelayVotes(msgs []*raftpb.Message) (kept, stray []*raftpb.Message) {
 	return kept, stray
 }
 
-func isVote(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgVote }
+func isVoteRequest(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgVote }
 
 // CampaignTransfer is the Context with which raft marks the MsgVote of a leadership transfer
 // (campaignTransfer in raft.go). Such a vote passes raft's own CheckQuorum lease.
