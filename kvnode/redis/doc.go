@@ -1,0 +1,13 @@
+// Package redis serves the Redis protocol in front of an etcd v3 cluster, for code that keeps locks and
+// small values in Redis. Command kvnode redis runs it. It uses clientv3's KV and Lease interfaces only,
+// so the cluster may be kvnode or etcd.
+//
+// # What it promises
+//
+//   - A command with keys is one etcd transaction, or one read at one revision. Reads are linearizable.
+//   - A write is acknowledged after the cluster has committed it. If the outcome of a write is unknown, the
+//     answer is an error that begins with UNKNOWN, and the gateway does not repeat the write.
+//   - A key with an expiry has a TTL lease of its own, granted before the key is written. Its time is rounded
+//     up to whole seconds, so a key may live longer than asked for, never shorter.
+//   - A TTL lease is revoked only when it no longer holds its key, and only by the gateway that granted it.
+package redis
