@@ -1,0 +1,161 @@
+package redis_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/redis"
+)
+
+// wantClosed checks the bytes that the gateway sends until it closes the connection.
+func (c *client) wantClosed(part string) {
+	c.t.Helper()
+	got, err := io.ReadAll(c.r)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Fatal("the connection stays open")
+	}
+	if errors.Is(err, syscall.ECONNRESET) {
+		return // the gateway has closed before it read all, so TCP may drop its last reply
+	}
+	if part == "" && len(got) > 0 || !strings.Contains(string(got), part) {
+		c.t.Errorf("before the end: %.200q, want %q", got, part)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	etcd := startCluster(t)
+	addr := startGateway(t, etcd, func(c *redis.Config) { c.MaxBulk = 100_000 })
+	bystander := dial(t, addr)
+	for _, test := range []struct{ name, sent, want string }{
+		{"bulk", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100001\r\n", "-ERR Protocol error: invalid bulk length, at most 100000"},
+		{"arguments", "*1000000000\r\n", "-ERR Protocol error: invalid multibulk length, at most 1024"},
+		{"a million keys", "*1000001\r\n$4\r\nMGET\r\n", "-ERR Protocol error: invalid multibulk length"},
+		{"command", "*60\r\n" + strings.Repeat("$100000\r\n"+strings.Repeat("a", 100000)+"\r\n", 60), "exceeds"},
+		{"POST", "POST / HTTP/1.1\r\nHost: a\r\n\r\nSET k web\r\n", ""},
+		{"Host", "host: a\r\nSET k web\r\n", ""},
+		{"after a command", "SET k v\r\n*1\r\nPING\r\n", "+OK\r\n-ERR Protocol error: expected '$'"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := dial(t, addr)
+			go func() { _, _ = c.c.Write([]byte(test.sent)) }() // the gateway may close before the end
+			c.wantClosed(test.want)
+		})
+	}
+	bystander.want("v", "GET", "k")
+	bystander.want("OK", "SET", "k", strings.Repeat("a", 100_000))
+	bystander.want("-ERR string exceeds…", "APPEND", "k", "a")
+
+	t.Run("values of a reply", func(t *testing.T) {
+		c := dial(t, startGateway(t, etcd, func(c *redis.Config) { c.MaxReply = 250_000 }))
+		c.want("-ERR the values exceed 250000 bytes", "MGET", "k", "k", "k")
+		c.want("[…", "MGET", "k", "k")
+	})
+	t.Run("MULTI", func(t *testing.T) {
+		bystander.want("OK", "MULTI")
+		for range 1024 {
+			bystander.want("QUEUED", "GET", "k:none")
+		}
+		bystander.want("-ERR a MULTI takes…", "GET", "k:none")
+		bystander.want("-EXECABORT…", "EXEC")
+		// etcd allows 128 operations.
+		bystander.want("OK", "MULTI")
+		for i := range 129 {
+			bystander.want("QUEUED", "SET", fmt.Sprint("many:", i), "v")
+		}
+		bystander.want("-ERR nothing was written…", "EXEC")
+		bystander.want("0", "EXISTS", "many:0", "many:128")
+	})
+}
+
+func TestConnectionLimit(t *testing.T) {
+	addr := startGateway(t, startCluster(t), func(c *redis.Config) { c.MaxConns = 2 })
+	a, b := dial(t, addr), dial(t, addr)
+	a.want("PONG", "PING")
+	b.want("PONG", "PING")
+	dial(t, addr).wantClosed("")
+	a.want("OK", "QUIT")
+	a.wantClosed("")
+	for began := time.Now(); dial(t, addr).try("PING") != "PONG"; {
+		if time.Since(began) > patience {
+			t.Fatal("the place of a closed connection is not free")
+		}
+	}
+	b.want("PONG", "PING")
+}
+
+// TestSlowReader checks that a client that does not read its replies is dropped, and harms no other.
+func TestSlowReader(t *testing.T) {
+	addr := startGateway(t, startCluster(t), func(c *redis.Config) { c.WriteTimeout = 10 * time.Millisecond })
+	slow, other := dial(t, addr), dial(t, addr)
+	other.want("OK", "SET", "k", strings.Repeat("a", 200_000))
+	go func() { // the gateway stops reading, and then closes
+		for {
+			if _, err := slow.c.Write([]byte(encode("GET", "k"))); err != nil {
+				return
+			}
+		}
+	}()
+	for began := time.Now(); !strings.Contains(other.do("INFO"), "connected_clients:1\r\n"); {
+		if time.Since(began) > patience {
+			t.Fatal("the slow reader stays connected")
+		}
+	}
+	other.want("1", "EXISTS", "k")
+}
+
+// TestEndlessPipeline checks that replies come while a client goes on sending.
+func TestEndlessPipeline(t *testing.T) {
+	c := dial(t, startGateway(t, startCluster(t)))
+	stop := make(chan struct{})
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := c.c.Write([]byte(encode("ECHO", "a") + encode("GET", "none"))); err != nil {
+				return
+			}
+		}
+	}()
+	for range 1000 {
+		if a, b := c.read(), c.read(); a != "a" || b != "nil" {
+			t.Fatalf("%q, %q, want a, nil", a, b)
+		}
+	}
+	close(stop)
+	if err := c.c.Close(); err != nil {
+		t.Error(err)
+	}
+	<-sent
+}
+
+func TestCloseEndsConnections(t *testing.T) {
+	etcd := startCluster(t)
+	g, err := redis.New(redis.Config{KV: etcd.KV, Lease: etcd.Lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := listen(t)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(l) }()
+	c := dial(t, l.Addr().String())
+	c.want("PONG", "PING")
+	g.Close()
+	if err := <-served; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	c.wantClosed("")
+	if err := g.Serve(listen(t)); err == nil {
+		t.Error("Serve after Close: no error")
+	}
+}
