@@ -175,6 +175,7 @@ func commands(sys *System) []*cobra.Command {
 		newDel(sys),
 		newWatch(sys),
 		newLock(sys),
+		newRedis(sys),
 		newSnapshot(sys),
 		newImport(sys),
 		newWAL(sys),
