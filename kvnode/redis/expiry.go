@@ -1,9 +1,6 @@
 package redis
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 func expiryCommands() map[string]command {
 	table := make(map[string]command)
@@ -14,7 +11,7 @@ func expiryCommands() map[string]command {
 		"EXPIRE": {time.Second, false}, "PEXPIRE": {time.Millisecond, false},
 		"EXPIREAT": {time.Second, true}, "PEXPIREAT": {time.Millisecond, true},
 	} {
-		table[name] = command{arity: -3, keys: firstKey, do: func(t *tx, args []string) any {
+		table[name] = command{arity: 3, keys: firstKey, do: func(t *tx, args []string) any {
 			return expire(t, args, c.unit, c.at)
 		}}
 	}
@@ -54,23 +51,6 @@ func expire(t *tx, args []string, unit time.Duration, at bool) any {
 	ttl, valid := t.s.seconds(args[2], unit, at)
 	if !valid {
 		return errInteger
-	}
-	if len(args) > 4 {
-		return errSyntax
-	}
-	if len(args) == 4 {
-		switch strings.ToUpper(args[3]) {
-		case "NX":
-			if e.expires() {
-				return int64(0)
-			}
-		case "XX":
-			if !e.expires() {
-				return int64(0)
-			}
-		default:
-			return failf("ERR Unsupported option %.32s", args[3])
-		}
 	}
 	return e.expire(ttl)
 }

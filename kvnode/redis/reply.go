@@ -30,14 +30,6 @@ const (
 
 func failf(format string, args ...any) failure { return failure(fmt.Sprintf(format, args...)) }
 
-// truth returns Redis' reply for a condition.
-func truth(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // writeReply writes a reply. The writer keeps the first error.
 func writeReply(w *bufio.Writer, r any, resp3 bool) {
 	switch r := r.(type) {

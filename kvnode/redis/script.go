@@ -32,7 +32,6 @@ const (
 		for i, key in ipairs(KEYS) do redis.call("set", key, ARGV[1], "PX", ARGV[2]) end return #KEYS`
 	redlockRelease = `local count = 0 for i, key in ipairs(KEYS) do if redis.call("get", key) == ARGV[1] then
 		redis.pcall("del", key) count = count + 1 end end return count`
-	redlockSet = `return redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2])`
 )
 
 // known are the scripts by their normalised text.
@@ -45,9 +44,6 @@ var known = map[string]script{
 	normalise(redlockAcquire):    {1, 2, acquireAll},
 	normalise(redlockExtend):     {1, 2, extendAll},
 	normalise(redlockRelease):    {1, 1, releaseAll},
-	normalise(redlockSet): {1, 2, func(t *tx, keys, args []string) any {
-		return set(t, []string{"SET", keys[0], args[0], "NX", "PX", args[1]})
-	}},
 }
 
 // normalise drops comments, spaces, semicolons, case and the kind of quotes. A text with a comment of several
@@ -108,12 +104,6 @@ func (s *scripts) bySHA(sha string) (script, bool) {
 	defer s.mu.Unlock()
 	found, is := s.byRaw[strings.ToLower(sha)]
 	return found, is
-}
-
-func (s *scripts) flush() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.byRaw = nil
 }
 
 // scriptKeys returns the keys of EVAL script numkeys key... arg...
@@ -189,24 +179,13 @@ func kvLock(t *tx, args []string) any {
 }
 
 func scriptCommand(c *conn, args []string) any {
-	switch sub := strings.ToUpper(args[1]); {
-	case sub == "LOAD" && len(args) == 3:
-		if _, wrong := c.s.scripts.load(args[2]); wrong != nil {
-			return wrong
-		}
-		return shaOf(args[2])
-	case sub == "EXISTS" && len(args) > 2:
-		replies := make([]any, len(args)-2)
-		for i, sha := range args[2:] {
-			_, is := c.s.scripts.bySHA(sha)
-			replies[i] = truth(is)
-		}
-		return replies
-	case sub == "FLUSH":
-		c.s.scripts.flush()
-		return ok
+	if !strings.EqualFold(args[1], "LOAD") || len(args) != 3 {
+		return failure("ERR only SCRIPT LOAD script is supported")
 	}
-	return failf("ERR unknown subcommand or wrong number of arguments for '%.32s'", args[1])
+	if _, wrong := c.s.scripts.load(args[2]); wrong != nil {
+		return wrong
+	}
+	return shaOf(args[2])
 }
 
 func (sc script) run(t *tx, args []string) any {
