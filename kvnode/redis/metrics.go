@@ -38,7 +38,7 @@ func newMetrics() *metrics {
 			Namespace: "kvnode", Subsystem: "redis", Name: "command_duration_seconds", Help: "Latency of GET, SET and EVAL.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16),
 		}, []string{"command"}),
-		locks:     prometheus.NewCounterVec(opts("locks_total", "Steps of the lock pattern: acquired, contended, renewed, renewal_failed, lost."), []string{"step"}),
+		locks:     prometheus.NewCounterVec(opts("locks_total", "Steps of the lock pattern: acquired, contended, renewed, renewal_failed, release_refused."), []string{"step"}),
 		waits:     prometheus.NewCounterVec(opts("lock_contention_total", "Locks that were held already, by the key's prefix up to a colon or slash."), []string{"prefix"}),
 		unknown:   prometheus.NewCounter(opts("unknown_outcomes_total", "Writes with an unknown outcome.")),
 		unrevoked: prometheus.NewCounter(opts("leases_left_total", "TTL leases without key that were left to end by themselves.")),
@@ -135,11 +135,12 @@ func (t *tx) renew(key, owner string, held bool) {
 	})
 }
 
-// lost records a release by a caller that does not hold the lock.
-func (t *tx) lost(key, owner, step string) {
+// refuse records a release by a caller that does not hold the lock. It may have lost the lock, or never had it:
+// redsync releases after each attempt that has failed.
+func (t *tx) refuse(key, owner string) {
 	t.after(func() {
-		t.s.metrics.locks.WithLabelValues("lost").Inc()
-		t.log(slog.LevelInfo, "a lock was lost before its "+step, key, owner)
+		t.s.metrics.locks.WithLabelValues("release_refused").Inc()
+		t.log(slog.LevelDebug, "a lock is not released, its caller does not hold it", key, owner)
 	})
 }
 

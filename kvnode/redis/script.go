@@ -209,10 +209,10 @@ func releaser(missing int64) func(t *tx, keys, args []string) any {
 			e.remove()
 			return int64(1)
 		case !e.exists:
-			t.lost(keys[0], args[0], "release")
+			t.refuse(keys[0], args[0])
 			return missing
 		}
-		t.lost(keys[0], args[0], "release")
+		t.refuse(keys[0], args[0])
 		return int64(0)
 	}
 }
@@ -289,7 +289,7 @@ func releaseAll(t *tx, keys, args []string) any {
 			n++
 			continue
 		}
-		t.lost(k, args[0], "release")
+		t.refuse(k, args[0])
 	}
 	return n
 }
