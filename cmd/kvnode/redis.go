@@ -30,7 +30,7 @@ type redisGateway struct {
 	maxConns, maxRequest int
 }
 
-const redisLong = `Redis serves the Redis protocol in front of a cluster of kvnode or etcd: strings, expiry, MULTI
+const redisLong = `Experimental. Redis serves the Redis protocol in front of a cluster of kvnode or etcd: strings, expiry, MULTI
 and WATCH, and the scripts of lock libraries. Reads are linearizable, and a write is acknowledged when
 the cluster has committed it. An expiry is rounded up to whole seconds. An error that begins with
 UNKNOWN says that a write may or may not have taken effect. KV.LOCK KEY OWNER PX MS returns a fencing

@@ -10,4 +10,12 @@
 //   - A key with an expiry has a TTL lease of its own, granted before the key is written. Its time is rounded
 //     up to whole seconds, so a key may live longer than asked for, never shorter.
 //   - A TTL lease is revoked only when it no longer holds its key, and only by the gateway that granted it.
+//
+// # What is different from Redis
+//
+//   - The package is experimental.
+//   - WATCH of a key that does not exist does not notice that it was created and deleted meanwhile.
+//   - A fencing token is unique to a holder only if all take the lock by KV.LOCK.
+//   - A transaction has at most 128 keys, etcd's default.
+//   - There is no memory limit for all clients together: large replies, WATCH lists and SCAN cursors add up.
 package redis

@@ -152,7 +152,7 @@ func dbsize(c *conn, _ []string) any {
 }
 
 const (
-	maxCursors = 10_000
+	maxCursors = 1000 // each holds a key
 	// maxScan limits COUNT, as a reply holds that many keys.
 	maxScan = 1000
 )

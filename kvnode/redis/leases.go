@@ -115,7 +115,8 @@ func (t *tx) remaining(e *entry) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(got.TTL, 0), nil // -1: it has just ended
+	t.stale = t.stale || got.TTL < 0 // the lease has ended since the key was read
+	return got.TTL, nil
 }
 
 // seconds converts an expiry to whole seconds, rounded up. unit is that of the number; at means a point in

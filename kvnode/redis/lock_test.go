@@ -409,9 +409,24 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
+// etcd applies the write that reaches its quota, and answers ErrNoSpace: the lease of the key must stay.
+func TestAWriteWithoutSpaceMayHaveTakenEffect(t *testing.T) {
+	etcd := startCluster(t)
+	kv := &lossyKV{KV: etcd.KV, err: rpctypes.ErrNoSpace}
+	c := dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.KV = kv }))
+	c.want("-UNKNOWN…", "SET", "k", "me", "NX", "PX", "30000")
+	got, err := etcd.Get(t.Context(), "k")
+	if err != nil || len(got.Kvs) != 1 {
+		t.Fatalf("Get() = %v, %v, want the key", got, err)
+	}
+	if left, err := etcd.TimeToLive(t.Context(), clientv3.LeaseID(got.Kvs[0].GetLease())); err != nil || left.TTL <= 0 {
+		t.Errorf("TimeToLive() = %v, %v, want a lease", left, err)
+	}
+}
+
 func TestRejectedWrite(t *testing.T) {
 	etcd := startCluster(t)
-	kv := &lossyKV{KV: etcd.KV, err: rpctypes.ErrNoSpace, drop: true}
+	kv := &lossyKV{KV: etcd.KV, err: rpctypes.ErrRequestTooLarge, drop: true}
 	c := dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.KV = kv }))
 	c.want("-ERR nothing was written…", "SET", "k", "me", "NX", "PX", "30000")
 	c.want("-ERR nothing was written…", "SET", "k", "me")

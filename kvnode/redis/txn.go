@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 )
 
 const (
+	// maxOps is etcd's limit of operations in a transaction (--max-txn-ops).
+	maxOps = 128
 	// chunk is the number of keys that are read in one request. etcd allows 128 operations.
 	chunk = 64
 	// maxTries limits how often a transaction that was not applied is computed again.
@@ -61,6 +64,8 @@ type tx struct {
 	order []string
 	// done are called after the commit.
 	done []func(committed bool)
+	// stale is set if something read later does not belong to what was read first.
+	stale bool
 }
 
 // transact runs commands with keys as one transaction on one revision. It is computed again if a key has
@@ -79,6 +84,9 @@ func (s *Server) transact(ctx context.Context, cmds [][]string, watched map[stri
 		replies := make([]any, len(cmds))
 		for i, args := range cmds {
 			replies[i] = commands[strings.ToUpper(args[0])].do(t, args)
+		}
+		if t.stale {
+			continue
 		}
 		rev, committed, err := t.commit()
 		if err != nil {
@@ -118,7 +126,9 @@ func (t *tx) load(cmds [][]string, watched map[string]int64) error {
 		if err != nil {
 			return err
 		}
-		rev = at
+		if rev == 0 {
+			rev = at // later headers have the newest revision, not the one that was read
+		}
 		for j, kv := range kvs {
 			if kv == nil {
 				continue
@@ -184,6 +194,9 @@ type plan struct {
 
 // plan grants the leases of the transaction.
 func (t *tx) plan() (p plan, err error) {
+	if len(t.order) > maxOps && slices.ContainsFunc(t.order, func(k string) bool { return t.keys[k].changed }) {
+		return p, failuref("ERR nothing was written: %d keys in a command or MULTI, at most %d", len(t.order), maxOps)
+	}
 	for _, k := range t.order {
 		e := t.keys[k]
 		p.compares = append(p.compares, clientv3.Compare(clientv3.ModRevision(k), "=", e.mod))
@@ -249,7 +262,8 @@ type notWrittenError struct{ error }
 func (e notWrittenError) Unwrap() error { return e.error }
 
 // rejected reports whether an error proves that nothing was written. Only the errors that etcd's API
-// defines do: with the same code, gRPC reports a response that was too large.
+// defines do: with the same code, gRPC reports a response that was too large. ResourceExhausted does not:
+// etcd applies a write that reaches the quota, and then answers ErrNoSpace.
 func rejected(err error) bool {
 	if _, is := errors.AsType[notWrittenError](err); is {
 		return true
@@ -260,7 +274,7 @@ func rejected(err error) bool {
 	}
 	switch known.Code() {
 	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.PermissionDenied,
-		codes.Unauthenticated, codes.ResourceExhausted, codes.OutOfRange, codes.Unimplemented:
+		codes.Unauthenticated, codes.OutOfRange, codes.Unimplemented:
 		return true
 	default:
 		return false
