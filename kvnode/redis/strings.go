@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -25,9 +26,7 @@ var commands map[string]command
 func init() {
 	commands = make(map[string]command)
 	for _, table := range []map[string]command{stringCommands(), counterCommands(), expiryCommands(), multiCommands(), scriptCommands(), infoCommands()} {
-		for name, c := range table {
-			commands[name] = c
-		}
+		maps.Copy(commands, table)
 	}
 }
 
