@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxOps is etcd's limit of operations in a transaction (--max-txn-ops).
+	// maxOps is etcd's default limit of operations in a transaction.
 	maxOps = 128
 	// chunk is the number of keys that are read in one request. etcd allows 128 operations.
 	chunk = 64
