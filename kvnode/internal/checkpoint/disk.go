@@ -14,7 +14,7 @@ import (
 )
 
 // fullDiskPause is the pause between two attempts to write to a full disk. With a shorter one, the attempts slow down
-// the operator who frees space. With a longer one, writes resume later.
+// an operator that frees space. With a longer one, writes resume later.
 const fullDiskPause = 200 * time.Millisecond
 
 // DiskConfig is what a Disk uses. SegmentSize may be zero. Tick needs OnStall.
