@@ -159,6 +159,13 @@ END
 }
 write_configs() { for name in $MEMBERS; do write_config "$name" "$1" || return; done; }
 
+# validate_all checks the configurations before the first start, each as the unit's user on its machine.
+validate_all() {
+  for name in $MEMBERS; do
+    on "$name" runuser -u kvnode -- kvnode serve --config-file "$CONF/$name.yaml" --validate || return
+  done
+}
+
 # start NAME starts a member now and with its machine. It does not wait, since a member serves only
 # when a majority has started. stop NAME undoes it.
 start() { on "$1" systemctl enable --now --no-block "kvnode@$1"; }

@@ -383,6 +383,7 @@ func (m *machines) separate(p testcluster.Program) {
 	if !m.separated {
 		m.t.Logf("LEFT OUT: members run as the user of the test, which is not root or has no setpriv: %v", err)
 		m.standIn("chown", `test "$1" = kvnode: || test "$1 $2" = "-R kvnode:"`)
+		m.standIn("runuser", `test "$1 $2 $3" = "-u kvnode --" && shift 3 && exec "$@"`)
 		return
 	}
 	chown, err := exec.LookPath("chown")
@@ -393,13 +394,15 @@ func (m *machines) separate(p testcluster.Program) {
   shift
 done
 exec %[2]s "$@"`, unitUser, chown))
+	as := []string{fmt.Sprint("--reuid=", unitUser), fmt.Sprint("--regid=", unitUser), "--clear-groups"}
+	m.standIn("runuser", fmt.Sprintf(`test "$1 $2 $3" = "-u kvnode --" && shift 3
+PATH=%s:$PATH exec %s %s "$@"`, m.path("bin"), setpriv, strings.Join(as, " ")))
 	for _, path := range []string{p.Path, m.path("bin"), m.Members()[0].Dir} {
 		reachable(m.t, filepath.Dir(path))
 	}
 	m.give(filepath.Dir(m.Members()[0].Dir))
 	for _, one := range m.Members() {
-		as := []string{fmt.Sprint("--reuid=", unitUser), fmt.Sprint("--regid=", unitUser), "--clear-groups", "--pdeathsig=keep", one.Program.Path}
-		one.Program.Path, one.Program.Args = setpriv, slices.Concat(as, one.Program.Args)
+		one.Program.Path, one.Program.Args = setpriv, slices.Concat(as, []string{"--pdeathsig=keep", one.Program.Path}, one.Program.Args)
 	}
 }
 
