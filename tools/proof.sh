@@ -56,6 +56,7 @@ step rolling make rolling
 step floods make floods
 step strangers make strangers
 step contrib make contrib
+step robustness make robustness
 step etcd-suites make etcd-suites
 
 if [ -n "$failed" ]; then

@@ -3,6 +3,7 @@
 // Suites that start etcd as a program (common, e2e) get kvnode in its place, and
 // etcd's own etcdctl, etcdutl and proxies. Suites that embed etcd (integration)
 // get a framework that starts kvnode as a process; edits in build.go patch them.
+// The robustness tests judge what clients saw by etcd's model and kvnode's log.
 //
 // known.txt lists the tests that cannot pass, with the reasons. The run fails if
 // another test fails, and if a listed test passes or no longer exists.
@@ -33,12 +34,13 @@ import (
 // embed, snapshot, v2store.
 const allSuites = "common,e2e,integration,integration/clientv3,integration/clientv3/concurrency," +
 	"integration/clientv3/connectivity,integration/clientv3/experimental/recipes,integration/clientv3/lease," +
-	"integration/clientv3/naming,integration/clientv3/watch"
+	"integration/clientv3/naming,integration/clientv3/watch," + robustness
 
 func main() {
 	suites := flag.String("suites", "", "comma-separated suites of "+testsModule+"; default: all that meet a server")
 	fast := flag.Bool("fastkv", false, "have the tests' clients send by package fastkv, and run by default those that have clients in Go")
 	only := flag.String("only", ".", "run the tests with names that match this `regexp`")
+	count := flag.Int("count", 1, "run each test `n` times; it fails if one of them fails")
 	logs := flag.String("logs", "", "write what each test says to a file in this `directory`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -46,7 +48,10 @@ func main() {
 	if *suites == "" && *fast {
 		*suites = fastSuites
 	}
-	b := bench{logs: *logs, fast: *fast}
+	if *logs != "" {
+		*logs, _ = filepath.Abs(*logs) // the tests run elsewhere
+	}
+	b := bench{logs: *logs, fast: *fast, count: *count}
 	ok, err := b.suitesRun(ctx, strings.Split(cmp.Or(*suites, allSuites), ","), *only)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "etcdsuites:", err)

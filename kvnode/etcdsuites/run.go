@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,7 +55,7 @@ func (b bench) command(ctx context.Context, suite, name string, args ...string) 
 	}
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = b.home(suite)
-	cmd.Env = append(os.Environ(), "ETCDSUITES_KVNODE="+b.kvnode())
+	cmd.Env = append(os.Environ(), "ETCDSUITES_KVNODE="+b.kvnode(), "RESULTS_DIR="+cmp.Or(b.logs, b.dir))
 	cmd.WaitDelay = time.Second
 	return cmd
 }
@@ -109,21 +110,33 @@ func (b bench) all(ctx context.Context, suites []string, only *regexp.Regexp, li
 			if c, is := list[suite+" "+name]; is && !c.sometimes {
 				timeout = knownTimeout
 			}
-			h, err := b.perform(ctx, suite, name, timeout)
-			if err != nil {
-				return nil, err
+			for range b.count {
+				h, err := b.perform(ctx, suite, name, timeout)
+				if err != nil {
+					return nil, err
+				}
+				if err := r.record(suite, name, h, b); err != nil {
+					return nil, err
+				}
+				fmt.Fprintf(os.Stderr, "%d/%d %s %s %s %.1fs\n", n+1, len(names), h.outcomes[name], suite, name, time.Since(begin).Seconds())
 			}
-			for test, got := range h.outcomes {
-				r.outcomes[suite+" "+test] = got
-			}
-			r.output[suite+" "+name] = h.output.String()
-			if err := b.save(suite+" "+name, h.output.String()); err != nil {
-				return nil, err
-			}
-			fmt.Fprintf(os.Stderr, "%d/%d %s %s %s %.1fs\n", n+1, len(names), h.outcomes[name], suite, name, time.Since(begin).Seconds())
 		}
 	}
 	return r, nil
+}
+
+// record adds what one process of a test said. A test that has failed before stays failed.
+func (r *run) record(suite, name string, h *heard, b bench) error {
+	for test, got := range h.outcomes {
+		if r.outcomes[suite+" "+test] != failed {
+			r.outcomes[suite+" "+test] = got
+		}
+	}
+	if r.output[suite+" "+name] != "" && h.outcomes[name] != failed {
+		return nil
+	}
+	r.output[suite+" "+name] = h.output.String()
+	return b.save(suite+" "+name, h.output.String())
 }
 
 // save writes a test's output to a file in the log directory, if there is one.
