@@ -111,7 +111,7 @@ func (l *Lease) recheckStorageLocked(now core.Instant) {
 	// The trace records a disruption of the clock, which has the same effect.
 	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockDisrupted, At: now})
 	l.mu.lease.ClockStepped(now)
-	l.revokeLocked(now)
+	l.publishFaultLocked(now)
 }
 
 // asyncMismatchLocked returns the broken rule if raft's AsyncStorageWrites differs from the Lease's.

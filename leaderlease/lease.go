@@ -250,7 +250,7 @@ func (l *Lease) nowLocked() core.Instant {
 		l.mu.lease.FailClock()
 		l.mu.unread = true
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockFailed})
-		l.revokeLocked(now)
+		l.publishFaultLocked(now)
 		return 0
 	case marker != l.mu.marker:
 		// The machine was migrated or restored. Its clock does not say how much time it has missed.
@@ -267,7 +267,7 @@ func (l *Lease) nowLocked() core.Instant {
 		// The clock has gone on meanwhile, so promises end when they would have.
 		l.mu.lease.ClockRead(now)
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockRead, At: now})
-		l.revokeLocked(now)
+		l.publishFaultLocked(now)
 	}
 	l.mu.last, l.mu.unread = now, false
 	return now
@@ -280,7 +280,7 @@ func (l *Lease) startOverLocked(now core.Instant, marker uint64) {
 	l.mu.last, l.mu.marker = now, marker
 	l.mu.lease.ClockStepped(now)
 	l.mu.guard.ClockStepped(now)
-	l.revokeLocked(now)
+	l.publishFaultLocked(now)
 }
 
 func (l *Lease) clockFaultLocked(what string, now core.Instant) {
@@ -292,8 +292,8 @@ func (l *Lease) clockFaultLocked(what string, now core.Instant) {
 		"term", l.mu.term, "reading", int64(now), "last", int64(l.mu.last))
 }
 
-// revokeLocked publishes a view after a clock fault, even if the caller of nowLocked does not publish.
-func (l *Lease) revokeLocked(now core.Instant) {
+// publishFaultLocked publishes a view after a clock fault, even if the caller of nowLocked does not publish.
+func (l *Lease) publishFaultLocked(now core.Instant) {
 	l.storeViewLocked(&view{View: l.mu.lease.View(max(now, l.mu.last)), marker: l.mu.marker}, now)
 }
 

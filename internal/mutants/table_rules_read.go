@@ -103,7 +103,7 @@ var readRules = []Mutant{
 		Rule: "§8", Name: "a voter goes by its clock after a disruption", Pkg: rulesPkg, Test: "^TestClockOfAVoterJumpsAhead$",
 		File: "leaderlease/lease.go",
 		Old:  "\t\tl.startOverLocked(now, marker)\n\tcase now < l.mu.last:",
-		New:  "\t\tl.mu.marker = marker\n\t\tl.mu.lease.ClockStepped(now)\n\t\tl.revokeLocked(now)\n\tcase now < l.mu.last:", Sim: true,
+		New:  "\t\tl.mu.marker = marker\n\t\tl.mu.lease.ClockStepped(now)\n\t\tl.publishFaultLocked(now)\n\tcase now < l.mu.last:", Sim: true,
 	},
 	{
 		Rule: "§8", Name: "a hold that is measured from before the disruption", Pkg: libPkg, Test: "^TestDisruptionBetweenTwoReadings$",
