@@ -143,38 +143,25 @@ func (st *state) checkAllowed(c *Command) error {
 	case len(*st.alarms.Load()) == 0:
 		return nil
 	// CORRUPT comes before NOSPACE, as in etcd, since it also refuses deletions.
-	case st.raised(pb.AlarmType_CORRUPT) && touchesKeys(r):
+	case st.raised(pb.AlarmType_CORRUPT) && corruptRefuses(r):
 		return rpctypes.ErrGRPCCorrupt
-	case st.raised(pb.AlarmType_NOSPACE) && grows(r):
+	case st.raised(pb.AlarmType_NOSPACE) && noSpaceRefuses(r):
 		return rpctypes.ErrGRPCNoSpace
 	default:
 		return nil
 	}
 }
 
-// touchesKeys reports whether CORRUPT refuses r. Members may hold different keys, so a response
+// corruptRefuses reports whether CORRUPT refuses r. Members may hold different keys, so a response
 // from one member, or a comparison in a transaction, means nothing. Alarm requests are allowed,
 // since one of them clears the alarm.
-func touchesKeys(r *pb.InternalRaftRequest) bool {
+func corruptRefuses(r *pb.InternalRaftRequest) bool {
 	return r.GetRange() != nil || r.GetPut() != nil || r.GetDeleteRange() != nil || r.GetTxn() != nil ||
 		r.GetCompaction() != nil || r.GetLeaseGrant() != nil || r.GetLeaseRevoke() != nil
 }
 
-// grows reports whether NOSPACE refuses r: a put, a lease grant, or a transaction with a put in any
+// noSpaceRefuses reports whether NOSPACE refuses r: a put, a lease grant, or a transaction with a put in any
 // branch. Deletions, compactions and revocations are allowed, because they free space.
-func grows(r *pb.InternalRaftRequest) bool {
-	return r.GetPut() != nil || r.GetLeaseGrant() != nil || r.GetTxn() != nil && txnGrows(r.GetTxn())
-}
-
-// txnGrows checks both branches, and nested transactions: the comparisons decide later which branch
-// runs.
-func txnGrows(t *pb.TxnRequest) bool {
-	for _, ops := range [][]*pb.RequestOp{t.GetSuccess(), t.GetFailure()} {
-		for _, op := range ops {
-			if op.GetRequestPut() != nil || op.GetRequestTxn() != nil && txnGrows(op.GetRequestTxn()) {
-				return true
-			}
-		}
-	}
-	return false
+func noSpaceRefuses(r *pb.InternalRaftRequest) bool {
+	return r.GetPut() != nil || r.GetLeaseGrant() != nil || !EveryOp(r.GetTxn(), func(op *pb.RequestOp) bool { return op.GetRequestPut() == nil })
 }

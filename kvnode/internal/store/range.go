@@ -23,7 +23,7 @@ func (s *Store) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRespons
 // Txn answers a transaction without writes at one revision. All branches must consist of ranges and
 // nested transactions of the same kind. Other transactions need an entry in the log.
 func (s *Store) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if txnWrites(r) {
+	if !ReadOnly(r) {
 		return nil, rpctypes.ErrGRPCNotCapable
 	}
 	return retryCompacted(s, true, func(w view) (*pb.TxnResponse, error) {

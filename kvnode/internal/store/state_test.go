@@ -113,8 +113,8 @@ func TestHistoryForgetsWithinAPage(t *testing.T) {
 	}
 }
 
-// txnWrites finds a write in any branch and at any depth.
-func TestTxnWrites(t *testing.T) {
+// ReadOnly finds a write in any branch and at any depth.
+func TestReadOnly(t *testing.T) {
 	get := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{}}}
 	put := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{}}}
 	del := &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{}}}
@@ -135,8 +135,8 @@ func TestTxnWrites(t *testing.T) {
 		{"a put two levels down", nested(nested(put)), true},
 	} {
 		for _, txn := range []*pb.TxnRequest{{Success: []*pb.RequestOp{get, c.op}}, {Failure: []*pb.RequestOp{c.op}}} {
-			if got := txnWrites(txn); got != c.want {
-				t.Errorf("%s: txnWrites() = %v", c.name, got)
+			if got := !ReadOnly(txn); got != c.want {
+				t.Errorf("%s: ReadOnly() = %v", c.name, !got)
 			}
 		}
 	}

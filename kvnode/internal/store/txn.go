@@ -9,17 +9,22 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// txnWrites reports whether any branch of t contains an operation other than a range. Without one,
-// t needs no entry in the log.
-func txnWrites(t *pb.TxnRequest) bool {
-	for _, ops := range [][]*pb.RequestOp{t.GetSuccess(), t.GetFailure()} {
-		for _, op := range ops {
-			if op.GetRequestRange() == nil && (op.GetRequestTxn() == nil || txnWrites(op.GetRequestTxn())) {
-				return true
+// EveryOp reports whether ok holds for every operation of t, in both branches and in nested
+// transactions.
+func EveryOp(t *pb.TxnRequest, ok func(*pb.RequestOp) bool) bool {
+	for _, branch := range [][]*pb.RequestOp{t.GetSuccess(), t.GetFailure()} {
+		for _, op := range branch {
+			if nested := op.GetRequestTxn(); nested != nil && !EveryOp(nested, ok) || nested == nil && !ok(op) {
+				return false
 			}
 		}
 	}
-	return false
+	return true
+}
+
+// ReadOnly reports whether all operations of t are ranges. Then t needs no entry in the log.
+func ReadOnly(t *pb.TxnRequest) bool {
+	return EveryOp(t, func(op *pb.RequestOp) bool { return op.GetRequestRange() != nil })
 }
 
 // txn executes t as an entry of the log. It uses no context: if one member's context ended early,

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // kvServer implements the KV service.
@@ -101,7 +102,7 @@ func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, 
 	if err := checkOverlaps(r); err != nil {
 		return nil, err
 	}
-	if readOnly(r) {
+	if store.ReadOnly(r) {
 		return s.readTxn(ctx, r)
 	}
 	return propose[*pb.TxnResponse](ctx, s.API, &pb.InternalRaftRequest{Txn: r})
@@ -172,38 +173,15 @@ func countRanges(resp *pb.TxnResponse) (n uint64) {
 	return n
 }
 
-// readOnly reports whether r writes in no branch, at any depth.
-func readOnly(r *pb.TxnRequest) bool {
-	return everyOp(r, func(op *pb.RequestOp) bool { return op.GetRequestRange() != nil })
-}
-
 // allSerializable reports whether every read of r is serializable. It is false for a transaction
 // that only compares.
 func allSerializable(r *pb.TxnRequest) bool {
 	ranges := 0
-	all := everyOp(r, func(op *pb.RequestOp) bool {
+	all := store.EveryOp(r, func(op *pb.RequestOp) bool {
 		ranges++
 		return op.GetRequestRange().GetSerializable()
 	})
 	return all && ranges > 0
-}
-
-// everyOp reports whether ok holds for every operation of r that is not itself a transaction.
-func everyOp(r *pb.TxnRequest, ok func(*pb.RequestOp) bool) bool {
-	for _, branch := range [][]*pb.RequestOp{r.GetSuccess(), r.GetFailure()} {
-		for _, op := range branch {
-			if t := op.GetRequestTxn(); t != nil {
-				if !everyOp(t, ok) {
-					return false
-				}
-				continue
-			}
-			if !ok(op) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // chunkBytes is the approximate size of one message of a RangeStream. A single key may exceed it.

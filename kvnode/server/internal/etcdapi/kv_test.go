@@ -146,21 +146,6 @@ func TestTransactionsThatOnlyReadAreReads(t *testing.T) {
 	}
 }
 
-// A transaction that may write in any branch is replicated.
-func TestTransactionsThatMayWriteAreReplicated(t *testing.T) {
-	for name, r := range map[string]*pb.TxnRequest{
-		"put":                  {Success: ops(opGet("k"), opPut("a"))},
-		"put in the other":     {Failure: ops(opPut("a"))},
-		"delete":               {Success: ops(opDel("a", ""))},
-		"put in an inner one":  {Success: ops(opTxn(nil, ops(opPut("a"))))},
-		"delete two levels in": {Failure: ops(opTxn(ops(opTxn(ops(opDel("a", "")), nil)), nil))},
-	} {
-		if readOnly(r) {
-			t.Errorf("readOnly(%s) = true", name)
-		}
-	}
-}
-
 // A transaction is serializable only if all its reads are. One that only compares is not.
 func TestOnlySerializableTransactionsAreLocal(t *testing.T) {
 	local := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("k"), Serializable: true}}}

@@ -13,6 +13,7 @@ import (
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/requests"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // requestBounds are the buckets of etcd's etcd_server_request_duration_seconds.
@@ -95,7 +96,7 @@ func countOf(resp any) int64 {
 
 // opOf returns the operation of a request.
 func opOf(req any) requests.Op {
-	if t, ok := req.(*pb.TxnRequest); ok && readOnly(t) {
+	if t, ok := req.(*pb.TxnRequest); ok && store.ReadOnly(t) {
 		return requests.ReadTxn
 	}
 	return requests.Of(req)
