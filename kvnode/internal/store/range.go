@@ -49,7 +49,7 @@ func (w view) rangeKeys(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRespo
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSort(r); err != nil {
+	if err := CheckSort(r); err != nil {
 		return nil, err
 	}
 	resp := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: w.rev}, Kvs: []*mvccpb.KeyValue{}}
@@ -206,8 +206,8 @@ func filters(r *pb.RangeRequest) bool {
 	return r.GetMinModRevision() != 0 || r.GetMaxModRevision() != 0 || r.GetMinCreateRevision() != 0 || r.GetMaxCreateRevision() != 0
 }
 
-// checkSort refuses the same options as etcd's API server.
-func checkSort(r *pb.RangeRequest) error {
+// CheckSort refuses the same sort options as etcd's API server.
+func CheckSort(r *pb.RangeRequest) error {
 	if pb.RangeRequest_SortOrder_name[int32(r.GetSortOrder())] == "" || pb.RangeRequest_SortTarget_name[int32(r.GetSortTarget())] == "" {
 		return rpctypes.ErrGRPCInvalidSortOption
 	}

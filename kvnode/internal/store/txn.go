@@ -115,13 +115,13 @@ func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 func (w *writer) checkRange(r *pb.RangeRequest) error {
 	switch rev := r.GetRevision(); {
 	case rev == 0:
-		return checkSort(r)
+		return CheckSort(r)
 	case rev > w.base:
 		return rpctypes.ErrGRPCFutureRev
 	case rev < w.st.compacted.Load():
 		return rpctypes.ErrGRPCCompacted
 	default:
-		return checkSort(r)
+		return CheckSort(r)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // The checks in this file are etcd's, in etcd's order: a request with two faults gets
@@ -15,15 +17,7 @@ func checkRange(r *pb.RangeRequest) error {
 	if len(r.GetKey()) == 0 {
 		return rpctypes.ErrGRPCEmptyKey
 	}
-	if !isEnumValue(pb.RangeRequest_SortOrder_name, r.GetSortOrder()) || !isEnumValue(pb.RangeRequest_SortTarget_name, r.GetSortTarget()) {
-		return rpctypes.ErrGRPCInvalidSortOption
-	}
-	return nil
-}
-
-func isEnumValue[E ~int32](names map[int32]string, v E) bool {
-	_, ok := names[int32(v)]
-	return ok
+	return store.CheckSort(r)
 }
 
 // checkRangeStream rejects what etcd does not stream, although this store could. A client that
