@@ -74,11 +74,7 @@ func (s *Server) checked() *checkedMember {
 		log: s.log, dir: s.cfg.Node.DataDir, all: s.api.Hashers,
 		caughtUp: func() bool { return store.Applied() >= commit },
 		leads:    func() bool { return s.node.Leader() == s.node.ID() },
-		raised: func(id uint64) bool {
-			return slices.ContainsFunc(store.Alarms(), func(m *pb.AlarmMember) bool {
-				return m.GetAlarm() == pb.AlarmType_CORRUPT && m.GetMemberID() == id
-			})
-		},
+		raised:   func(id uint64) bool { return store.AlarmRaised(pb.AlarmType_CORRUPT, id) },
 		raise: func(ctx context.Context, id uint64) error {
 			r := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: id, Alarm: pb.AlarmType_CORRUPT}
 			res, err := s.node.Propose(ctx, &pb.InternalRaftRequest{Alarm: r})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -118,6 +119,11 @@ func (s *Store) Get(key []byte) (v *Version, revision int64) {
 
 // Alarms returns the active alarms, sorted. The list is shared and must not be changed.
 func (s *Store) Alarms() []*pb.AlarmMember { return *s.state.Load().alarms.Load() }
+
+// AlarmRaised reports whether an alarm of this kind is active for a member.
+func (s *Store) AlarmRaised(kind pb.AlarmType, member uint64) bool {
+	return slices.ContainsFunc(s.Alarms(), func(m *pb.AlarmMember) bool { return m.GetAlarm() == kind && m.GetMemberID() == member })
+}
 
 // Members returns the registry of members. It is shared and must not be changed.
 func (s *Store) Members() *Members { return s.state.Load().members.Load() }

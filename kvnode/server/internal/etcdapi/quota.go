@@ -22,7 +22,7 @@ func (a *API) checkQuota(ctx context.Context, cost int64) error {
 	if size+cost < a.cfg.QuotaBytes {
 		return nil
 	}
-	if !a.alarmRaised(pb.AlarmType_NOSPACE) {
+	if !a.node.Store().AlarmRaised(pb.AlarmType_NOSPACE, a.node.ID()) {
 		a.logLimit.Do(func() {
 			a.cfg.Logger.Warn("store exceeds its quota", "size", size, "request", cost, "quota", a.cfg.QuotaBytes)
 		})
@@ -45,16 +45,6 @@ func projectedSize(s *store.Store) int64 {
 func Size(s *store.Store) (total, inUse int64) {
 	_, inUse = s.Size()
 	return projectedSize(s), inUse + s.Unsaved()
-}
-
-// alarmRaised reports whether this member has raised an alarm of type t.
-func (a *API) alarmRaised(t pb.AlarmType) bool {
-	for _, m := range a.node.Store().Alarms() {
-		if m.GetAlarm() == t && m.GetMemberID() == a.node.ID() {
-			return true
-		}
-	}
-	return false
 }
 
 func putCost(r *pb.PutRequest) int64 {
