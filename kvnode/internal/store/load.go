@@ -31,9 +31,7 @@ func loadImage(img Image) (*state, Checkpoint, error) {
 		return nil, Checkpoint{}, err
 	}
 	st := newState()
-	if err := m.restore(st); err != nil {
-		return nil, Checkpoint{}, err
-	}
+	m.restore(st, c.ConfState)
 	l := loader{st: st, meta: &m, tree: newTreeBuilder(st.index)}
 	err = img.Records(l.add)
 	l.tree.finish()

@@ -55,13 +55,9 @@ func (st *state) capture() meta {
 	return m
 }
 
-// restore fills an empty state that has no readers yet.
-func (m *meta) restore(st *state) error {
-	c, err := m.checkpoint()
-	if err != nil {
-		return err
-	}
-	st.term, st.conf = m.Term, c.ConfState
+// restore fills an empty state that has no readers yet. conf is m.ConfState, decoded.
+func (m *meta) restore(st *state, conf *raftpb.ConfState) {
+	st.term, st.conf = m.Term, conf
 	st.clusterVersion.Store(m.ClusterVersion)
 	st.revision.Store(m.Revision)
 	st.compacted.Store(m.Compacted)
@@ -81,7 +77,6 @@ func (m *meta) restore(st *state) error {
 	}
 	slices.SortFunc(alarms, compareAlarms)
 	st.alarms.Store(&alarms)
-	return nil
 }
 
 func (m *meta) checkpoint() (Checkpoint, error) {
