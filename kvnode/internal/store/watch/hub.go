@@ -109,8 +109,8 @@ func (h *Hub) run() {
 	}
 }
 
-// drain handles the revisions in the inbox. It gives spare to the inbox as its next buffer, and
-// returns the old buffer.
+// drain handles the revisions in the inbox. spare becomes the inbox's next buffer, and drain returns
+// the old one, cleared.
 func (h *Hub) drain(spare []revision) []revision {
 	taken := h.inbox.take(spare)
 	for i := range taken {
@@ -244,12 +244,11 @@ func (b *inbox) skipLocked(rev int64) {
 	b.mu.revisions = append(b.mu.revisions, revision{rev: rev, skipped: true})
 }
 
-// take returns the content of the inbox, and uses spare as its next buffer.
+// take returns the content of the inbox. The cleared spare becomes its next buffer.
 func (b *inbox) take(spare []revision) []revision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.events, b.mu.bytes = 0, 0
-	clear(spare) // releases the events
 	taken := b.mu.revisions
 	b.mu.revisions = spare[:0]
 	return taken

@@ -131,26 +131,20 @@ func (x *index) countLength(n, change int) {
 // index.
 func (x *index) match(key []byte, visit func(*watcher)) {
 	if b := x.keys[string(key)]; b != nil {
-		b.visit(visit)
+		b.each(visit)
 	}
 	for _, l := range x.lengths {
 		if l.length > len(key) {
 			break
 		}
 		if b := x.prefixes[string(key[:l.length])]; b != nil {
-			b.visit(visit)
+			b.each(visit)
 		}
 	}
 	for _, b := range x.list {
 		if b.span.has(key) {
-			b.visit(visit)
+			b.each(visit)
 		}
-	}
-}
-
-func (b *bucket) visit(visit func(*watcher)) {
-	for _, w := range b.watchers {
-		visit(w)
 	}
 }
 
@@ -162,16 +156,16 @@ func (s span) has(key []byte) bool {
 func (x *index) each(visit func(*watcher)) {
 	for _, m := range []map[string]*bucket{x.keys, x.prefixes} {
 		for _, b := range m {
-			b.eachBackward(visit)
+			b.each(visit)
 		}
 	}
 	for _, b := range slices.Backward(x.list) {
-		b.eachBackward(visit)
+		b.each(visit)
 	}
 }
 
-// eachBackward iterates backward, because remove moves the last watcher to the free place.
-func (b *bucket) eachBackward(visit func(*watcher)) {
+// each iterates backward, because remove moves the last watcher to the free place.
+func (b *bucket) each(visit func(*watcher)) {
 	for i := len(b.watchers) - 1; i >= 0; i-- {
 		visit(b.watchers[i])
 	}
