@@ -14,9 +14,9 @@ const (
 
 // Limits bounds the memory of a stream. Zero fields have their defaults.
 type Limits struct {
-	// QueueEvents and QueueBytes bound the queued events, in addition to one event for each
-	// watcher. With lower limits, slow streams read more of the history, which costs more than
-	// the queue.
+	// QueueEvents and QueueBytes bound the queued events. One event for each watcher does not count
+	// towards QueueEvents. With lower limits, slow streams read more of the history, which costs
+	// more than the queue.
 	QueueEvents int
 	QueueBytes  int
 	// BatchEvents and BatchBytes bound a response that merges several revisions. It still ends

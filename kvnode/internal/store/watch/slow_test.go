@@ -266,7 +266,7 @@ func TestWatchersUseLimitedMemory(t *testing.T) {
 	watch := func(s *Stream, want bool) int64 {
 		t.Helper()
 		id, _, err := s.Watch(one)
-		if full, ok := errors.AsType[*FullError](err); ok == want || ok && (full.Most != r.hub.memory.limit || full.Bytes != one.bytes()) {
+		if full, ok := errors.AsType[*FullError](err); ok == want || ok && (full.Limit != r.hub.memory.limit || full.Bytes != one.bytes()) {
 			t.Fatalf("Watch() = %v, want room for it: %v", err, want)
 		}
 		return id

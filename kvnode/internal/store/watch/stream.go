@@ -305,7 +305,7 @@ func (s *Stream) Tick() {
 		if !w.Progress {
 			continue
 		}
-		// A watcher with a later start has got everything below its start.
+		// A new watcher may be ahead of the hub. One that starts later has no progress to report.
 		revision := max(h.mu.next, w.next) - 1
 		if !w.notified && !w.progressQueued && w.synced && w.Start <= revision {
 			s.force(item{w: w, revision: revision})

@@ -153,13 +153,13 @@ const (
 
 // FullError means that the watchers of the member use too much memory for another one.
 type FullError struct {
-	// Bytes is the size of the rejected watcher, Taken that of all others, and Most the limit.
-	Bytes, Taken, Most int64
+	// Bytes is the size of the rejected watcher, Used that of all others.
+	Bytes, Used, Limit int64
 }
 
 // Error implements error. Clients see only the text.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("kvnode: watch of %d bytes rejected (ResourceExhausted): the other watches of this member use %d of %d bytes; cancel some of them", e.Bytes, e.Taken, e.Most)
+	return fmt.Sprintf("kvnode: watch of %d bytes rejected (ResourceExhausted): the other watches of this member use %d of %d bytes; cancel some of them", e.Bytes, e.Used, e.Limit)
 }
 
 // memoryLimit limits the memory of all watchers.
@@ -175,7 +175,7 @@ func (m *memoryLimit) reserve(r *Request) error {
 	bytes := r.bytes()
 	if all := m.used.Add(bytes); all > m.limit {
 		m.used.Add(-bytes)
-		return &FullError{Bytes: bytes, Taken: all - bytes, Most: m.limit}
+		return &FullError{Bytes: bytes, Used: all - bytes, Limit: m.limit}
 	}
 	return nil
 }
