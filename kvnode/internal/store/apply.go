@@ -50,12 +50,12 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 	return r
 }
 
-// ApplyConf applies a configuration change. conf is raft's new configuration, and change is what
-// the entry does to the registry and the cluster version, nil for nothing. An entry that is applied
+// ApplyConf applies a configuration change. conf is raft's new configuration. change is what the
+// entry changes in the registry and the cluster version; nil means nothing. An entry that is applied
 // already changes nothing.
 //
-// conf is nil in package restore, which applies the log of a data directory without raft. The new cluster
-// gets a configuration of its own.
+// Package restore passes a nil conf: it applies the log of a data directory without raft, for a new
+// cluster with a configuration of its own.
 func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *MemberChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

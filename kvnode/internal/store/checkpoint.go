@@ -107,8 +107,7 @@ func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 	if err != nil {
 		return err
 	}
-	// From the file, not from this process: the two differ if an update that failed was
-	// durable.
+	// The counts come from the file: it may contain an update that reported an error.
 	m.Records, m.Sum = was.Records, was.Sum
 	// uncount subtracts a record that is deleted or replaced.
 	uncount := func(old []byte) {
@@ -130,7 +129,6 @@ func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 		}
 		key := recordOf(v).key(in)
 		value := recordValue(in, key, v)
-		// Newer versions cannot be in the file.
 		if v.mod <= was.Revision {
 			uncount(tx.Record(key))
 		}
@@ -157,10 +155,10 @@ const (
 	deleteCost = 32
 )
 
-// increment is the difference between the checkpoint of one index and the increment before it, or
-// the durable checkpoint. Increments are committed in order, so each commit leaves the complete
-// state of an index that this member was at. An increment never changes. If one of its versions is
-// freed, a later increment deletes it, because this checkpoint may be older than the compaction.
+// increment holds the changes since the increment before it or, if there is none, since the durable
+// checkpoint. Increments are committed in order, so each commit leaves the complete state as of the
+// increment's index. An increment never changes. If one of its versions is freed, a later increment
+// deletes it, because the checkpoint of this one may be older than the compaction.
 type increment struct {
 	meta // without ConfState, Records and Sum
 	conf *raftpb.ConfState
@@ -177,10 +175,10 @@ func (st *state) seal() {
 	st.sealedIndex, st.sealedRevision = m.Index, m.Revision
 }
 
-// sealIfLarge calls seal if the unsaved changes fill a commit.
-func (st *state) sealIfLarge(most int64) {
+// sealIfLarge calls seal if the unsaved changes are about limit bytes or more.
+func (st *state) sealIfLarge(limit int64) {
 	u := &st.unsaved
-	if u.bytes+int64(len(u.leases))*leaseCost+int64(len(u.deletions))*deleteCost >= most {
+	if u.bytes+int64(len(u.leases))*leaseCost+int64(len(u.deletions))*deleteCost >= limit {
 		st.seal()
 	}
 }

@@ -16,8 +16,9 @@ type Command struct {
 	// ID identifies the proposal on the member that waits for it. 0: no member waits.
 	ID uint64
 	// RequiredTerm is the term that the entry must have: in an entry of another term the command has no
-	// effect (ErrFenced). 0: any term. It is set for commands that only the leader of a term may run, and
-	// for proposals that are repeated in a later term: the earlier copy then has no effect.
+	// effect (ErrFenced). 0: any term. It is set for commands that only the leader of a term may run.
+	// It is also set for proposals that may be proposed again in a later term, so that at most one
+	// copy has an effect.
 	RequiredTerm uint64
 	// Generations identifies the TTL leases of a LeaseRevoke or LeaseCheckpoint, in the order of the
 	// request, by the index of the entry that granted each. 0 stands for a lease that was

@@ -55,8 +55,8 @@ func (q *queue) pop() {
 }
 
 // compactLocked makes the history up to a revision unreachable at once, and starts freeing it. The
-// response does not wait for that. With Physical etcd's hashes are final afterwards; here hashes do not
-// depend on it, and etcdapi waits by FinishCompaction.
+// response does not wait for the freeing, even if r.Physical is set: etcdapi then calls
+// FinishCompaction.
 func (s *Store) compactLocked(st *state, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
 	rev := st.revision.Load()
 	switch {
@@ -72,7 +72,6 @@ func (s *Store) compactLocked(st *state, r *pb.CompactionRequest) (*pb.Compactio
 }
 
 // startTrimLocked starts a goroutine that frees compacted versions and ends, unless it is running.
-// Once it is open, the store starts no other goroutine.
 func (s *Store) startTrimLocked() {
 	if s.mu.trimming || s.mu.closed {
 		return

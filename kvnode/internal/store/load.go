@@ -120,31 +120,31 @@ const (
 )
 
 func newTreeBuilder(x *index) *treeBuilder {
-	o := &treeBuilder{index: x, queue: make(chan []*chain, treeQueue), done: make(chan struct{})}
-	go o.run()
-	return o
+	b := &treeBuilder{index: x, queue: make(chan []*chain, treeQueue), done: make(chan struct{})}
+	go b.run()
+	return b
 }
 
-func (o *treeBuilder) run() {
-	defer close(o.done)
-	for batch := range o.queue {
+func (b *treeBuilder) run() {
+	defer close(b.done)
+	for batch := range b.queue {
 		for _, c := range batch {
-			o.index.ordered.Load(c) // like Set, but faster for ascending keys
+			b.index.ordered.Load(c) // like Set, but faster for ascending keys
 		}
 	}
 }
 
 // add is called once for each chain.
-func (o *treeBuilder) add(c *chain) {
-	if o.batch = append(o.batch, c); len(o.batch) == treeBatch {
-		o.queue <- o.batch
-		o.batch = make([]*chain, 0, treeBatch)
+func (b *treeBuilder) add(c *chain) {
+	if b.batch = append(b.batch, c); len(b.batch) == treeBatch {
+		b.queue <- b.batch
+		b.batch = make([]*chain, 0, treeBatch)
 	}
 }
 
 // finish returns when the tree contains all chains.
-func (o *treeBuilder) finish() {
-	o.queue <- o.batch
-	close(o.queue)
-	<-o.done
+func (b *treeBuilder) finish() {
+	b.queue <- b.batch
+	close(b.queue)
+	<-b.done
 }

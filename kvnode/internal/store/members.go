@@ -98,7 +98,7 @@ func (st *state) raised(kind pb.AlarmType) bool {
 // alarm activates, deactivates or lists alarms. The response holds the alarms of the request, and
 // is empty if it clears an alarm that is not active. A request to list NONE lists all alarms.
 func (st *state) alarm(r *pb.AlarmRequest) *pb.AlarmResponse {
-	resp := &pb.AlarmResponse{Header: &pb.ResponseHeader{Revision: st.revision.Load()}}
+	resp := &pb.AlarmResponse{Header: st.header()}
 	have := *st.alarms.Load()
 	this := &pb.AlarmMember{MemberID: r.GetMemberID(), Alarm: r.GetAlarm()}
 	at, found := slices.BinarySearchFunc(have, this, compareAlarms)

@@ -13,9 +13,9 @@ import (
 // the same state. Restore replaces it as a whole; a reader that has loaded the old state continues
 // with it.
 //
-// One goroutine at a time writes, under the apply lock. Readers take no lock. A command publishes
-// its versions first, then the revision, then the applied index. Readers load in the reverse order,
-// so they find everything that belongs to the index or revision that they have seen.
+// One goroutine at a time writes, under the apply lock, which readers do not take. A command
+// publishes its versions first, then the revision, then the applied index. Readers load in the
+// reverse order, so they find everything that belongs to the index or revision that they have seen.
 type state struct {
 	// index finds the chain of a key. history lists versions by revision.
 	index   *index
@@ -50,8 +50,7 @@ type state struct {
 	unsaved    unsaved
 	increments []*increment
 	// sealedIndex and sealedRevision are those of the newest increment, or of the checkpoint
-	// that was loaded. Versions up to that revision are on disk, or will be; after a failed
-	// commit they may be.
+	// that was loaded. Versions up to that revision are in the database or in increments.
 	sealedIndex    uint64
 	sealedRevision int64
 	garbage        garbage
@@ -60,8 +59,7 @@ type state struct {
 	growth atomic.Int64
 }
 
-// unsaved collects what the next increment will contain. So the cost of a commit depends on the writes since
-// the last one, not on the size of the state.
+// unsaved holds the changes for the next increment.
 type unsaved struct {
 	versions  []*Version // in the order of revisions
 	bytes     int64      // cost of versions

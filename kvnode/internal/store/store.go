@@ -179,8 +179,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Results that etcd does not have. Like etcd's errors they are gRPC statuses. All members
-// that apply an entry for the first time return the same one.
+// Results that etcd does not have. Like etcd's errors they are gRPC statuses. All members return the
+// same one for an entry, except for ErrStale.
 var (
 	// ErrFenced means that the entry's term differs from the command's RequiredTerm:
 	// another leader took over before the command was replicated.

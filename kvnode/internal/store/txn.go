@@ -109,9 +109,9 @@ func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 	return path, nil
 }
 
-// checkRange checks a range within a transaction. As in etcd, a negative revision is
-// refused as compacted; in other ranges it means the newest one. Nothing is written yet, so base is the newest
-// revision that a range may name.
+// checkRange checks a range within a transaction. As in etcd, a negative revision below the
+// compacted one (-1 before the first compaction) is refused; in other ranges it means the newest.
+// Nothing is written yet, so base is the newest revision that a range may name.
 func (w *writer) checkRange(r *pb.RangeRequest) error {
 	switch rev := r.GetRevision(); {
 	case rev == 0:

@@ -12,8 +12,9 @@ import (
 )
 
 // writer creates the versions of one revision. Readers do not see them until the revision is
-// published, so they can be rolled back. A writer lives within one Apply, under the apply lock: no
-// other goroutine changes a chain meanwhile.
+// published, so they can be rolled back. A writer that writes holds the apply lock, so no other
+// goroutine changes a chain meanwhile. Store.Txn uses one without the lock for a transaction that
+// only reads.
 type writer struct {
 	st         *state
 	base       int64      // before this command

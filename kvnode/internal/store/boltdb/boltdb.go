@@ -245,8 +245,9 @@ func ensurePathDurable(path string, pageSize int64) error {
 // unfinished commit do not matter. If a tool copied the file here without a sync, this sync makes
 // up for it.
 //
-// A power failure during the write leaves this meta page or the previous one, since a meta page
-// fits one sector. No commit depends on this one yet.
+// A power failure during the write leaves the newest meta page or the one before it, because the
+// data of a meta page fits one sector. Both are complete checkpoints, and the store has not relied
+// on the newest one yet.
 func EnsureDurable(f File, pageSize int64) error {
 	page, at, err := newestMeta(f, pageSize)
 	if err != nil {

@@ -188,7 +188,7 @@ func Inspect(path string) (store.Summary, error) {
 func Bootstrap(path string, cfg store.BootstrapConfig) (store.Checkpoint, error) {
 	c, err := bootstrap(path, cfg)
 	if err != nil {
-		return store.Checkpoint{}, fmt.Errorf("store: begin with snapshot %s: %w", path, err)
+		return store.Checkpoint{}, fmt.Errorf("store: bootstrap from snapshot %s: %w", path, err)
 	}
 	return c, nil
 }

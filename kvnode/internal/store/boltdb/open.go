@@ -81,9 +81,8 @@ func openChecked(path string) (*bbolt.DB, error) {
 	return openDB(path, false)
 }
 
-// OpenAny opens any bbolt database for reading, after checking that the references between all
-// pages in use are consistent. So a walk over the pages ends. It may still fault, and must run
-// within Guard.
+// OpenAny opens any bbolt database for reading, and checks that the references between all pages in
+// use are consistent. So a walk over the pages ends. It may still fault: call it within Guard.
 func OpenAny(path string) (*bbolt.DB, error) {
 	switch info, err := os.Stat(path); {
 	case err != nil:

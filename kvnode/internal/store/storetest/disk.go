@@ -18,8 +18,9 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// ErrCrashed is returned by a backend after another backend was opened on the same disk.
-var ErrCrashed = errors.New("storetest: the disk was opened again, so the process that uses this backend has crashed")
+// ErrCrashed is returned by a backend after a power failure, and after another backend was opened on
+// the same disk.
+var ErrCrashed = errors.New("storetest: the process that uses this backend has crashed")
 
 // Op is a step of an operation that can fail.
 type Op string
