@@ -56,8 +56,8 @@ type File struct {
 	// Revision is the newest revision, and Compacted the newest compacted one, -1 for none.
 	Revision, Compacted int64
 
-	seen   *seen // nil until the records were read
-	passes int   // how often the records were read
+	found  *findings // nil until Versions has read the records
+	passes int       // how often the records were read
 }
 
 // Is reports whether the file path is a database of etcd with consistent pages. It does not check
@@ -141,8 +141,8 @@ func (f *File) readMeta() error {
 	return f.readRevisions(meta, keys)
 }
 
-// readRevisions treats a compaction that was started like one that has finished, as etcd does: it
-// resumes the compaction. The newest revision may then be missing.
+// readRevisions treats a compaction that was started like one that has finished, because etcd would
+// resume it. The record of the newest revision may then be missing.
 func (f *File) readRevisions(meta, keys *bbolt.Bucket) error {
 	f.Revision, f.Compacted = 1, -1
 	last, _ := keys.Cursor().Last()

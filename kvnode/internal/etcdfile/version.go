@@ -71,7 +71,7 @@ func (f *File) records(visit func(r revision, value []byte) error) error {
 // that have been restarted since, so the end of that lease would delete the key on some members
 // only.
 func (f *File) Versions(visit func(sub uint32, kv *mvccpb.KeyValue) error) error {
-	s, h, err := f.look()
+	s, h, err := f.firstPass()
 	if err != nil {
 		return err
 	}
@@ -87,13 +87,13 @@ func (f *File) Versions(visit func(sub uint32, kv *mvccpb.KeyValue) error) error
 		return visit(r.sub, kv)
 	})
 	if err == nil {
-		s.hash, f.seen = h.sum.Sum32(), s
+		s.hash, f.found = h.sum.Sum32(), s
 	}
 	return err
 }
 
-// seen is what the first pass over the records has found.
-type seen struct {
+// findings are the results of the first pass over the records.
+type findings struct {
 	keys, versions int
 	// detached holds the newest versions with a TTL lease that does not exist. Older versions may
 	// name a lease that has ended.
@@ -101,9 +101,9 @@ type seen struct {
 	hash     uint32 // HashKV of the newest revision
 }
 
-// look reads all records once, and collects what Versions needs before it can pass on the first
+// firstPass reads all records once, and collects what Versions needs before it can pass on the first
 // one. It keeps all keys in memory.
-func (f *File) look() (*seen, *hasher, error) {
+func (f *File) firstPass() (*findings, *hasher, error) {
 	all, err := f.TTLLeases()
 	if err != nil {
 		return nil, nil, err
@@ -112,7 +112,7 @@ func (f *File) look() (*seen, *hasher, error) {
 	for _, l := range all {
 		granted[l.ID] = true
 	}
-	s, c := &seen{detached: make(heads)}, census{compacted: f.Compacted, newest: make(heads)}
+	s, c := &findings{detached: make(heads)}, census{compacted: f.Compacted, newest: make(heads)}
 	err = f.records(func(r revision, value []byte) error {
 		kv, err := decode(r, value)
 		if err != nil {
@@ -199,7 +199,7 @@ type hasher struct {
 	sum           hash.Hash32
 }
 
-// newHasher takes a census of the records up to the revision.
+// newHasher returns a hasher of the revision at. c is a census of all records up to it.
 func (f *File) newHasher(at int64, c *census) *hasher {
 	h := &hasher{at: at, compacted: f.Compacted, live: c.newest.live(), replaced: c.replaced, sum: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
 	_, _ = h.sum.Write(keyBucket) // never fails
@@ -289,12 +289,12 @@ func (f *File) Summary() (s Summary, err error) {
 		return s, err
 	}
 	s.TTLLeases = len(granted)
-	if f.seen == nil {
+	if f.found == nil {
 		if err := f.Versions(func(uint32, *mvccpb.KeyValue) error { return nil }); err != nil {
 			return s, err
 		}
 	}
-	s.Versions, s.Keys, s.Detached = f.seen.versions, f.seen.keys, len(f.seen.detached)
-	s.Hash = store.Hash{CompactRevision: f.Compacted, HashRevision: f.Revision, Revision: f.Revision, Hash: f.seen.hash}
+	s.Versions, s.Keys, s.Detached = f.found.versions, f.found.keys, len(f.found.detached)
+	s.Hash = store.Hash{CompactRevision: f.Compacted, HashRevision: f.Revision, Revision: f.Revision, Hash: f.found.hash}
 	return s, nil
 }

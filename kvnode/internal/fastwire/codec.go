@@ -20,8 +20,8 @@ const (
 	Method  = "/" + Service + "/" + Stream
 )
 
-// MaxMessage is the approximate maximum size of a message. gRPC's default limits accept it. In
-// larger messages large answers delay small ones longer; smaller ones need more messages.
+// MaxMessage is the approximate maximum size of a message. gRPC's default limits accept it. With a
+// higher limit, large answers delay small ones for longer. With a lower one, more messages are needed.
 const MaxMessage = 256 << 10
 
 // Raw is an encoded message: Requests or Answers.

@@ -33,9 +33,9 @@ const (
 	tagMore     = 5<<3 | varint
 )
 
-// maxMetadata limits the keys and values of a request's metadata. It is the most that 64 KiB of
-// HTTP/2 headers can have, at an overhead of 32 bytes per pair. Without it, an empty value of 2
-// bytes would take 24 when decoded, and more as a header.
+// maxMetadata limits the number of keys and values of a request's metadata. It is the most that
+// 64 KiB of HTTP/2 headers can have, at an overhead of 32 bytes per pair. An empty value takes 2 bytes
+// on the wire, but 24 bytes when decoded, and more as a header.
 const maxMetadata = 4096
 
 var errMetadata = fmt.Errorf("more than %d keys and values of metadata", maxMetadata)
@@ -105,7 +105,7 @@ func AppendMember(b []byte, member, leader uint64) []byte {
 	return appendUint(appendUint(b, tagMember, member), tagLeader, leader)
 }
 
-// Requests calls each with the bytes of every request of a message, until it fails.
+// Requests calls each with the bytes of every request of a message, until each returns an error.
 func Requests(message Raw, each func([]byte) error) error {
 	return fields(message, func(tag, _ uint64, data []byte) error {
 		if tag != tagOne {
@@ -222,7 +222,7 @@ func beginField(b []byte) (_ []byte, start int) {
 	return b, len(b)
 }
 
-// endField ends what beginField has begun at start.
+// endField fills in the length of the last field of b, whose content begins at start.
 func endField(b []byte, start int) []byte {
 	n := len(b) - start
 	for i := range lengthBytes {
@@ -246,8 +246,8 @@ func appendBytes(b []byte, tag uint64, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendVarint(b, tag), v)
 }
 
-// fields calls each with the fields of b, until it fails. It passes a field's number or its
-// bytes, which refer to b.
+// fields calls each with every field of b, until each returns an error. v is the value of a varint,
+// and data the bytes of a length-delimited field, which refer to b.
 func fields(b []byte, each func(tag, v uint64, data []byte) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

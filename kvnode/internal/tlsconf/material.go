@@ -118,8 +118,8 @@ func (c *Config) pair(certField, keyField, path string, cert, key []byte) (*tls.
 }
 
 // checkOwn checks that other members with the same authorities would accept this member's certificates. If not, it
-// returns an error for the side of peers. For the side of clients it only warns, because only requests fail that a
-// member forwards to the leader.
+// returns an error for the side of peers. For the side of clients it only warns, because the member works, but cannot
+// forward requests to the leader.
 func (c *Config) checkOwn(m *material) error {
 	if c.Auto {
 		return nil

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// recheck is the minimum time between two reads of the files. They are small, and
-// read for new connections only.
+// recheck is the minimum time between two reads of the files.
 const recheck = time.Second
 
 // Source has the certificates of one side. It reads changed files before a
