@@ -261,16 +261,21 @@ func TestHeadersAreBounded(t *testing.T) {
 // A connection that has sent nothing, or too little, does not delay a stop.
 func TestStopWhileAConnectionIsUndecided(t *testing.T) {
 	f := newFiles(t)
-	for name, change := range map[string]func(*Config){
-		"one port":             onePort,
-		"one port with TLS":    func(c *Config) { onePort(c); f.encrypted(c) },
-		"gRPC on its own":      func(*Config) {},
-		"gRPC on its own, TLS": f.encrypted,
+	plain, secure := []string{"", "P", preface[:20], preface}, []string{"", "\x16", "\x16\x03\x01"}
+	for _, test := range []struct {
+		name   string
+		change func(*Config)
+		begun  []string
+	}{
+		{"one port", onePort, plain},
+		{"one port with TLS", func(c *Config) { onePort(c); f.encrypted(c) }, secure},
+		{"gRPC on its own", func(*Config) {}, plain},
+		{"gRPC on its own, TLS", f.encrypted, secure},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			patientStop(t)
-			s := solo(t, change)
-			for _, said := range []string{"", "P", preface[:20], preface} {
+			s := solo(t, test.change)
+			for _, said := range test.begun {
 				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.ClientAddrs()[0])
 				if err != nil {
 					t.Fatal(err)
@@ -280,10 +285,7 @@ func TestStopWhileAConnectionIsUndecided(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// Connections are accepted in order: those above have been by now.
-			conn := dial(t, s)
-			conn.Connect()
-			time.Sleep(50 * time.Millisecond)
+			until(t, "all connections are accepted", func() bool { return s.clients.Connections().Pending == len(test.begun) })
 			stop(t, s)
 			if s.drainTimedOut.Load() {
 				t.Error("Stop() has waited for undecided connections, want them ended")
