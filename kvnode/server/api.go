@@ -81,16 +81,8 @@ func (s *Server) endWithServer(srv any, stream grpc.ServerStream, info *grpc.Str
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.streams, func() { cancel(rpctypes.ErrGRPCStopped) })()
-	return handle(srv, &streamUntil{ServerStream: stream, ctx: ctx})
+	return handle(srv, etcdapi.StreamWithContext(ctx, stream))
 }
-
-type streamUntil struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context implements grpc.ServerStream.
-func (s *streamUntil) Context() context.Context { return s.ctx }
 
 // insideBytes is the size of the buffers between the gateway and gRPC.
 const insideBytes = 256 << 10

@@ -240,7 +240,11 @@ func requiresLeader(ctx context.Context) bool {
 	return len(v) > 0 && v[0] == rpctypes.MetadataHasLeader
 }
 
-// streamWithContext is a stream with another context.
+// StreamWithContext returns ss with another context.
+func StreamWithContext(ctx context.Context, ss grpc.ServerStream) grpc.ServerStream {
+	return streamWithContext{ss, ctx}
+}
+
 type streamWithContext struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -268,7 +272,7 @@ func (a *API) handleWhileLed(ss grpc.ServerStream, handle func(grpc.ServerStream
 		cancel(nil)
 		<-watched
 	}()
-	return streamError(ctx, handle(streamWithContext{ss, ctx}))
+	return streamError(ctx, handle(StreamWithContext(ctx, ss)))
 }
 
 // leaderLost returns true after noLeaderTimeouts without a leader, or false when ctx ends.
