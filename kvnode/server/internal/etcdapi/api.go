@@ -190,7 +190,11 @@ var _ Node = (*kvnode.Node)(nil)
 
 // header returns a header with the current revision.
 func (a *API) header() *pb.ResponseHeader {
-	h := &pb.ResponseHeader{Revision: a.node.Store().Revision()}
+	return a.headerAt(a.node.Store().Revision())
+}
+
+func (a *API) headerAt(revision int64) *pb.ResponseHeader {
+	h := &pb.ResponseHeader{Revision: revision}
 	a.fillHeader(h)
 	return h
 }

@@ -31,7 +31,7 @@ const metadataForwarded = metadataMembers + "forwarded"
 // metadataMembers is the prefix of metadata that only members send to each other.
 const metadataMembers = "x-kvnode-"
 
-// forwardPause is the time between two attempts to reach a known leader.
+// forwardPause is the time between two attempts, unless the leader changes earlier.
 const forwardPause = 50 * time.Millisecond
 
 // leaderRequest is a request that only the leader can execute.
@@ -151,7 +151,7 @@ func (l *leaderConn) connect(a *API, member uint64) (grpc.ClientConnInterface, e
 	case l.conn != nil && l.member == member && slices.Equal(l.urls, urls):
 		return l.conn, nil
 	}
-	conn, err := dialMember(urls, slices.Concat(a.cfg.LeaderDialOptions, clusterCheck(a.node.ClusterID()).options()))
+	conn, err := a.dialURLs(urls)
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +175,8 @@ func (l *leaderConn) closeLocked() {
 	}
 }
 
-// dialMember returns a connection that uses the first of a member's client URLs that answers.
-func dialMember(urls []string, options []grpc.DialOption) (*grpc.ClientConn, error) {
+// dialURLs returns a connection that uses the first of a member's client URLs that answers.
+func (a *API) dialURLs(urls []string) (*grpc.ClientConn, error) {
 	var state resolver.State
 	for _, text := range urls {
 		if u, err := url.Parse(text); err == nil && u.Port() != "" && strings.HasPrefix(u.Scheme, "http") { // no unix socket
@@ -187,13 +187,13 @@ func dialMember(urls []string, options []grpc.DialOption) (*grpc.ClientConn, err
 		// The member has not published its URLs yet.
 		return nil, fmt.Errorf("%w: its client URLs are %q", kvnode.ErrNotLeader, urls)
 	}
-	r := manual.NewBuilderWithScheme("kvnode-leader")
+	r := manual.NewBuilderWithScheme("kvnode-member")
 	r.InitialState(state)
-	all := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
-	all = append(all, options...)
-	conn, err := grpc.NewClient(r.Scheme()+":///leader", append(all, grpc.WithResolvers(r))...)
+	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithResolvers(r)}
+	options = slices.Concat(options, a.cfg.LeaderDialOptions, clusterCheck(a.node.ClusterID()).options())
+	conn, err := grpc.NewClient(r.Scheme()+":///member", options...)
 	if err != nil {
-		return nil, fmt.Errorf("kvnode: connect to the leader at %q: %w", urls, err)
+		return nil, fmt.Errorf("kvnode: connect to the member at %q: %w", urls, err)
 	}
 	return conn, nil
 }
@@ -222,7 +222,7 @@ func (c clusterCheck) options() []grpc.DialOption {
 func (c clusterCheck) check(reply any) error {
 	r, ok := reply.(response)
 	if ok && r.GetHeader().GetClusterId() != uint64(c) {
-		return fmt.Errorf("%w: the member at the leader's address belongs to cluster %x, not %x", kvnode.ErrNotLeader, r.GetHeader().GetClusterId(), uint64(c))
+		return fmt.Errorf("%w: the member at this address belongs to cluster %x, not %x", kvnode.ErrNotLeader, r.GetHeader().GetClusterId(), uint64(c))
 	}
 	return nil
 }

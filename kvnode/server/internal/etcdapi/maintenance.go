@@ -80,9 +80,7 @@ func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.Ha
 	if err != nil {
 		return nil, clientError(err)
 	}
-	resp := &pb.HashResponse{Header: &pb.ResponseHeader{Revision: h.Revision}, Hash: h.Hash}
-	s.fillHeader(resp.GetHeader())
-	return resp, nil
+	return &pb.HashResponse{Header: s.headerAt(h.Revision), Hash: h.Hash}, nil
 }
 
 // HashKV returns the hash of all keys at a revision. Revision 0 is the newest that this member
@@ -95,12 +93,9 @@ func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*p
 	if err != nil {
 		return nil, clientError(err)
 	}
-	resp := &pb.HashKVResponse{
-		Header: &pb.ResponseHeader{Revision: h.Revision}, Hash: h.Hash,
-		CompactRevision: h.CompactRevision, HashRevision: h.HashRevision,
-	}
-	s.fillHeader(resp.GetHeader())
-	return resp, nil
+	return &pb.HashKVResponse{
+		Header: s.headerAt(h.Revision), Hash: h.Hash, CompactRevision: h.CompactRevision, HashRevision: h.HashRevision,
+	}, nil
 }
 
 // MoveLeader transfers leadership. Only the leader can do it.
@@ -272,7 +267,7 @@ func (a *API) Hashers() []*hashcheck.Member {
 // Dial returns a connection to a member's client URLs. It rejects responses of other clusters, if
 // they have a header.
 func (a *API) Dial(m *store.Member) (*grpc.ClientConn, error) {
-	return dialMember(m.ClientURLs, slices.Concat(a.cfg.LeaderDialOptions, clusterCheck(a.node.ClusterID()).options()))
+	return a.dialURLs(m.ClientURLs)
 }
 
 // remoteHash returns another member's hash. It rejects the answer of any other member or cluster

@@ -137,12 +137,6 @@ func (c *watchCall) send(r watch.Response) error {
 	return c.out.Send(m)
 }
 
-func (c *watchCall) headerAt(revision int64) *pb.ResponseHeader {
-	h := &pb.ResponseHeader{Revision: revision}
-	c.fillHeader(h)
-	return h
-}
-
 // handle executes a request. Like etcd it ignores unknown requests of newer clients.
 func (c *watchCall) handle(r *pb.WatchRequest) error {
 	switch u := r.GetRequestUnion().(type) {
