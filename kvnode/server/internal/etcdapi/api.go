@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -26,8 +25,6 @@ const (
 	messageOverhead = 512 << 10
 	// maxHeaderBytes limits the metadata of one request.
 	maxHeaderBytes = 64 << 10
-	// handshakeTimeout limits the handshake of a new connection.
-	handshakeTimeout = 5 * time.Second
 	// streamWorkers is the number of goroutines that gRPC keeps for requests. Their stacks have
 	// grown already; growing a new stack takes a fifth of the CPU time of a read. When all
 	// workers are busy, each request gets its own goroutine. Too few workers are all taken by
@@ -91,7 +88,7 @@ func (a *API) Register(s *grpc.Server) {
 }
 
 // ServerOptions returns the interceptors and limits that a server of this API needs. The caller
-// adds credentials.
+// adds those that concern connections, such as credentials and keepalive.
 func (a *API) ServerOptions() []grpc.ServerOption {
 	var stream []grpc.StreamServerInterceptor
 	if m := a.cfg.Metrics; m != nil {
@@ -106,9 +103,6 @@ func (a *API) ServerOptions() []grpc.ServerOption {
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(a.cfg.MaxConcurrentStreams),
-		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Hour, Timeout: 20 * time.Second}),
 	}
 }
 
