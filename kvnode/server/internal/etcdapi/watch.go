@@ -193,14 +193,12 @@ func watchOf(r *pb.WatchCreateRequest) watch.Request {
 	}
 }
 
-// MinWatchProgress is the minimum of Config.WatchProgressInterval, as in etcd. Shorter intervals
-// are raised to it.
+// MinWatchProgress is the minimum of Config.WatchProgressInterval, as in etcd.
 const MinWatchProgress = 100 * time.Millisecond
 
 // newProgressTicker adds up to a tenth of the interval at random, so that streams that were
 // opened together do not tick together.
 func newProgressTicker(interval time.Duration) *time.Ticker {
-	interval = max(interval, MinWatchProgress)
 	return time.NewTicker(interval + rand.N(interval/10))
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -288,7 +287,7 @@ func TestFragmentsAreBelowTheLimit(t *testing.T) {
 }
 
 func TestProgressIsNotifiedWhileNothingHappens(t *testing.T) {
-	s := startServer(t, Config{WatchProgressInterval: time.Millisecond}) // raised to 100 ms
+	s := startServer(t, Config{WatchProgressInterval: MinWatchProgress})
 	c := s.client(t)
 	s.put(t, "a", "1")
 	w := c.Watch(t.Context(), "b", clientv3.WithProgressNotify())
