@@ -73,7 +73,7 @@ func TestValidate(t *testing.T) {
 		{"shortest watch progress", func(c *Config) { c.API.WatchProgressInterval = 100 * time.Millisecond }, ""},
 		{"watch progress too often", func(c *Config) { c.API.WatchProgressInterval = 100*time.Millisecond - 1 }, "WatchProgressInterval 99.999999ms must be at least 100ms"},
 		{"negative watch progress", func(c *Config) { c.API.WatchProgressInterval = -1 }, "WatchProgressInterval -1ns"},
-		{"negative checkpoints of TTL leases", func(c *Config) { c.Node.TTLCheckpoint = -1 }, "TTLCheckpoint -1ns must not be negative"},
+		{"negative checkpoints of TTL leases", func(c *Config) { c.Node.TTLCheckpoint = -1 }, "Node.TTLCheckpoint -1ns must not be negative"},
 		{"negative warning", func(c *Config) { c.API.WarnRequest = -1 }, "WarnRequest -1ns must not be negative"},
 		{"negative operations", func(c *Config) { c.API.MaxTxnOps = -1 }, "MaxTxnOps -1"},
 		{"too few streams", func(c *Config) { c.MaxOpenStreams = 15 }, "MaxOpenStreams 15 must be from 16"},

@@ -175,7 +175,7 @@ func (c *Config) checkLimits() (bad problems.List) {
 	bad.If(c.CorruptCheckTime != 0 && c.CorruptCheckTime < minHashEvery,
 		"CorruptCheckTime %v must be 0, which is never, or %v at least: all members hash all keys each time", c.CorruptCheckTime, minHashEvery)
 	bad.If(c.CompactHashCheckTime < minHashEvery, "CompactHashCheckTime %v must be %v at least", c.CompactHashCheckTime, minHashEvery)
-	bad.If(c.Node.TTLCheckpoint < 0, "TTLCheckpoint %v must not be negative", c.Node.TTLCheckpoint)
+	bad.If(c.Node.TTLCheckpoint < 0, "Node.TTLCheckpoint %v must not be negative", c.Node.TTLCheckpoint)
 	_, err := parseRetention(c.AutoCompactionMode, c.AutoCompactionRetention)
 	bad.If(err != nil, "AutoCompactionMode and AutoCompactionRetention: %w", err)
 	bad.If(c.Keepalive.MinTime < 0, "Keepalive.MinTime %v must not be negative", c.Keepalive.MinTime)
