@@ -15,13 +15,13 @@ const (
 	// maxFastStreams limits the streams of service Fast on all connections. Each has three
 	// goroutines, about 40 KiB. With fewer streams more clients make calls instead.
 	maxFastStreams = 1024
-	// maxFastBytes limits the charge of all streams: a request from before it
-	// is copied until it is answered, an answer until gRPC has written it. Each stream may hold
-	// fairFastBytes. It may hold more only while its own charge, its connection's and that of all
-	// connections add up to less than maxFastBytes. So a single stream uses up to a third, and a
-	// connection with many streams nearly half. A stream over the limit is not read. With a lower
-	// limit clients with hundreds of pending requests wait. With a higher one a client that does
-	// not read costs as much memory, and 16,000 goroutines per 256 MiB.
+	// maxFastBytes limits the charge of all streams. A request is charged from before it is copied
+	// until it is answered, and an answer until gRPC has written it. A stream may always be charged
+	// fairFastBytes. Above that, the stream's charge, its connection's charge and the charge of all
+	// connections must not exceed maxFastBytes together. So a single stream uses up to a third, and
+	// a connection with many streams nearly half. A stream over the limit is not read. With a lower
+	// limit, clients with hundreds of pending requests wait. With a higher one, a client that does
+	// not read occupies that much memory, and 16,000 goroutines per 256 MiB.
 	maxFastBytes = 64 << 20
 	// fairFastBytes is what each stream may be charged for in any case: two small requests and
 	// their answers.
@@ -85,8 +85,8 @@ func (l *fastLimits) checkLocked(addr net.Addr) (*fastConn, error) {
 		c = &fastConn{addr: addr}
 	}
 	if c.streams+1+l.mu.streams+1 > maxFastStreams {
-		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: too many streams of %s: %d on this connection, %d on all connections, of at most %d, of which a connection may have "+
-			"as many as remain free; make calls instead", fastwire.Service, c.streams, l.mu.streams, maxFastStreams)
+		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: too many streams of %s: %d on this connection and %d on all connections, together at most %d; make calls instead",
+			fastwire.Service, c.streams, l.mu.streams, maxFastStreams)
 	}
 	return c, nil
 }

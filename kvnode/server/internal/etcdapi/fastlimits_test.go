@@ -28,7 +28,7 @@ func TestConnectionsShareFastStreams(t *testing.T) {
 		for {
 			c, err := l.openStream(addr)
 			if err != nil {
-				if want := fmt.Sprintf("of at most %d", maxFastStreams); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), want) {
+				if want := fmt.Sprintf("together at most %d", maxFastStreams); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), want) {
 					t.Errorf("a stream too many = %v, want ResourceExhausted, %q", err, want)
 				}
 				return all
