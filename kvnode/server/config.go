@@ -63,10 +63,10 @@ type Config struct {
 	// the other members', before it serves clients. If they differ, and no majority agrees with
 	// this member, the server fails with ErrCorrupt.
 	InitialCorruptCheck bool
-	// CorruptCheckTime is the interval at which the leader compares all members, and raises the
-	// alarm CORRUPT for those that differ, from 1 s. Each member hashes all its keys for it.
-	// Default: never. With CompactHashCheck the leader also compares them every
-	// CompactHashCheckTime, by default every minute.
+	// CorruptCheckTime is the interval, of at least 1 s, at which the leader compares all members.
+	// It raises the alarm CORRUPT for those that differ. For each comparison each member hashes all
+	// its keys. Default: never. With CompactHashCheck the interval is at most CompactHashCheckTime,
+	// by default a minute.
 	CorruptCheckTime     time.Duration
 	CompactHashCheck     bool
 	CompactHashCheckTime time.Duration

@@ -25,7 +25,7 @@ const readyRetry = 20 * time.Millisecond
 // election shows as a member that is not ready, while /readyz waits for its end.
 const scrapeTime = time.Second
 
-// readyNow reports whether /readyz would succeed.
+// readyNow reports whether the member has become ready, and /readyz would succeed within scrapeTime.
 func (s *Server) readyNow() bool {
 	if !s.isReady() || s.stopping.Load() {
 		return false

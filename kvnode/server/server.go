@@ -45,7 +45,7 @@ type Server struct {
 	gate        servingGate
 	addrs       addrs
 	registry    *prometheus.Registry
-	// streams ends the requests that would not end by themselves.
+	// streams is the context of requests that would not end by themselves. endStreams ends it.
 	streams    context.Context
 	endStreams context.CancelFunc
 
@@ -341,7 +341,7 @@ func (s *Server) closePages(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// module is the path that records kvnode's version in programs that embed it.
+// module is the path of the module whose version is that of kvnode.
 const module = "github.com/leaderlease/go"
 
 // EtcdVersion is the etcd version that the API implements. Clients parse it.

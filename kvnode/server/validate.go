@@ -19,8 +19,7 @@ import (
 )
 
 const (
-	// maxElection and minElectionRounds are etcd's limits, so that these two settings are valid for both or for
-	// neither.
+	// maxElection and minElectionRounds are etcd's limits, so that the settings of an etcd member are valid here.
 	maxElection       = 50 * time.Second
 	minElectionRounds = 5
 	// minHashEvery keeps members from spending all their time on comparisons.

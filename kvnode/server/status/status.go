@@ -60,11 +60,13 @@ type Report struct {
 	WAL        WAL        `json:"wal"`
 	Clock      Clock      `json:"clock"`
 	Peers      []Peer     `json:"peers"`
-	// Awaited are members of which some must admit this one before it takes part.
+	// Awaited are the members that this one waits for: it takes part once enough of them have
+	// admitted it.
 	Awaited []string `json:"awaited,omitempty"`
 
-	// ClusterVersion is the version of the cluster's log, NewestClusterVersion the newest that this version supports, and
-	// ClusterVersionKeptBy the members that prevent the upgrade.
+	// ClusterVersion determines the features that the cluster may use. NewestClusterVersion is the
+	// newest one that this member's version supports, and ClusterVersionKeptBy names the members
+	// that prevent the upgrade to it.
 	ClusterVersion       int64    `json:"format"`
 	NewestClusterVersion int64    `json:"newest_format"`
 	ClusterVersionKeptBy []string `json:"format_kept_by,omitempty"`
@@ -181,7 +183,7 @@ type Peer struct {
 	Lost      uint64  `json:"lost"`
 	LastError string  `json:"last_error,omitempty"`
 	// PromisedMS is the remaining time of its promise to this leader. ClockSuspect means that its
-	// grants do not count.
+	// grants do not count, because its clock has drifted too much.
 	PromisedMS   float64 `json:"promised_ms"`
 	ClockSuspect bool    `json:"clock_suspect"`
 }
@@ -189,7 +191,7 @@ type Peer struct {
 // Of returns the report of a node's status. The caller sets Version, Ready and Revision.
 func Of(s *kvnode.Status) Report {
 	l := &s.Lease
-	r := Report{
+	return Report{
 		ID: ID(s.ID), ClusterID: ID(s.ClusterID), Name: s.Name,
 		Role: role(s), Term: s.Term, Leader: ID(s.Leader),
 		Lease: Lease{
@@ -218,7 +220,6 @@ func Of(s *kvnode.Status) Report {
 		Replaying: s.Replaying, DiskFull: s.DiskFull, CheckpointError: text(s.CheckpointErr), Alarms: alarms(s),
 		Error: text(s.Err),
 	}
-	return r
 }
 
 // Reword rewrites the errors in the report with spell. They include errors of other members about

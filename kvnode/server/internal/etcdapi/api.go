@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// messageOverhead is by how much a message may exceed MaxRequestBytes.
+	// messageOverhead is the number of bytes by which a message may exceed MaxRequestBytes.
 	messageOverhead = 512 << 10
 	// maxHeaderBytes limits the metadata of one request.
 	maxHeaderBytes = 64 << 10
@@ -32,8 +32,8 @@ const (
 	streamWorkers = 256
 )
 
-// API serves the etcd v3 API. Its connection to the leader has goroutines, which Close ends.
-// No other one outlives its request.
+// API serves the etcd v3 API. Close ends the goroutines of its connection to the leader. All
+// other goroutines end with their request.
 type API struct {
 	node Node
 	cfg  Config

@@ -10,13 +10,13 @@
 //   - Every member serves every request. Every response header carries cluster ID, member ID,
 //     revision and term.
 //   - A panic in a handler fails that request with Internal. It does not end the process.
-//   - A unary request has a deadline and a size limit, and counts towards MaxInFlight. Waiting
-//     for a lock, and Defragment, have no deadline.
+//   - A unary request has a deadline and a size limit, and counts towards MaxInFlight. Defragment
+//     has no deadline. WaitingMethods have none either, and do not count.
 //
 // # Linearizable reads
 //
 // kvnode.Config.ReadMode is the default. A request selects another mode with the metadata
-// x-lease-read: auto, lease, read-index, log or serializable. The metadata takes precedence over
+// x-lease-read: auto, lease, read-index, log or serializable. All but auto take precedence over
 // RangeRequest.serializable. The trailers x-lease-read-path and, under a lease,
 // x-lease-remaining-ms report how the read was served (see Config.TrailersOnDemand).
 //

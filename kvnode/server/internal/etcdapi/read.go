@@ -42,8 +42,8 @@ func (a *API) waitForReplay(ctx context.Context) error {
 	return clientError(err)
 }
 
-// requestReadMode returns the read mode of a request. The metadata values take precedence over
-// the request's own flag.
+// requestReadMode returns the read mode of a request. A metadata value other than auto takes
+// precedence over the request's own flag.
 func requestReadMode(values []string, serializable bool) (kvnode.ReadMode, error) {
 	mode := kvnode.ReadAuto
 	if len(values) > 0 {

@@ -31,8 +31,9 @@ const (
 	// longer one lets a client that does not read delay others.
 	replyGrace = 10 * time.Second
 	replyRate  = 1 << 20
-	// reclaimInterval is twice the minimum time between two searches for slow clients by waiting
-	// requests. Without it, thousands of waiting requests would take the CPU from the raft loop.
+	// reclaimInterval is the time after which a waiting request searches for slow clients again.
+	// Searches by different requests are at least half of it apart. Otherwise thousands of waiting
+	// requests would take the CPU from the raft loop.
 	reclaimInterval = time.Second
 	// maxWaiting limits the replies that wait for the budget, maxWaitingPerConn those of one
 	// connection. Each waiting reply holds at least a tenth of its size. Lower limits reject
@@ -82,8 +83,8 @@ type remote interface {
 	Ended() bool
 }
 
-func newReplyBudget(limit int64, patience time.Duration, log *slog.Logger) *replyBudget {
-	b := &replyBudget{limit: limit, timeout: patience, log: log}
+func newReplyBudget(limit int64, timeout time.Duration, log *slog.Logger) *replyBudget {
+	b := &replyBudget{limit: limit, timeout: timeout, log: log}
 	b.mu.held, b.mu.queue, b.mu.waiting = make(map[*reservation]struct{}), list.New(), make(map[remote]int)
 	return b
 }

@@ -19,8 +19,8 @@ import (
 // requestBounds are the buckets of etcd's etcd_server_request_duration_seconds.
 var requestBounds = durations.Doubling(time.Millisecond, 14)
 
-// requestStats counts requests and their durations. All counters are striped, because reads under
-// the lease are counted, too.
+// requestStats counts requests and their durations. The counters of all requests are striped, because
+// reads under the lease are counted, too.
 type requestStats struct {
 	took [requests.NumOps][2]*durations.Striped // failed, succeeded
 	// ranges counts the ranges of read-only transactions and of streams, txns the

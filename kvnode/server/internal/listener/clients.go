@@ -33,8 +33,8 @@ import (
 // first frame of HTTP/2.
 const HandshakeTime = 5 * time.Second
 
-// maxPending is the number of connections that have not begun with a request. Each
-// costs up to 50 KB.
+// maxPending limits the connections that have not sent a request yet. Each costs up to
+// 50 KB.
 const maxPending = 1024
 
 // The protocols that TLS offers. A client of gRPC accepts h2 alone. One that accepts
@@ -72,7 +72,7 @@ type Clients struct {
 	pages *Queue      // nil if HTTP has listeners of its own
 	port  *connlimit.Port
 	h2    *connlimit.H2
-	// ending is done once no pending connection is to be served.
+	// ending is done once End was called.
 	ending context.Context
 	end    context.CancelFunc
 	log    *slog.Logger

@@ -65,7 +65,7 @@ func (h *HostCheck) Allows(host string) bool {
 // for others if Allows does.
 func (h *HostCheck) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(unreachable{}) == true || h.Allows(r.Host) {
+		if r.Context().Value(trustedTransport{}) == true || h.Allows(r.Host) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -78,14 +78,14 @@ func (h *HostCheck) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// unreachable is the key of the value that noteTransport adds.
-type unreachable struct{}
+// trustedTransport is the key of the value that noteTransport adds.
+type trustedTransport struct{}
 
-// noteTransport notes in the context of a connection whether a rebound page could not
-// have made it: it speaks TLS, or is a unix socket. net/http does not know that a
-// sniffed connection speaks TLS.
+// noteTransport adds to the context of a connection whether it speaks TLS or is a unix
+// socket, so that no rebound page can have made it. net/http does not know that a sniffed
+// connection speaks TLS.
 func noteTransport(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, unreachable{}, speaksTLS(c) || c.LocalAddr().Network() == "unix")
+	return context.WithValue(ctx, trustedTransport{}, speaksTLS(c) || c.LocalAddr().Network() == "unix")
 }
 
 // speaksTLS looks through the layers of a connection.
