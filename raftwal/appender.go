@@ -87,7 +87,7 @@ func (a *Appender) Close() {
 	a.done.Wait()
 }
 
-// take waits for updates and returns all of them.
+// take waits for updates and returns all of them. The cleared spare holds the next ones.
 func (a *Appender) take(spare []pending) []pending {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,7 +99,6 @@ func (a *Appender) take(spare []pending) []pending {
 	}
 	a.mu.bytes = 0
 	a.wake.Broadcast()
-	clear(spare) // frees the updates
 	taken := a.mu.waiting
 	a.mu.waiting = spare[:0]
 	return taken

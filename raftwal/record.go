@@ -108,13 +108,10 @@ func parseRecord(b []byte, chain uint32) (r record, reason string) {
 		return r, "a record begins where there is no room for one"
 	}
 	n := le.Uint32(b)
-	if uint64(n) > uint64(len(b)-recordHeader-recordTrailer) {
-		return r, "a record is longer than what it is in"
+	if uint64(n) > uint64(len(b)-recordHeader-recordTrailer) || recordSize(int(n)) > len(b) {
+		return r, "a record does not fit into its batch"
 	}
 	size := recordSize(int(n))
-	if size > len(b) {
-		return r, "a record is longer than what it is in"
-	}
 	crc := chainCRC(chain, b[:size-crcSize])
 	if crc != le.Uint32(b[size-crcSize:size]) {
 		return r, "the CRC of a record does not match"

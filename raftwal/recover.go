@@ -178,18 +178,11 @@ func (t *tail) differs(b []byte, nonce uint64) (reason string) {
 	if reason != "" {
 		return reason
 	}
-	chain := p.crc
-	for b = b[batchHeader:]; len(b) > 0; {
-		r, reason := parseRecord(b, chain)
-		if reason != "" {
-			return reason
-		}
-		b, chain = b[r.size:], r.crc
+	last, reason := new(scan).parse(b[batchHeader:], p.crc)
+	if reason == "" && last != t.chain {
+		reason = "it is another batch"
 	}
-	if chain != t.chain {
-		return "it is another batch"
-	}
-	return ""
+	return reason
 }
 
 // cut removes an incomplete batch durably, so that no later Open finds it.

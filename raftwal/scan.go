@@ -86,7 +86,7 @@ func (c *scan) batch(s *segment, t tail, limit int64) (tail, error) {
 	p, reason := parseBatchHeader(b, s.nonce, uint64(t.end), t.chain)
 	t.begun = le.Uint64(b[batchMark:]) == mark(s.nonce, uint64(t.end))
 	if reason == "" && p.length > limit-t.end {
-		reason = "a batch is longer than what it is in"
+		reason = "a batch does not fit into its segment"
 	}
 	if reason != "" {
 		t.reason = reason
@@ -99,7 +99,7 @@ func (c *scan) batch(s *segment, t tail, limit int64) (tail, error) {
 	if err != nil {
 		return t, fmt.Errorf("raftwal: read %s at %d: %w", s.name, t.end, err)
 	}
-	if t.reason = c.parse(b[batchHeader:], p.crc); t.reason != "" {
+	if _, t.reason = c.parse(b[batchHeader:], p.crc); t.reason != "" {
 		return t, nil
 	}
 	if len(c.records) != int(p.count) {
@@ -108,18 +108,18 @@ func (c *scan) batch(s *segment, t tail, limit int64) (tail, error) {
 	return c.apply(s, t, p)
 }
 
-// parse reads all records of a batch.
-func (c *scan) parse(b []byte, chain uint32) (reason string) {
+// parse reads all records of a batch. It returns the CRC of the last one.
+func (c *scan) parse(b []byte, chain uint32) (last uint32, reason string) {
 	c.records = c.records[:0]
 	for len(b) > 0 {
 		r, reason := parseRecord(b, chain)
 		if reason != "" {
-			return reason
+			return chain, reason
 		}
 		c.records = append(c.records, r)
 		b, chain = b[r.size:], r.crc
 	}
-	return ""
+	return chain, ""
 }
 
 // apply replays the records of a whole batch. Their CRCs are right, so an invalid record is

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"syscall"
 )
 
 // ErrCrashed is returned by every operation on a Memory after its crash.
@@ -281,12 +280,10 @@ func (m *Memory) SetBytes(name string, data []byte) {
 	m.mu.names[name], m.mu.durable[name] = node, node
 }
 
-// roomLocked returns the number of n more bytes that fit on the disk.
+// roomLocked returns how many of n more bytes fit on the disk.
 func (m *Memory) roomLocked(n int64) int64 {
 	if m.mu.capacity < 0 {
 		return n
 	}
 	return min(n, max(0, m.mu.capacity-m.usedLocked()))
 }
-
-var errNoSpace error = syscall.ENOSPC

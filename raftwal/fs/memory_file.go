@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 )
 
 // sectorSize is the unit that a disk writes atomically.
@@ -133,7 +134,7 @@ func (f *memoryFile) WriteAt(p []byte, off int64) (int, error) {
 	if more := off + int64(len(p)) - int64(len(f.node.data)); more > 0 {
 		if room := f.disk.roomLocked(more); room < more {
 			p = p[:max(0, int64(len(p))-(more-room))]
-			fault = &Fault{Err: pathError("write", f.name, errNoSpace)}
+			fault = &Fault{Err: pathError("write", f.name, syscall.ENOSPC)}
 		}
 	}
 	f.node.write(p, off)
