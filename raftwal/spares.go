@@ -164,15 +164,15 @@ type filling struct {
 	made       int64
 }
 
-// A piece is written between two syncs of a spare. Its size is maxPiece, or a part of a small
-// segment. The log's syncs wait for a piece that is written at the same time. Each sync of a
-// piece also writes the file's size, so much smaller pieces cost more.
+// A piece is the part of a spare that is written between two syncs: at most maxPiece bytes, and at
+// most 1/minPieces of the spare. The log's syncs wait for a piece that is written at the same time.
+// Each sync of a piece also writes the file's size, so much smaller pieces cost more.
 const (
-	maxPiece     = 1 << 20
-	piecesAtMost = 64
+	maxPiece  = 1 << 20
+	minPieces = 64
 )
 
-func (s *spares) piece() int64 { return min(maxPiece, s.size/piecesAtMost) }
+func (s *spares) piece() int64 { return min(maxPiece, s.size/minPieces) }
 
 // zeros is the content of one write into a new file.
 var zeros [256 << 10]byte
@@ -200,7 +200,7 @@ func (s *spares) prepare() {
 	}
 }
 
-// more makes a piece, if the goal needs one.
+// more makes a piece if the goal needs one, and reports whether it may need another.
 func (s *spares) more() bool {
 	n := &s.next
 	n.Lock()
