@@ -31,8 +31,7 @@ type pending struct {
 	done   func(error)
 }
 
-// maxWaiting limits the bytes of waiting updates, and so those of one sync. Above it
-// Append blocks.
+// maxWaiting limits the bytes of waiting updates, and so those of one sync.
 const maxWaiting = 16 << 20
 
 // NewAppender starts the thread. The caller must close it before the log. On a full
@@ -57,8 +56,9 @@ func UpdateOf(m *raftpb.Message) Update {
 // Append passes u to the thread. When u is durable, or has failed, the thread calls
 // done, in the order of Append. done must not block for long and must not call Append.
 // After an error every later update fails with it, because raft relies on the order.
-// Append blocks while more than maxWaiting bytes wait. After Close it returns ErrClosed
-// and does not call done.
+// Append blocks while other updates wait and u would exceed the limit: 16 MiB, or half of
+// Config.MaxBatchBytes if that is less. After Close it returns ErrClosed and does not call
+// done.
 func (a *Appender) Append(u Update, done func(error)) error {
 	n := int64(len(u.Snapshot.GetData()))
 	for _, e := range u.Entries {

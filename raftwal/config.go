@@ -21,13 +21,13 @@ type Config struct {
 	FS fs.FS
 
 	// SegmentSize is the size of a segment's file in bytes. Default: 64 MiB. Each new
-	// segment costs two more syncs. Compaction frees whole segments, and half a segment
-	// is written ahead of need. The disk must have room for at least two segments, or
-	// compaction cannot free space on a full disk.
+	// segment costs two more syncs. Compaction frees whole segments, and the next segment
+	// is prepared while the second half of the last one is filled. The disk must have room
+	// for at least two segments, or compaction cannot free space on a full disk.
 	SegmentSize int64
-	// MaxRecentBytes limits the entries in memory, in raft's count. Slow followers and
-	// the applier read older entries from the disk. Default: 16 MiB. Zero means the
-	// default, negative means none.
+	// MaxRecentBytes limits the size of the entries in memory, as raft counts it. Slow
+	// followers and the applier read older entries from the disk. Default: 16 MiB.
+	// Negative means none.
 	MaxRecentBytes int64
 	// MaxBatchBytes limits one batch. Save refuses more. Default: 256 MiB.
 	MaxBatchBytes int64
@@ -36,7 +36,7 @@ type Config struct {
 	MaxSnapshotBytes int64
 	// MaxSpares is the number of segments kept for reuse after compaction, besides one
 	// that is being prepared. Without spares new segments are filled with zeros while
-	// the log is written. Default: 2. Zero means the default, negative means none.
+	// the log is written. Default: 2. Negative means none.
 	MaxSpares int
 	// Inline prepares new segments within the Save that needs them. Without it they are
 	// prepared in the background while the second half of the newest segment is filled.

@@ -92,7 +92,7 @@ func (e *NoSpaceError) Is(target error) bool { return target == ErrNoSpace }
 func (e *NoSpaceError) Unwrap() error { return e.Cause }
 
 var (
-	// ErrClosed is returned by all methods after Close.
+	// ErrClosed is returned by the methods with an error after Close.
 	ErrClosed = errors.New("raftwal: closed")
 	// ErrReadOnly is returned by writes after OpenReadOnly.
 	ErrReadOnly = errors.New("raftwal: opened for reading")
@@ -113,4 +113,4 @@ var (
 	ErrNotCheckpointed = errors.New("raftwal: not covered by a snapshot")
 )
 
-var errTooShort = errors.New("a record has the wrong length")
+var errWrongLength = errors.New("a record has the wrong length")

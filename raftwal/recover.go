@@ -20,8 +20,8 @@ import (
 //
 // Open cannot detect these:
 //   - damage within the last batch, or from within a batch to the end of the log. It looks
-//     like a torn batch. A shorter file does not, nor does damage to the beginning of a
-//     segment, because both were synced before the file got its name.
+//     like a torn batch. But Open detects a shorter file and damage to the beginning of a
+//     segment: size and beginning were synced before the file got its name.
 //   - that the last segments are missing as a whole, as in an old backup. If all are
 //     missing, the file "begun" is still there, and Open refuses. An empty directory is a
 //     new log.

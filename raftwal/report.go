@@ -13,8 +13,8 @@ import (
 type Report struct {
 	// Segments are the files in order.
 	Segments []SegmentInfo
-	// FirstIndex and LastIndex are the bounds of the entries; FirstIndex is
-	// LastIndex+1 if there are none.
+	// FirstIndex and LastIndex are the bounds of the entries. Without entries, FirstIndex is
+	// LastIndex+1.
 	FirstIndex, LastIndex uint64
 	// HardState and Snapshot are the newest; the snapshot is without its data.
 	HardState *raftpb.HardState

@@ -53,9 +53,9 @@ func (l *Log) SaveAll(updates []Update) error {
 	return nil
 }
 
-// Flush makes the newest commit index durable, which Save does not write alone. Without an
-// Appender it replaces SaveCommit before a state that is stored elsewhere becomes durable.
-// On a full disk it may use the reserve if a Compact up to that index would free a segment.
+// Flush makes the newest commit index durable, which Save does not write alone. An application
+// without an Appender may call it instead of SaveCommit before a state that is stored elsewhere
+// becomes durable. On a full disk it may use the reserve if a Compact up to that index would free a segment.
 func (l *Log) Flush() error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -253,9 +253,9 @@ func (l *Log) publish(updates []Update, d draft) {
 //     commit index on disk. A removed member may be gone for good by then, and the old
 //     configuration could have lost its majority.
 //
-// Flush is not enough if updates wait for an Appender, because the commit index may be in
-// one of them. SaveCommit waits for a write under way, but not for updates. So the
-// functions that an Appender calls may wait for a call of SaveCommit.
+// Flush is not enough if updates wait in an Appender, because the commit index may be in
+// one of them. SaveCommit waits for a write in progress, but not for waiting updates. So the
+// functions that an Appender calls may wait for SaveCommit without a deadlock.
 //
 // It returns ErrCommitBeyondLog for an index beyond the last entry. On a full disk it may
 // use the reserve if a Compact up to that index would free a segment.

@@ -214,8 +214,8 @@ func list(dir fs.FS) (l listing, err error) {
 // an empty directory is damage. Open adds it to the logs of former versions.
 const markerName = "begun"
 
-// putMarker makes the marker if it is missing. The directory was synced after the first
-// segment got its name: a crash that kept only the marker would leave a log that cannot be
+// putMarker makes the marker if it is missing. Call it when the name of the first segment is
+// durable. Otherwise a crash could leave the marker without a segment, and such a log cannot be
 // opened.
 func (l *Log) putMarker(files listing) error {
 	if files.marked {

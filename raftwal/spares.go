@@ -76,7 +76,7 @@ func (s *spares) keep(name string) bool {
 	return true
 }
 
-// room returns the name for another spare, or false if there are enough.
+// room returns a name for another spare. ok is false if there are enough spares.
 func (s *spares) room() (name string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,20 +77,20 @@ func readLog(cfg Config, visit visitor) (*recovered, fs.FS, error) {
 
 // describe decodes a record for Dump. The result shares no memory with it.
 func describe(r *record) (*Record, error) {
-	// The same checks as replay's, on a view where every entry fits.
+	// Dump shows a record before replay has checked it.
 	var v view
 	out := &Record{Kind: kindName(r.kind)}
 	switch r.kind {
 	case recordEntry:
 		if _, ok := parseEntryID(r); !ok {
-			return nil, errTooShort
+			return nil, errWrongLength
 		}
 		own := *r
 		own.payload = append([]byte(nil), r.payload...)
 		out.Entry = decodeEntry(&own)
 	case recordHard:
 		if reason := v.replayHard(r); reason != "" {
-			return nil, errTooShort
+			return nil, errWrongLength
 		}
 		out.HardState = v.hard.proto()
 	case recordInstall, recordCheckpoint:
@@ -101,12 +101,12 @@ func describe(r *record) (*Record, error) {
 		out.Snapshot, out.Install = snap, r.kind == recordInstall
 	case recordBase:
 		if len(r.payload) != basePayload {
-			return nil, errTooShort
+			return nil, errWrongLength
 		}
 		out.BaseTerm, out.BaseIndex = le.Uint64(r.payload), le.Uint64(r.payload[8:])
 	case recordPromise:
 		if len(r.payload) != promisePayload {
-			return nil, errTooShort
+			return nil, errWrongLength
 		}
 		out.Promise = time.Duration(le.Uint64(r.payload))
 	}

@@ -94,8 +94,8 @@ type Op struct {
 	// Kind says what it is, and Name and To what it is done to.
 	Kind     Kind
 	Name, To string
-	// N counts the operations that change something, from 1; of an operation
-	// that only reads it is the number of the last one that did not.
+	// N numbers the operations that change something, from 1. For an operation that
+	// only reads, N is the number of the last one that changed something.
 	N int
 	// Off and Len are the place of a read or a write.
 	Off, Len int64
@@ -133,8 +133,8 @@ func CrashAt(n int) func(Op) *Fault {
 	}
 }
 
-// FailAt returns a hook that lets operation n fail with err; a
-// write gets half of its bytes through.
+// FailAt returns a hook with which operation n fails with err. If it is a write, half of
+// its bytes get through.
 func FailAt(n int, err error) func(Op) *Fault {
 	return func(op Op) *Fault {
 		if op.N != n || !op.Kind.changes() {

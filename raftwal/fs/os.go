@@ -22,8 +22,8 @@ func OS(dir string) (FS, error) {
 }
 
 // MakeDir makes dir and its missing parents durably. It also makes the name of an existing
-// dir durable, because the process that made it may have died before its sync. If the parent
-// of an existing dir cannot be opened or synced, MakeDir does without.
+// dir durable, because the process that made it may have died before its sync. It returns nil
+// for an existing dir with a parent that this process may not open, or that cannot be synced.
 func MakeDir(dir string) error { return makeDir(filepath.Clean(dir), SyncDir) }
 
 func makeDir(dir string, sync func(dir string) error) error {
