@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/leaderlease/go/internal/waltest"
 	"github.com/leaderlease/go/leaderlease/leasetest/sim"
-	"github.com/leaderlease/go/raftwal/waltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
