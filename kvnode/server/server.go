@@ -341,7 +341,7 @@ func (s *Server) closePages(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// module is the path of the module whose version is that of kvnode.
+// module is the path of the module that kvnode is a part of.
 const module = "github.com/leaderlease/go"
 
 // EtcdVersion is the etcd version that the API implements. Clients parse it.

@@ -222,7 +222,7 @@ func beginField(b []byte) (_ []byte, start int) {
 	return b, len(b)
 }
 
-// endField fills in the length of the last field of b, whose content begins at start.
+// endField fills in the length of the last field of b. Its content begins at start.
 func endField(b []byte, start int) []byte {
 	n := len(b) - start
 	for i := range lengthBytes {
