@@ -23,7 +23,7 @@ func BenchmarkFanOut(b *testing.B) {
 			defer r.hub.Close()
 			f := &fan{begun: time.Now(), stop: make(chan struct{}), latency: make([]*hdrhistogram.Histogram, streams)}
 			for i := range streams {
-				s := r.hub.NewStream(Limits{})
+				s := r.hub.NewStream()
 				for range watchers / streams {
 					r.watch(s, key("k"))
 				}
@@ -99,7 +99,7 @@ func BenchmarkApply(b *testing.B) {
 			r := newRig(b)
 			r.hub.Start(r.store)
 			defer r.hub.Close()
-			s := r.hub.NewStream(Limits{})
+			s := r.hub.NewStream()
 			defer s.Close()
 			switch mode {
 			case "another":
@@ -134,7 +134,7 @@ func BenchmarkCatchUp(b *testing.B) {
 			b.ReportAllocs()
 			n := 0
 			for b.Loop() {
-				s := r.hub.NewStream(Limits{})
+				s := r.hub.NewStream()
 				r.watch(s, from(c.req, 1))
 				for _, resp := range drain(s) {
 					n += len(resp.Events)

@@ -18,7 +18,7 @@ func (s *Stream) catchUp() {
 	h := s.hub
 	var touched []*watcher
 	events, largest := 0, 0
-	next, err := h.history.History(first, s.limits.ScanWrites, func(w store.Write) bool {
+	next, err := h.history.History(first, s.limits.scanWrites, func(w store.Write) bool {
 		one := event{write: w}
 		s.behind.match(w.KV.GetKey(), func(to *watcher) {
 			if to.queued == 0 {
@@ -27,7 +27,7 @@ func (s *Stream) catchUp() {
 				largest = max(largest, to.size)
 			}
 		})
-		return events < s.limits.BatchEvents && largest < s.limits.BatchBytes
+		return events < s.limits.batchEvents && largest < s.limits.batchBytes
 	})
 	if err != nil {
 		// The history was compacted during the scan, so the events may have gaps. They are

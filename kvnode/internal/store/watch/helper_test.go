@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -21,6 +22,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
+}
+
+// limited sets the limits of s that are not 0 in l.
+func limited(s *Stream, l limits) *Stream {
+	d := &s.limits
+	*d = limits{
+		cmp.Or(l.queueEvents, d.queueEvents), cmp.Or(l.queueBytes, d.queueBytes),
+		cmp.Or(l.batchEvents, d.batchEvents), cmp.Or(l.batchBytes, d.batchBytes), cmp.Or(l.scanWrites, d.scanWrites),
+	}
+	return s
 }
 
 // rig is a store with its hub. The hub's goroutine runs only after Start; otherwise tests call

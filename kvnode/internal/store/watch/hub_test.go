@@ -29,7 +29,7 @@ func TestThePastIsTakenInWithoutAWrite(t *testing.T) {
 		r := startRig(t)
 		defer r.stop()
 		r.puts("a", 100)
-		s := r.hub.NewStream(Limits{ScanWrites: 3, BatchEvents: 3})
+		s := limited(r.hub.NewStream(), limits{scanWrites: 3, batchEvents: 3})
 		defer s.Close()
 		r.watch(s, from(key("a"), 1))
 		var all []Response
@@ -87,7 +87,7 @@ func TestReadersThatPauseMissNothing(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(uint64(i), 1))
 				for range 3 {
 					time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
-					c := &reader{r.hub.NewStream(Limits{QueueEvents: 1 + i, ScanWrites: 1 + 3*i, BatchEvents: 1 + i}), map[int64][]int64{}, map[int64]int64{}}
+					c := &reader{limited(r.hub.NewStream(), limits{queueEvents: 1 + i, scanWrites: 1 + 3*i, batchEvents: 1 + i}), map[int64][]int64{}, map[int64]int64{}}
 					for _, start := range []int64{1, 50, 150} {
 						r.watch(c.Stream, from(prefix("k"), start))
 					}
@@ -140,7 +140,7 @@ func TestNothingIsLostAtTheMomentOfAWatch(t *testing.T) {
 		}
 	})
 	for range 300 {
-		s := r.hub.NewStream(Limits{})
+		s := r.hub.NewStream()
 		_, rev, err := s.Watch(key("a"))
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestNothingIsLostAtTheMomentOfAWatch(t *testing.T) {
 // Apply does not wait for the hub or for streams.
 func TestApplyDoesNotWaitForTheHub(t *testing.T) {
 	r := testRig(t)
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	r.watch(s, key("a"))
 	r.hub.mu.Lock() // blocks the hub and all streams
 	s.queue.mu.Lock()
@@ -181,7 +181,7 @@ func TestStatsOfStreams(t *testing.T) {
 			t.Errorf("Stats() %s = %+v, want %+v", when, got, want)
 		}
 	}
-	s, idle := r.hub.NewStream(Limits{}), r.hub.NewStream(Limits{})
+	s, idle := r.hub.NewStream(), r.hub.NewStream()
 	r.put("a", "0")
 	if _, _, err := s.Watch(key("a")); err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestTheInboxIsBounded(t *testing.T) {
 	} {
 		r := testRig(t)
 		test.bound(&r.hub.inbox)
-		s := r.hub.NewStream(Limits{})
+		s := r.hub.NewStream()
 		r.watch(s, prefix("a"))
 		r.puts("a", 100)
 		if n := len(r.hub.inbox.mu.revisions); n != test.want {

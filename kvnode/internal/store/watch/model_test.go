@@ -221,10 +221,10 @@ func (m *member) draw(t *rapid.T) map[string]func(*rapid.T) {
 			if len(m.streams) == 4 {
 				t.Skip("enough streams")
 			}
-			limits := Limits{
-				QueueEvents: rapid.IntRange(1, 4).Draw(t, "queue"), BatchEvents: rapid.IntRange(1, 5).Draw(t, "batch"), ScanWrites: rapid.IntRange(1, 6).Draw(t, "scan"),
+			low := limits{
+				queueEvents: rapid.IntRange(1, 4).Draw(t, "queue"), batchEvents: rapid.IntRange(1, 5).Draw(t, "batch"), scanWrites: rapid.IntRange(1, 6).Draw(t, "scan"),
 			}
-			m.streams = append(m.streams, &client{m.hub.NewStream(limits), map[int64]*watched{}})
+			m.streams = append(m.streams, &client{limited(m.hub.NewStream(), low), map[int64]*watched{}})
 		},
 		"watch":    func(t *rapid.T) { m.watch(t, pick(t)) },
 		"watch 2":  func(t *rapid.T) { m.watch(t, pick(t)) },

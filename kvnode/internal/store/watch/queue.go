@@ -6,45 +6,21 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// Defaults of Limits.
-const (
-	DefaultQueueEvents = 1 << 14
-	DefaultQueueBytes  = 8 << 20
-)
-
-// Limits bounds the memory of a stream. Zero fields have their defaults.
-type Limits struct {
-	// QueueEvents and QueueBytes bound the queued events. One event for each watcher does not count
-	// towards QueueEvents. With lower limits, slow streams read more of the history, which costs
+// limits bound the memory of a stream, and the work of one call of Next.
+type limits struct {
+	// queueEvents and queueBytes bound the queued events. One event for each watcher does not count
+	// towards queueEvents. With lower limits, slow streams read more of the history, which costs
 	// more than the queue.
-	QueueEvents int
-	QueueBytes  int
-	// BatchEvents and BatchBytes bound a response that merges several revisions. It still ends
-	// with a complete revision. Default: 1,024 and 1 MiB.
-	BatchEvents int
-	BatchBytes  int
-	// ScanWrites is how many writes of the history Next reads, for all watchers that are
-	// behind, before it reads the queue again. Default: 4,096.
-	ScanWrites int
+	queueEvents, queueBytes int
+	// batchEvents and batchBytes bound a response that merges several revisions. It still ends
+	// with a complete revision.
+	batchEvents, batchBytes int
+	// scanWrites is how many writes of the history Next reads, for all watchers that are
+	// behind, before it reads the queue again.
+	scanWrites int
 }
 
-func (l Limits) withDefaults() Limits {
-	for _, f := range []struct {
-		value    *int
-		fallback int
-	}{
-		{&l.QueueEvents, DefaultQueueEvents},
-		{&l.QueueBytes, DefaultQueueBytes},
-		{&l.BatchEvents, 1024},
-		{&l.BatchBytes, 1 << 20},
-		{&l.ScanWrites, 4096},
-	} {
-		if *f.value <= 0 {
-			*f.value = f.fallback
-		}
-	}
-	return l
-}
+var defaultLimits = limits{queueEvents: 1 << 14, queueBytes: 8 << 20, batchEvents: 1024, batchBytes: 1 << 20, scanWrites: 4096}
 
 // item is a queued response for one synced watcher, or for all.
 type item struct {
@@ -76,7 +52,7 @@ func (s *Stream) push(x item) bool {
 	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.mu.events+len(x.events) > s.limits.QueueEvents+q.mu.extra || q.mu.bytes+x.size > s.limits.QueueBytes {
+	if q.mu.events+len(x.events) > s.limits.queueEvents+q.mu.extra || q.mu.bytes+x.size > s.limits.queueBytes {
 		return false
 	}
 	s.appendLocked(x)
@@ -122,7 +98,7 @@ func (s *Stream) pop() (x item, ok bool) {
 	for own := false; q.mu.head < len(q.mu.items); own = true {
 		more := &q.mu.items[q.mu.head]
 		if more.w != x.w || len(more.events) == 0 ||
-			len(x.events)+len(more.events) > s.limits.BatchEvents || x.size+more.size > s.limits.BatchBytes {
+			len(x.events)+len(more.events) > s.limits.batchEvents || x.size+more.size > s.limits.batchBytes {
 			break
 		}
 		if !own {

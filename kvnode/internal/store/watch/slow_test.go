@@ -16,15 +16,15 @@ import (
 func TestASlowStreamIsBoundedAndDelaysNoOther(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		limits Limits
+		limits limits
 		value  string
 	}{
-		{"by events", Limits{QueueEvents: 50}, "v"},
-		{"by bytes", Limits{QueueBytes: 10_000}, strings.Repeat("v", 1000)},
+		{"by events", limits{queueEvents: 50}, "v"},
+		{"by bytes", limits{queueBytes: 10_000}, strings.Repeat("v", 1000)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := testRig(t)
-			slow, fast := r.hub.NewStream(c.limits), r.hub.NewStream(c.limits)
+			slow, fast := limited(r.hub.NewStream(), c.limits), limited(r.hub.NewStream(), c.limits)
 			r.watch(slow, prefix("a"))
 			r.watch(fast, prefix("a"))
 			for i := range 1000 {
@@ -35,7 +35,7 @@ func TestASlowStreamIsBoundedAndDelaysNoOther(t *testing.T) {
 					t.Fatalf("after revision %d the fast stream has %q", rev, text(got...))
 				}
 				q := &slow.queue
-				if q.mu.events > max(c.limits.QueueEvents+1, 10) || c.limits.QueueBytes > 0 && q.mu.bytes > c.limits.QueueBytes {
+				if q.mu.events > max(c.limits.queueEvents+1, 10) || c.limits.queueBytes > 0 && q.mu.bytes > c.limits.queueBytes {
 					t.Fatalf("the slow stream's queue has %d events of %d bytes", q.mu.events, q.mu.bytes)
 				}
 			}
@@ -68,7 +68,7 @@ func wantAll(t *testing.T, all []Response, first, last int64) {
 func TestTheHistoryDoesNotHoldUpTheQueue(t *testing.T) {
 	r := testRig(t)
 	r.puts("old", 5000)
-	s := r.hub.NewStream(Limits{BatchEvents: 10, ScanWrites: 10})
+	s := limited(r.hub.NewStream(), limits{batchEvents: 10, scanWrites: 10})
 	now := r.watch(s, key("new"))
 	past := r.watch(s, from(key("old"), 1))
 	rev := r.put("new", "1")
@@ -113,9 +113,9 @@ func TestAHubWithoutWatchersKeepsNothing(t *testing.T) {
 	if n := len(r.hub.inbox.mu.revisions); n != 1 {
 		t.Errorf("inbox has %d revisions, want word of all in one", n)
 	}
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	r.watch(s, key("a"))
-	past := r.hub.NewStream(Limits{})
+	past := r.hub.NewStream()
 	r.watch(past, from(key("a"), 50))
 	r.put("a", "now")
 	r.pass()
@@ -135,7 +135,7 @@ func TestWatchersCatchUpAfterARestore(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			leader, r := testRig(t), testRig(t)
-			s := r.hub.NewStream(Limits{})
+			s := r.hub.NewStream()
 			r.watch(s, key("a"))
 			r.put("a", "0")
 			leader.puts("a", 10)
@@ -161,7 +161,7 @@ func TestThousandsOfWatchersOnOneStream(t *testing.T) {
 	r.pass()
 	counted := &countedHistory{Store: r.store}
 	r.hub.history = counted
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	for i := range n {
 		r.watch(s, from(key(fmt.Sprintf("k/%04d", i)), 1))
 	}
@@ -176,7 +176,7 @@ func TestThousandsOfWatchersOnOneStream(t *testing.T) {
 	wantOneEach(t, drain(s), n)
 
 	// One write for all of them fits the queue.
-	all := r.hub.NewStream(Limits{QueueEvents: 1})
+	all := limited(r.hub.NewStream(), limits{queueEvents: 1})
 	for range n {
 		r.watch(all, prefix("k/"))
 	}
@@ -237,7 +237,7 @@ func TestAWatcherGetsWhatIsPassedOnWhileItIsAdded(t *testing.T) {
 		r.put("a", "meanwhile")
 		r.pass()
 	}}
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	if _, rev, err := s.Watch(key("a")); rev != 1 || err != nil {
 		t.Fatalf("Watch() at %d, %v, want 1", rev, err)
 	}
@@ -247,7 +247,7 @@ func TestAWatcherGetsWhatIsPassedOnWhileItIsAdded(t *testing.T) {
 // The hub detects revisions that are missing in its inbox.
 func TestAGapIsFilledFromTheHistory(t *testing.T) {
 	r := testRig(t)
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	r.watch(s, key("a"))
 	r.puts("a", 4)
 	r.hub.inbox.mu.revisions = r.hub.inbox.mu.revisions[3:] // starts at revision 5
@@ -262,7 +262,7 @@ func TestWatchersUseLimitedMemory(t *testing.T) {
 	r := testRig(t)
 	one := Request{Key: []byte("key"), End: []byte("kez")}
 	r.hub.memory.limit = 4 * one.bytes()
-	first, second := r.hub.NewStream(Limits{}), r.hub.NewStream(Limits{})
+	first, second := r.hub.NewStream(), r.hub.NewStream()
 	watch := func(s *Stream, want bool) int64 {
 		t.Helper()
 		id, _, err := s.Watch(one)

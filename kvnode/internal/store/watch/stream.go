@@ -21,7 +21,7 @@ var (
 // methods.
 type Stream struct {
 	hub    *Hub          // immutable
-	limits Limits        // immutable
+	limits limits        // immutable
 	wake   chan struct{} // immutable
 
 	queue queue
@@ -44,9 +44,9 @@ type Stream struct {
 }
 
 // NewStream returns a stream without watchers.
-func (h *Hub) NewStream(l Limits) *Stream {
+func (h *Hub) NewStream() *Stream {
 	s := &Stream{
-		hub: h, limits: l.withDefaults(), wake: make(chan struct{}, 1),
+		hub: h, limits: defaultLimits, wake: make(chan struct{}, 1),
 		watchers: map[int64]*watcher{}, behind: newIndex(),
 	}
 	h.mu.Lock()

@@ -42,13 +42,13 @@ func TestWatcherGetsWhatItAskedFor(t *testing.T) {
 			r := testRig(t)
 			writeHistory(r)
 			r.pass()
-			s := r.hub.NewStream(Limits{})
+			s := r.hub.NewStream()
 			r.watch(s, from(c.req, 1))
 			wantText(t, "from the past", drain(s), "0@6:"+c.want)
 
 			// A synced watcher that is not slow gets one response per revision.
 			r = testRig(t)
-			s = r.hub.NewStream(Limits{})
+			s = r.hub.NewStream()
 			r.watch(s, c.req)
 			writeHistory(r)
 			r.pass()
@@ -75,7 +75,7 @@ func TestStartRevisionIsWhereAWatcherBegins(t *testing.T) {
 			r := testRig(t)
 			writeHistory(r)
 			r.pass()
-			s := r.hub.NewStream(Limits{})
+			s := r.hub.NewStream()
 			r.watch(s, Request{Key: []byte{0}, End: []byte{0}, Start: c.start})
 			if c.want == "" {
 				wantText(t, "before", drain(s))
@@ -91,7 +91,7 @@ func TestStartRevisionIsWhereAWatcherBegins(t *testing.T) {
 
 func TestIDsAreOfTheClientsChoiceOrTheStreams(t *testing.T) {
 	r := testRig(t)
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	ask := func(id int64) func() (int64, error) {
 		return func() (int64, error) {
 			id, _, err := s.Watch(Request{ID: id, Key: []byte("a")})
@@ -146,7 +146,7 @@ func TestIDsAreOfTheClientsChoiceOrTheStreams(t *testing.T) {
 // A cancelled watcher gets no queued events.
 func TestACancelledWatcherGetsNothingMore(t *testing.T) {
 	r := testRig(t)
-	s := r.hub.NewStream(Limits{QueueEvents: 2, BatchEvents: 1})
+	s := limited(r.hub.NewStream(), limits{queueEvents: 2, batchEvents: 1})
 	past := r.watch(s, from(key("a"), 1))
 	now := r.watch(s, key("a"))
 	r.puts("a", 9)
@@ -183,7 +183,7 @@ func TestCompactionEndsTheWatchersThatNeedMore(t *testing.T) {
 			r := testRig(t)
 			writeHistory(r)
 			r.apply(compact(4))
-			s := r.hub.NewStream(Limits{})
+			s := r.hub.NewStream()
 			req := from(key("a"), c.start)
 			req.PrevKV = true
 			r.watch(s, req)
@@ -213,7 +213,7 @@ func TestACompactionThatPassesByEndsWatchers(t *testing.T) {
 	r := testRig(t)
 	writeHistory(r)
 	r.hub.history = &passedBy{Store: r.store, compact: func() { r.apply(compact(4)) }}
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	r.watch(s, from(key("a"), 2))
 	wantText(t, "a compaction during the scan", drain(s), "0@6: compacted 4")
 }
@@ -221,7 +221,7 @@ func TestACompactionThatPassesByEndsWatchers(t *testing.T) {
 // A late hub holds revisions that are compacted by now. Its synced watchers get them all the same.
 func TestCompactionDoesNotEndASyncedWatcher(t *testing.T) {
 	r := testRig(t)
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	r.watch(s, key("a"))
 	r.puts("a", 3)
 	r.apply(compact(4))
@@ -232,7 +232,7 @@ func TestCompactionDoesNotEndASyncedWatcher(t *testing.T) {
 // A progress request is answered after all watchers have got everything up to its revision.
 func TestProgressWaitsForAllWatchers(t *testing.T) {
 	r := testRig(t)
-	s := r.hub.NewStream(Limits{BatchEvents: 1})
+	s := limited(r.hub.NewStream(), limits{batchEvents: 1})
 	s.RequestProgress()
 	wantText(t, "without watchers", drain(s))
 
@@ -265,7 +265,7 @@ func TestProgressWaitsForAllWatchers(t *testing.T) {
 // Pending progress requests share one response.
 func TestProgressIsAnsweredOnce(t *testing.T) {
 	r := testRig(t)
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	r.watch(s, key("a"))
 	for range 3 {
 		r.put("b", "1")
@@ -281,7 +281,7 @@ func TestProgressIsAnsweredOnce(t *testing.T) {
 func TestProgressDoesNotCoverLaterWatchers(t *testing.T) {
 	for _, turn := range []string{"the history's", "the queue's"} {
 		r := testRig(t)
-		s := r.hub.NewStream(Limits{})
+		s := r.hub.NewStream()
 		r.watch(s, key("b"))
 		r.puts("a", 3)
 		r.put("b", "1")
@@ -299,7 +299,7 @@ func TestProgressDoesNotCoverLaterWatchers(t *testing.T) {
 // A tick notifies synced watchers that asked for progress and got no response since the last tick.
 func TestTickNotifiesIdleWatchers(t *testing.T) {
 	r := testRig(t)
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	notify := func(req Request) Request {
 		req.Progress = true
 		return req
@@ -326,7 +326,7 @@ func TestTickNotifiesIdleWatchers(t *testing.T) {
 // Progress after an event comes in a response of its own.
 func TestProgressIsNotMergedWithEvents(t *testing.T) {
 	r := testRig(t)
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	req := key("a")
 	req.Progress = true
 	r.watch(s, req)
@@ -340,7 +340,7 @@ func TestProgressIsNotMergedWithEvents(t *testing.T) {
 // tick after it was read queues another.
 func TestProgressIsQueuedOnce(t *testing.T) {
 	r := testRig(t)
-	s := r.hub.NewStream(Limits{})
+	s := r.hub.NewStream()
 	req := key("a")
 	req.Progress = true
 	r.watch(s, req)

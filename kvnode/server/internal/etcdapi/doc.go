@@ -24,7 +24,7 @@
 //
 // A watch stream uses one goroutine that receives requests and one that does everything else. The
 // second one takes events from its watch.Stream when the transport can send more. So a client
-// that does not read costs at most what watch.Limits allows, and delays no other client. The
+// that does not read costs at most what package watch allows, and delays no other client. The
 // revision in the header of events and of progress is one up to which the watcher has received all
 // events. In etcd it is the newest revision, even if older events are still to be sent.
 //

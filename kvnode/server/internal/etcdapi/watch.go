@@ -42,7 +42,7 @@ func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.Wat
 	if err := s.node.WaitForReplay(ctx); err != nil {
 		return watchError(err)
 	}
-	c := &watchCall{API: s.API, out: out, stream: s.node.Watch().NewStream(watch.Limits{})}
+	c := &watchCall{API: s.API, out: out, stream: s.node.Watch().NewStream()}
 	defer c.stream.Close()
 	requests := make(chan *pb.WatchRequest)
 	failed := make(chan error, 1)
