@@ -112,11 +112,11 @@ func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Messag
 		s.ops.add(&Ops{Ranges: 1})
 		return st.view().rangeKeys(context.Background(), r.GetRange())
 	case r.GetPut() != nil:
-		return write(s, st, (*writer).put, r.GetPut())
+		return runWriter(s, st, (*writer).put, r.GetPut())
 	case r.GetDeleteRange() != nil:
-		return write(s, st, (*writer).deleteRange, r.GetDeleteRange())
+		return runWriter(s, st, (*writer).deleteRange, r.GetDeleteRange())
 	case r.GetTxn() != nil:
-		return write(s, st, (*writer).txn, r.GetTxn()) // all at one revision, or nothing
+		return runWriter(s, st, (*writer).txn, r.GetTxn()) // all at one revision, or nothing
 	case r.GetCompaction() != nil:
 		return s.compactLocked(st, r.GetCompaction())
 	case r.GetAlarm() != nil:

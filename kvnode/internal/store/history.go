@@ -22,10 +22,7 @@ type Write struct {
 // visit returned false, or the one in which the limit of writes was reached. If first is compacted,
 // it fails with rpctypes.ErrGRPCCompacted, and the visited writes may have holes. It takes no lock.
 func (s *Store) History(first int64, limit int, visit func(Write) bool) (next int64, err error) {
-	return s.state.Load().writes(first, limit, visit)
-}
-
-func (st *state) writes(first int64, limit int, visit func(Write) bool) (next int64, err error) {
+	st := s.state.Load()
 	rev := st.revision.Load()
 	next = max(first, rev+1)
 	more := true
@@ -37,7 +34,7 @@ func (st *state) writes(first int64, limit int, visit func(Write) bool) (next in
 		}
 		last = v.mod
 		limit--
-		more = visit(st.write(v)) && more
+		more = visit(st.writeOf(v)) && more
 		return true
 	})
 	// Checked last: writes that were dropped before are missing above.
@@ -47,7 +44,7 @@ func (st *state) writes(first int64, limit int, visit func(Write) bool) (next in
 	return next, nil
 }
 
-func (st *state) write(v *Version) Write {
+func (st *state) writeOf(v *Version) Write {
 	w := Write{KV: v, Deleted: v.tombstone()}
 	prev := v.prev.Load().live()
 	// If v itself is at or below the compacted revision, its previous version may be freed at any time.

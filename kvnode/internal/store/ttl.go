@@ -179,7 +179,7 @@ func (s *Store) revokeLease(st *state, c *Command) (proto.Message, error) {
 	}
 	// The lease goes first, so readers that miss the keys do not find the lease.
 	keys := st.leases.remove(r.GetID())
-	resp, err := write(s, st, func(w *writer, _ *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
+	resp, err := runWriter(s, st, func(w *writer, _ *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
 		// Each key exists: reattach removes a key from its lease together with the version
 		// that deletes or moves it.
 		for _, key := range keys {

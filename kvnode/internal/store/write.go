@@ -23,9 +23,9 @@ type writer struct {
 	lastHeader *pb.ResponseHeader
 }
 
-// write runs op and publishes its writes, or rolls them back if op fails. Without writes there is
+// runWriter runs op and publishes its writes, or rolls them back if op fails. Without writes there is
 // no new revision.
-func write[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (Resp, error), req Req) (proto.Message, error) {
+func runWriter[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (Resp, error), req Req) (proto.Message, error) {
 	w := &writer{st: st, base: st.revision.Load(), changes: st.scratch[:0]}
 	resp, err := op(w, req)
 	switch {
@@ -60,14 +60,14 @@ func (s *Store) publish(st *state, w *writer) {
 	st.index.updateDead(w.base+1, w.changes...)
 	st.revision.Store(w.base + 1)
 	if s.events != nil {
-		s.events(w.base+1, writes(w.changes))
+		s.events(w.base+1, eventsOf(w.changes))
 	}
 }
 
-// writes returns the events of a revision. Each previous version is still there, because freeing
+// eventsOf returns the events of a revision. Each previous version is still there, because freeing
 // waits for the apply lock. If a transaction writes a key twice, the previous version of the second
 // write is the first one.
-func writes(changes []*Version) []Write {
+func eventsOf(changes []*Version) []Write {
 	out := make([]Write, len(changes))
 	for i, v := range changes {
 		out[i] = Write{KV: v, Prev: v.prev.Load().live(), Deleted: v.tombstone()}
