@@ -31,7 +31,7 @@ func (c *Config) secure() {
 }
 
 // requiresCertificates reports whether peers must prove their IDs with certificates.
-func (c *Config) requiresCertificates() bool { return c.PeerTLS != nil && c.PeerTLS.Requires() }
+func (c *Config) requiresCertificates() bool { return c.PeerTLS != nil && c.PeerTLS.RequiresCert() }
 
 // peers is the transport.Handler of a node.
 type peers struct{ node *Node }

@@ -168,7 +168,7 @@ func (c *Config) certificates() (certs certificates, err error) {
 // the configuration does not restrict the members' certificates. Start does not reject it,
 // because kubeadm's manifests are configured like this.
 func (c *Config) warnOfSharedAuthority(certs certificates) {
-	ca := tlsconf.Shared(certs.client, certs.peer)
+	ca := tlsconf.SharedAuthority(certs.client, certs.peer)
 	if ca == "" || len(c.PeerTLS.AllowedCNs) > 0 || len(c.PeerTLS.AllowedHostnames) > 0 {
 		return
 	}

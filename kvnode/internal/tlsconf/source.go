@@ -137,12 +137,12 @@ func (s *Source) Stats() Stats {
 	return Stats{Reloads: s.reloads.Load(), Failures: s.failures.Load(), NotAfter: m.server.Leaf.NotAfter}
 }
 
-// Requires reports whether clients of this side need a certificate.
-func (s *Source) Requires() bool { return s.cfg.RequiresCert() }
+// RequiresCert reports whether clients of this side need a certificate.
+func (s *Source) RequiresCert() bool { return s.cfg.RequiresCert() }
 
-// Shared returns the name of an authority that both sources trust for certificates of
+// SharedAuthority returns the name of an authority that both sources trust for certificates of
 // clients, or "". Either may be nil.
-func Shared(a, b *Source) string {
+func SharedAuthority(a, b *Source) string {
 	if a == nil || b == nil {
 		return ""
 	}
