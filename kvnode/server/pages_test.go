@@ -188,7 +188,7 @@ func TestOldPaths(t *testing.T) {
 func inPages(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, c net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		pages, l := newPages(handler, slog.New(slog.DiscardHandler)), listener.NewQueue()
+		pages, l := newPages(handler, slog.New(slog.DiscardHandler)), listener.NewPushListener()
 		done := make(chan error, 1)
 		go func() { done <- pages.Serve(l) }()
 		client, server := net.Pipe()

@@ -22,7 +22,7 @@ import (
 // serving serves both protocols of a client port. connect returns an in-memory connection to it.
 func serving(t *testing.T, e *listener.Clients, secure bool) (connect func() net.Conn) {
 	t.Helper()
-	accepted := listener.NewQueue()
+	accepted := listener.NewPushListener()
 	s := grpc.NewServer(e.Options(func(net.Addr, string) error { return nil })...)
 	p := newPages(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {

@@ -68,8 +68,8 @@ type Clients struct {
 	credentials.TransportCredentials // immutable, as this block; the methods that servers do not use
 
 	certs *tlsconf.Source
-	tls   *tls.Config // nil without TLS
-	pages *Queue      // nil if HTTP has listeners of its own
+	tls   *tls.Config   // nil without TLS
+	pages *PushListener // nil if HTTP has listeners of its own
 	port  *connlimit.Port
 	h2    *connlimit.H2
 	// ending is done once End was called.
@@ -96,7 +96,7 @@ func NewClients(c Config) *Clients {
 	e.ending, e.end = context.WithCancel(context.Background())
 	protocols := onlyGRPC
 	if !c.OnlyGRPC {
-		protocols, e.pages = bothProtocols, NewQueue()
+		protocols, e.pages = bothProtocols, NewPushListener()
 	}
 	if c.TLS != nil {
 		e.tls = c.TLS.Server(protocols...)
@@ -327,7 +327,7 @@ func (e *Clients) allow(admit AdmitFunc) tap.ServerInHandle {
 func (e *Clients) GatewayOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-			end, err := e.begin(queueAddr{}, info.FullMethod)
+			end, err := e.begin(pagesAddr{}, info.FullMethod)
 			if err != nil {
 				return nil, err
 			}
@@ -335,7 +335,7 @@ func (e *Clients) GatewayOptions() []grpc.ServerOption {
 			return handle(ctx, req)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-			end, err := e.begin(queueAddr{}, info.FullMethod)
+			end, err := e.begin(pagesAddr{}, info.FullMethod)
 			if err != nil {
 				return err
 			}

@@ -71,8 +71,8 @@ func TestConnectionsOfOtherListenersAreRefused(t *testing.T) {
 }
 
 // Push and Accept fail after Close.
-func TestQueueAfterClose(t *testing.T) {
-	h := NewQueue()
+func TestPushListenerAfterClose(t *testing.T) {
+	h := NewPushListener()
 	for range 2 {
 		if err := h.Close(); err != nil {
 			t.Errorf("Close() = %v, want nil", err)

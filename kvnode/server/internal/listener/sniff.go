@@ -45,49 +45,51 @@ func (s *sniffedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Queue is a listener. Push adds its connections.
-type Queue struct {
+// PushListener is a listener that accepts the connections that Push passes to it.
+type PushListener struct {
 	conns   chan net.Conn
 	closed  chan struct{}
 	closing sync.Once
 }
 
-// NewQueue returns an empty queue.
-func NewQueue() *Queue { return &Queue{conns: make(chan net.Conn), closed: make(chan struct{})} }
+// NewPushListener returns a listener without connections.
+func NewPushListener() *PushListener {
+	return &PushListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
 
 // Push waits until Accept has taken c. If it fails c is still the caller's.
-func (q *Queue) Push(c net.Conn) error {
+func (l *PushListener) Push(c net.Conn) error {
 	select {
-	case q.conns <- c:
+	case l.conns <- c:
 		return nil
-	case <-q.closed:
+	case <-l.closed:
 		return net.ErrClosed
 	}
 }
 
 // Accept implements net.Listener.
-func (q *Queue) Accept() (net.Conn, error) {
+func (l *PushListener) Accept() (net.Conn, error) {
 	select {
-	case c := <-q.conns:
+	case c := <-l.conns:
 		return c, nil
-	case <-q.closed:
+	case <-l.closed:
 		return nil, net.ErrClosed
 	}
 }
 
 // Close implements net.Listener.
-func (q *Queue) Close() error {
-	q.closing.Do(func() { close(q.closed) })
+func (l *PushListener) Close() error {
+	l.closing.Do(func() { close(l.closed) })
 	return nil
 }
 
 // Addr implements net.Listener.
-func (q *Queue) Addr() net.Addr { return queueAddr{} }
+func (l *PushListener) Addr() net.Addr { return pagesAddr{} }
 
-type queueAddr struct{}
+type pagesAddr struct{}
 
 // Network implements net.Addr.
-func (queueAddr) Network() string { return "tcp" }
+func (pagesAddr) Network() string { return "tcp" }
 
 // String implements net.Addr.
-func (queueAddr) String() string { return "HTTP on the client URLs" }
+func (pagesAddr) String() string { return "HTTP on the client URLs" }
