@@ -45,8 +45,8 @@ type compactingMember interface {
 	ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest) (store.Result, error)
 }
 
-// compact compacts the store as configured until the server ends.
-func (s *Server) compact() {
+// autoCompact compacts the store as configured until the server ends.
+func (s *Server) autoCompact() {
 	keep, err := parseRetention(s.cfg.AutoCompactionMode, s.cfg.AutoCompactionRetention)
 	if err != nil {
 		return // cannot happen: Validate rejects it

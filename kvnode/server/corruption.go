@@ -49,7 +49,7 @@ func (s *Server) openGate() bool {
 		return true
 	}
 	// The timeout is etcd's for each member.
-	if err := s.checked().checkAtStart(s.streams, 5*time.Second+2*s.cfg.Node.ElectionTimeout); err != nil {
+	if err := s.checkedMember().checkAtStart(s.streams, 5*time.Second+2*s.cfg.Node.ElectionTimeout); err != nil {
 		s.fail(err)
 		return false
 	}
@@ -64,11 +64,11 @@ func (s *Server) watchCorruption() {
 		every = d
 	}
 	if every > 0 {
-		s.checked().watch(s.streams, every)
+		s.checkedMember().watch(s.streams, every)
 	}
 }
 
-func (s *Server) checked() *checkedMember {
+func (s *Server) checkedMember() *checkedMember {
 	store, commit := s.node.Store(), s.node.Status().Commit
 	return &checkedMember{
 		log: s.log, dir: s.cfg.Node.DataDir, all: s.api.Hashers,

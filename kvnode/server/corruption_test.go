@@ -45,7 +45,7 @@ func TestCorruptCheck(t *testing.T) {
 	if _, err := c.Put(t.Context(), "key", "value"); err != nil {
 		t.Fatal(err)
 	}
-	check := lead.checked()
+	check := lead.checkedMember()
 	check.check(t.Context())
 	if alarms := lead.Node().Store().Alarms(); len(alarms) != 0 {
 		t.Fatalf("alarms = %v in a sound cluster, want none", alarms)

@@ -169,7 +169,7 @@ func (s *Server) serve(l *listeners) error {
 	s.wg.Go(s.watchNode)
 	s.wg.Go(s.watchLeader)
 	s.wg.Go(s.awaitReady)
-	s.wg.Go(s.compact)
+	s.wg.Go(s.autoCompact)
 	s.wg.Go(s.watchCorruption)
 	s.log.Info("serving", "id", status.ID(s.node.ID()), "cluster", status.ID(s.node.ClusterID()),
 		"client", s.addrs.client, "http", s.addrs.http, "metrics", s.addrs.metrics)
