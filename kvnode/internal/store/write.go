@@ -12,9 +12,8 @@ import (
 )
 
 // writer creates the versions of one revision. Readers do not see them until the revision is
-// published, so they can be rolled back. A writer that writes holds the apply lock, so no other
-// goroutine changes a chain meanwhile. Store.Txn uses one without the lock for a transaction that
-// only reads.
+// published, so they can be rolled back. It is used under the apply lock, so no other goroutine
+// changes a chain meanwhile. Store.Txn uses one without the lock, for a transaction that only reads.
 type writer struct {
 	st         *state
 	base       int64      // before this command

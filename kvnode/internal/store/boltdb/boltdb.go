@@ -245,9 +245,9 @@ func ensurePathDurable(path string, pageSize int64) error {
 // unfinished commit do not matter. If a tool copied the file here without a sync, this sync makes
 // up for it.
 //
-// A power failure during the write leaves the newest meta page or the one before it, because the
-// data of a meta page fits one sector. Both are complete checkpoints, and the store has not relied
-// on the newest one yet.
+// A power failure during the write is harmless, because the data of a meta page fits one sector. If
+// the newest meta page was durable, the write changes no byte. If not, the one before it may come
+// back, and nothing relies on the newest yet.
 func EnsureDurable(f File, pageSize int64) error {
 	page, at, err := newestMeta(f, pageSize)
 	if err != nil {
