@@ -160,35 +160,27 @@ func (c *Config) acceptable(m *material) error {
 }
 
 // pool returns the certificates in a PEM file, as a pool and as a list.
-func pool(file []byte) (*x509.CertPool, []*x509.Certificate, error) {
-	all, err := authorities(file)
-	p := x509.NewCertPool()
-	for _, a := range all {
-		p.AddCert(a)
-	}
-	return p, all, err
-}
-
-// authorities returns the certificates in a PEM file.
-func authorities(file []byte) (all []*x509.Certificate, err error) {
+func pool(file []byte) (p *x509.CertPool, all []*x509.Certificate, err error) {
+	p = x509.NewCertPool()
 	for {
 		var block *pem.Block
 		if block, file = pem.Decode(file); block == nil {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("the file has a %s, want certificates only", block.Type)
+			return nil, nil, fmt.Errorf("the file has a %s, want certificates only", block.Type)
 		}
 		x, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		p.AddCert(x)
 		all = append(all, x)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("the file has no certificate in PEM form")
+		return nil, nil, errors.New("the file has no certificate in PEM form")
 	}
-	return all, nil
+	return p, all, nil
 }
 
 // revocations parses a list of revocations, PEM or DER, that one of the authorities
