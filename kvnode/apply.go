@@ -158,8 +158,8 @@ func (a *applier) reachTerm(term uint64) {
 // precedes the outcome, so that the client of the change reads the new members.
 //
 // Raft may have restored a snapshot meanwhile that contains the change. Then the snapshot's configuration stays,
-// because the change would set it back. This member does not learn whether the change was refused, so the client gets
-// ErrTimeout.
+// because the change would set it back. The store shows the change only once it has restored that snapshot, too, and
+// the client does not wait for that: it gets ErrTimeout.
 func (a *applier) applyConf(e *raftpb.Entry) bool {
 	if !a.disk.SaveCommit(e.GetIndex(), func() { a.progress.note(time.Now()) }) {
 		return false

@@ -54,7 +54,7 @@ func (v *versionUpgrade) run() {
 		since := time.Since(loggedAt)
 		if len(keptBy) > 0 && (since >= versionReminder || since >= admission.Reminder && !slices.Equal(keptBy, logged)) {
 			loggedAt, logged = time.Now(), keptBy
-			v.log.Warn("members keep the cluster version: start them with this version, and remove those that are gone for good",
+			v.log.Warn("the cluster version cannot be raised because of some members: start them with this version, or remove those that are gone for good",
 				"version", v.store.ClusterVersion(), "newest", v.newest, "members", keptBy)
 		}
 		if version > v.store.ClusterVersion() && v.leadership.LeadingTerm() != 0 {
@@ -64,7 +64,7 @@ func (v *versionUpgrade) run() {
 }
 
 // common returns the newest cluster version that all members know, 0 if one of them is not connected. keptBy names
-// the members that do not know, or may not know, the newest one of this member, each with the reason.
+// the members because of which that is not v.newest, each with the reason.
 func (v *versionUpgrade) common() (version int64, keptBy []string) {
 	if version = v.newest; v.store.ClusterVersion() >= version {
 		return version, nil

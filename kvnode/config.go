@@ -90,8 +90,8 @@ type Config struct {
 	// and 64 MiB.
 	MaxProposals     int
 	MaxProposalBytes int64
-	// SnapshotCount is the number of entries after which a checkpoint is made at the latest; the members take turns.
-	// With a smaller number, restarts are shorter and the disk writes more. Default: 10,000.
+	// SnapshotCount is the maximum number of entries between two checkpoints, and so of those that a restart applies
+	// again. With a smaller number, restarts are shorter and the disk writes more. Default: 10,000.
 	SnapshotCount uint64
 	// CatchUpEntries or CatchUpBytes, whichever is more, stay in the log after a checkpoint, so that a follower that
 	// was down gets entries instead of a snapshot. Defaults: 5,000 entries and 16 MiB. If CatchUpEntries has another
@@ -148,7 +148,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// MaxRequestLimit is the maximum of MaxRequestBytes. With it, the transport still accepts an entry.
+// MaxRequestLimit is the maximum of MaxRequestBytes: the transport accepts a message with an entry of that size.
 const MaxRequestLimit = transport.MaxMessageBytes - 1<<20
 
 // minElectionTicks leaves a few heartbeats for the lease, which is shorter than the election timeout.
@@ -202,9 +202,9 @@ func (c *Config) bounded(ctx context.Context) (context.Context, context.CancelFu
 }
 
 const (
-	// shortPromise is the minimum of the default LeaseDuration, and leastBeats its minimum in heartbeats.
-	// A shorter lease is lost whenever heartbeats are late. With a longer one, a dead leader is replaced
-	// later.
+	// The default LeaseDuration is shortPromise or leastBeats heartbeats, whichever is longer, if that is less than
+	// ElectionTimeout (Lease). A shorter lease is lost whenever heartbeats are late. With a longer one, a dead leader
+	// is replaced later.
 	shortPromise = 250 * time.Millisecond
 	leastBeats   = 5
 	// wideMargin is the default margin of a short lease, but at most two fifths of it. It covers clock steps,
@@ -225,11 +225,10 @@ const (
 // longer promise, and a short promise a margin that leaves two heartbeats.
 func (c *Config) Lease() (duration, margin time.Duration) {
 	if duration = c.LeaseDuration; duration == 0 {
-		// The tick of a former version with this ElectionTimeout, and the margin that is set, 0 if none is.
-		tick, wanted := max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks)), min(c.MaxClockSkew, c.ElectionTimeout)
-		duration = max(c.ElectionTimeout.Truncate(tick)-tick, wanted+2*c.TickInterval)
-		// No member promises more than maxPromise, which is less if its ticks do not divide ElectionTimeout.
-		duration = min(duration, c.ElectionTimeout.Truncate(c.TickInterval)-c.TickInterval)
+		// tick is that of a former version with this ElectionTimeout.
+		tick := max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks))
+		wanted := min(c.MaxClockSkew, c.ElectionTimeout) // the margin that is set, 0 if none is
+		duration = min(max(c.ElectionTimeout.Truncate(tick)-tick, wanted+2*c.TickInterval), c.maxPromise())
 		if c.countsSuspend() {
 			duration = min(duration, max(shortPromise, leastBeats*c.TickInterval, wanted*5/2))
 		}

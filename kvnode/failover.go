@@ -79,7 +79,7 @@ func (l *raftLoop) observe(m *raftpb.Message) {
 	l.elect(l.detector.Heard(m, l.leadership.Term(), now))
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
-		if l.role != raft.StateLeader { // a former leader that receives nothing may still send some to the new one
+		if l.role != raft.StateLeader { // a former leader that receives nothing still sends heartbeats to the new one
 			l.cadence.beat(now)
 		}
 	case raftpb.MsgPreVote:

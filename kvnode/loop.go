@@ -20,7 +20,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// maxTurn is the maximum number of peers' messages that the loop steps before it asks raft for a Ready. With a
+// maxTurn is the maximum number of peers' messages that drain steps before the loop asks raft for a Ready. With a
 // smaller number, each sync of the log covers fewer entries, and a busy member needs more syncs. With a larger one, a
 // tick may wait so long behind messages that the heartbeats come too late to renew the lease.
 const maxTurn = 512

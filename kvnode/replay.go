@@ -69,8 +69,8 @@ func (r *replay) entriesApplied() {
 	}
 }
 
-// endAlone returns the index up to which a member that is a quorum alone at commit has committed its log alone: the
-// index of the next configuration change, or last if there is none.
+// endAlone returns the index up to which the log is committed if this member alone is a quorum at commit: last, or
+// the next configuration change, after which it may not be a quorum any more.
 func (r *replay) endAlone(commit, last uint64) uint64 {
 	return cmp.Or(firstChange(r.log, commit+1, last+1), last)
 }
@@ -94,11 +94,11 @@ func (r *replay) run(read func(context.Context) error, silence func() int) {
 		return
 	}
 	for {
-		since := r.leadership.current.Load()
-		if !r.mustWait(since, r.askLeader(read), silence) {
+		before := r.leadership.current.Load()
+		if !r.mustWait(before, r.askLeader(read), silence) {
 			break
 		}
-		r.logger.Warn("stale reads still wait, since the start, until what the leader has committed is applied",
+		r.logger.Warn("stale reads wait until this member has applied what the leader has committed",
 			"applied", r.store.Applied(), "found", r.last)
 	}
 	if !r.life.IsStopping() {
@@ -121,8 +121,8 @@ func (r *replay) askLeader(read func(context.Context) error) error {
 	return err
 }
 
-// mustWait reports whether stale reads must still wait after a linearizable read that began under the leader since
-// and returned err.
+// mustWait reports whether stale reads must still wait after a linearizable read that returned err. before is the
+// leader when the read began.
 //
 // If there is a leader, this member will apply or replace the entries that its log had at the start, which may
 // contain what it acknowledged last. Stale reads wait for that even if it takes long, for example because a snapshot
@@ -130,14 +130,14 @@ func (r *replay) askLeader(read func(context.Context) error) error {
 // be one again soon. If there was none all the time, the wait has no bound, so the member serves what it has. A
 // learner never forgets its last leader, because raft does not let it campaign. So a leader counts only if this
 // member has heard it.
-func (r *replay) mustWait(since *leader, err error, silence func() int) bool {
+func (r *replay) mustWait(before *leader, err error, silence func() int) bool {
 	if err == nil || r.life.IsStopping() || r.store.Applied() >= r.last {
 		return false
 	}
 	switch {
-	case r.leadership.current.Load() != since, since.id == r.self:
+	case r.leadership.current.Load() != before, before.id == r.self:
 		return true
-	case since.id != raft.None && silence() <= r.patienceTicks:
+	case before.id != raft.None && silence() <= r.patienceTicks:
 		return true
 	}
 	r.logger.Warn("finds no leader; stale reads may lack what was acknowledged last", "error", err)

@@ -71,7 +71,7 @@ func (n *Node) LinkMetrics() prometheus.Collector { return transport.NewCollecto
 func (n *Node) Status() Status {
 	lease := n.lease.Info()
 	_, keptBy := n.versions.common()
-	s := Status{
+	return Status{
 		ID: n.ID(), ClusterID: n.ClusterID(), Name: n.cfg.Name, Term: n.Term(), Leader: n.Leader(),
 		Learner: n.store.Members().ByID[n.ID()].Learner,
 		Lease:   lease, Stats: n.lease.Stats(), Suspicions: n.Suspicions(),
@@ -81,7 +81,6 @@ func (n *Node) Status() Status {
 		Replaying: !n.replay.isOver(), Waiting: n.proposals.Stats().Waiting, Counts: counts(n), Late: n.loop.late.Load(), TTL: n.ttl.Stats(), DiskFull: n.disk.IsFull(),
 		CheckpointErr: n.checkpoints.Stats().Err, Alarms: n.store.Alarms(), Err: n.Err(),
 	}
-	return s
 }
 
 // Counts counts events of a member since its start.

@@ -21,8 +21,8 @@ func (n *Node) Stop(ctx context.Context) error {
 // shutdown ends all goroutines once the node stops: first those that accept work, then those that do it.
 func shutdown(n *Node) {
 	<-n.life.Stopping()
-	// The loop needs the lease and the connections to resign, so they are closed afterwards. A loop that hangs is not
-	// waited for.
+	// The loop needs the lease and the connections to resign, so they are closed afterwards. If the loop hangs, they
+	// are closed all the same.
 	select {
 	case <-n.loop.resigned:
 	case <-time.After(2 * resignTime):

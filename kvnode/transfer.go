@@ -145,7 +145,7 @@ func (t *transfers) transfer(ctx context.Context, only uint64) error {
 	}
 }
 
-// candidates returns the members that may be asked to lead: all other voters, or only one.
+// candidates returns the voters that may be asked to lead: the member only or, if only is raft.None, all others.
 func (t *transfers) candidates(ctx context.Context, only uint64, tries map[uint64]int) ([]transferee, error) {
 	all, err := ask(ctx, t.calls, func(l *raftLoop) []transferee { return l.otherVoters(only) })
 	if err != nil {
@@ -157,7 +157,7 @@ func (t *transfers) candidates(ctx context.Context, only uint64, tries map[uint6
 	return t.addConnections(all, only), nil
 }
 
-// otherVoters returns all other voters, or only one, as the raft of a leader knows them.
+// otherVoters returns those voters as a leader's raft knows them.
 func (l *raftLoop) otherVoters(only uint64) (all []transferee) {
 	l.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
 		if id != l.self && typ == raft.ProgressTypePeer && (only == raft.None || only == id) {
@@ -167,7 +167,7 @@ func (l *raftLoop) otherVoters(only uint64) (all []transferee) {
 	return all
 }
 
-// addConnections adds, in place, what the transport knows about those voters. It does not use the lease, because
+// addConnections adds, in place, what the transport knows about the voters in all. It does not use the lease, because
 // resign calls it after a panic, which may have left the lease locked.
 func (t *transfers) addConnections(all []transferee, only uint64) []transferee {
 	peers, most := t.links.Peers(), t.cfg.maxPromise()
