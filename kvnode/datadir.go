@@ -16,18 +16,16 @@ func (c *Config) owner() *memberdir.Owner {
 	return &memberdir.Owner{Name: c.Name, Token: c.Token, Cluster: c.Cluster}
 }
 
-// openIdentity reads the identity of the locked data directory. If the directory has none, it creates one, and fresh
-// is true.
-func openIdentity(cfg *Config) (id memberdir.Identity, fresh bool, err error) {
-	id, err = readIdentity(cfg)
+// openIdentity reads the identity of the locked data directory. If the directory has none, it creates one.
+func openIdentity(cfg *Config) (memberdir.Identity, error) {
+	id, err := readIdentity(cfg)
 	if errors.Is(err, fs.ErrNotExist) {
-		id, err = makeIdentity(cfg)
-		return id, true, err
+		return makeIdentity(cfg)
 	}
 	if err == nil && cfg.Existing && id.Waits() {
 		err = cfg.checkJoins(&id)
 	}
-	return id, false, err
+	return id, err
 }
 
 // readIdentity returns the identity of the data directory, or fs.ErrNotExist if it has none.

@@ -36,13 +36,13 @@ func (nowhere) Close() error { return nil }
 
 func TestIdentityIsMadeOnceAndKept(t *testing.T) {
 	cfg := aloneConfig(t)
-	made, fresh, err := openIdentity(&cfg)
-	if err != nil || !fresh || made.Instance == "" {
-		t.Fatalf("openIdentity() = %+v, fresh %v, %v, want a new one", made, fresh, err)
+	made, err := openIdentity(&cfg)
+	if err != nil || made.Instance == "" {
+		t.Fatalf("openIdentity() = %+v, %v, want a new one", made, err)
 	}
-	found, fresh, err := openIdentity(&cfg)
-	if err != nil || fresh || found.Instance != made.Instance || found.MemberID != made.MemberID {
-		t.Errorf("openIdentity() again = %+v, fresh %v, %v, want %+v", found, fresh, err, made)
+	found, err := openIdentity(&cfg)
+	if err != nil || found.Instance != made.Instance || found.MemberID != made.MemberID {
+		t.Errorf("openIdentity() again = %+v, %v, want %+v", found, err, made)
 	}
 }
 
@@ -63,11 +63,11 @@ func TestDirectoriesOfOthersAreRefused(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := aloneConfig(t)
-			if _, _, err := openIdentity(&cfg); err != nil {
+			if _, err := openIdentity(&cfg); err != nil {
 				t.Fatal(err)
 			}
 			tc.bend(&cfg)
-			if _, _, err := openIdentity(&cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := openIdentity(&cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("openIdentity() of %s directory = %v, want ...%s...", tc.name, err, tc.want)
 			}
 		})
@@ -90,7 +90,7 @@ func TestDamagedOrForeignDirectoriesAreRefused(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := openIdentity(&cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := openIdentity(&cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("openIdentity() with %s = %v, want ...%s...", tc.name, err, tc.want)
 			}
 			if data, err := os.ReadFile(path); err != nil || string(data) != tc.content {

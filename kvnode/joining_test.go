@@ -300,7 +300,7 @@ func TestNamesOfNewMembers(t *testing.T) {
 		if err := cfg.CheckDataDir(); err == nil || !strings.Contains(err.Error(), Shown(name)+" (Config.Name)") {
 			t.Errorf("CheckDataDir() for a new member called %q = %v, want it refused by its name", name, err)
 		}
-		if _, _, err := openIdentity(&cfg); err == nil {
+		if _, err := openIdentity(&cfg); err == nil {
 			t.Errorf("a directory is made for a member called %q, want it refused", name)
 		}
 		if _, err := os.Stat(filepath.Join(cfg.DataDir, memberdir.IdentityFile)); err == nil {

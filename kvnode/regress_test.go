@@ -205,7 +205,7 @@ func TestAJoinerNeverFounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := c.joining("m4").WithDefaults()
-		if _, _, err := openIdentity(&cfg); err != nil {
+		if _, err := openIdentity(&cfg); err != nil {
 			t.Fatal(err)
 		}
 		cfg.Existing = false

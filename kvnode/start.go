@@ -166,7 +166,7 @@ func openFiles(n *Node) (err error) {
 		return err
 	}
 	n.cfg.warnOfWriters()
-	if n.id, _, err = openIdentity(&n.cfg); err != nil {
+	if n.id, err = openIdentity(&n.cfg); err != nil {
 		return err
 	}
 	// A former process may have crashed between a rename and the sync of the directory, so both directories are
