@@ -11,7 +11,7 @@ import (
 
 	"github.com/leaderlease/go/internal/problems"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
-	"github.com/leaderlease/go/kvnode/internal/peerurl"
+	"github.com/leaderlease/go/kvnode/internal/membership"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 	"github.com/leaderlease/go/kvnode/internal/transport"
@@ -186,12 +186,7 @@ func (c *Config) maxPromise() time.Duration {
 func (c *Config) self() Member { return c.owner().Self() }
 
 // CheckPeerURLs reports whether the peer URLs of one member are valid in number, length and form.
-func CheckPeerURLs(urls []string) error {
-	if err := peerurl.Check(urls); err != nil {
-		return fmt.Errorf("kvnode: %w", err)
-	}
-	return nil
-}
+func CheckPeerURLs(urls []string) error { return membership.CheckURLs(urls) }
 
 // bounded limits ctx to RequestTimeout if it has no deadline.
 func (c *Config) bounded(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -63,7 +63,7 @@ func NewChanger(cfg ChangerConfig) *Changer { return &Changer{cfg} }
 
 // Add adds a member that listens for its peers at peerURLs, as a learner or as a voter, and returns it.
 func (c *Changer) Add(ctx context.Context, peerURLs []string, learner bool) (store.Member, error) {
-	if err := checkURLs(peerURLs); err != nil {
+	if err := CheckURLs(peerURLs); err != nil {
 		return store.Member{}, err
 	}
 	// A removed ID is never used again, but its URLs may be. So the ID must not depend on the URLs alone.
@@ -93,7 +93,7 @@ func (c *Changer) Promote(ctx context.Context, id uint64) error {
 
 // Update replaces the peer URLs of a member.
 func (c *Changer) Update(ctx context.Context, id uint64, peerURLs []string) error {
-	if err := checkURLs(peerURLs); err != nil {
+	if err := CheckURLs(peerURLs); err != nil {
 		return err
 	}
 	return c.change(ctx, raftpb.ConfChangeUpdateNode, ChangeContext{Member: store.Member{ID: id, PeerURLs: peerURLs}})
@@ -105,7 +105,8 @@ func (c *Changer) Remove(ctx context.Context, id uint64) error {
 	return c.change(ctx, raftpb.ConfChangeRemoveNode, ChangeContext{Member: store.Member{ID: id}})
 }
 
-func checkURLs(urls []string) error {
+// CheckURLs reports whether the peer URLs of one member are valid.
+func CheckURLs(urls []string) error {
 	if err := peerurl.Check(urls); err != nil {
 		return fmt.Errorf("kvnode: %w", err)
 	}
