@@ -93,8 +93,8 @@ type proposal struct {
 	requiredTerm uint64
 }
 
-// forTerm returns q with term as its required term. If q has another one, the result has an entry of its own, as raft
-// and the transport may still hold the entry of an earlier attempt.
+// forTerm returns q with term as its required term, if q is repeatable. If q has another required term, the result has
+// an entry of its own, because raft and the transport may still hold the entry of an earlier attempt.
 func (q proposal) forTerm(term uint64) proposal {
 	if q.repeatable && q.requiredTerm != term {
 		q.entry, q.requiredTerm = &raftpb.Entry{Data: store.WithRequiredTerm(q.entry.GetData(), term)}, term

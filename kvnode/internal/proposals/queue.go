@@ -319,9 +319,9 @@ func hasConfChange(m *raftpb.Message) bool { return slices.ContainsFunc(m.GetEnt
 const maxQuotaMessages = 1024
 
 // Quota limits the memory held by proposals that followers have forwarded and that raft has not taken yet, for each
-// follower. When a follower's quota is used up, its stream is not read, so its proposals wait at the follower. That
-// does not block the entries that it sends on the same stream after it was elected: a member that does not lead drops
-// forwarded proposals (Queue.Offer), so the quota is free by then.
+// follower. When a follower's quota is used up, its stream is not read, so its proposals wait at the follower. If the
+// follower is elected, it sends entries on the same stream. The quota does not block them, because a member that has
+// lost its leadership drops forwarded proposals (Queue.Offer) and so releases the quota.
 //
 // Goroutines that read streams call Acquire. The raft loop passes each acquired message to Queue.Forward or
 // Queue.Drop, which release it exactly once. Otherwise the follower's quota would leak.

@@ -74,8 +74,8 @@ func (p *Pending) removeLocked(id uint64) *waiter {
 
 // The applier calls the following methods, except SnapshotArriving.
 
-// Finish sends the result of an applied entry to the client that waits for it. The applier calls it for every entry.
-// On a follower, and after a restart, most entries have no waiter.
+// Finish sends the result of an applied entry to the client that waits for it. The applier calls it for every entry
+// that is not a configuration change. On a follower, and after a restart, most entries have no waiter.
 //
 // If a repeatable proposal was fenced off, its client goes on waiting, because TermReached proposes it again.
 func (p *Pending) Finish(r store.Result) {
