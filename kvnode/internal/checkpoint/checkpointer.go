@@ -164,9 +164,9 @@ func (c *Checkpointer) Run() {
 	}
 }
 
-// survives reports whether the member goes on after a checkpoint has failed with err: it does if the
-// disk is full. After another failure it would keep its whole log until the disk is full, and a restart
-// would apply all of it, so the member ends.
+// survives reports whether the failure of a checkpoint is no reason to end the member: the disk is full, or the member
+// stops and has closed the log. After another failure the member would keep its whole log until the disk is full, and
+// a restart would apply all of it.
 func (c *Checkpointer) survives(err error) bool {
 	if IsNoSpace(err) {
 		c.cfg.Logger.Error("no room for a checkpoint", append(c.cfg.Disk.spaceFor(c.growth()), "error", err)...)

@@ -17,7 +17,7 @@ import (
 // an operator that frees space. With a longer one, writes resume later.
 const fullDiskPause = 200 * time.Millisecond
 
-// DiskConfig is what a Disk uses. SegmentSize may be zero. Tick needs OnStall.
+// DiskConfig is what a Disk uses. Every field is required, except SegmentSize.
 type DiskConfig struct {
 	Dir         string // the data directory
 	SegmentSize int64  // that of raftwal.Config
@@ -74,7 +74,11 @@ func (d *Disk) Tick() (unusable bool) {
 	if stalled := d.idleTicks >= d.cfg.StallTicks; stalled != d.stalled.Load() {
 		d.stalled.Store(stalled)
 		d.cfg.OnStall(stalled)
-		d.cfg.Logger.Warn("disk", "stalled", stalled)
+		if stalled {
+			d.cfg.Logger.Warn("the disk of the log does not answer", "ticks", d.idleTicks)
+		} else {
+			d.cfg.Logger.Info("the disk of the log answers again")
+		}
 	}
 	return d.IsUnusable()
 }
