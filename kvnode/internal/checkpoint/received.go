@@ -29,7 +29,7 @@ const partSuffix = ".part"
 type ReceivedConfig struct {
 	Dir   string // where the files are; it exists
 	Store *store.Store
-	// OnReceive is called before Receive takes a snapshot that is newer than the store.
+	// OnReceive is called before Receive reads a snapshot that it accepts and that is newer than the store.
 	OnReceive func()
 	PeerName  func(id uint64) string // for log lines
 	Logger    *slog.Logger
@@ -70,10 +70,10 @@ func (r *Received) Receive(m *raftpb.Message, size int64, state io.Reader) error
 		_, err := io.Copy(io.Discard, state)
 		return err
 	}
-	r.cfg.OnReceive()
 	if ago := time.Since(r.noSpaceAt); ago < MaxPause {
-		return fmt.Errorf("no room for a snapshot %v ago, the next is taken %v after that", ago.Round(time.Millisecond), MaxPause)
+		return fmt.Errorf("the disk had no room for a snapshot %v ago, and this member takes none for %v", ago.Round(time.Millisecond), MaxPause)
 	}
+	r.cfg.OnReceive()
 	err := r.save(m, state)
 	if IsNoSpace(err) {
 		r.noSpaceAt = time.Now()

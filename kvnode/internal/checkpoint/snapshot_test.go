@@ -107,10 +107,11 @@ func TestASnapshotThatIsNotNewer(t *testing.T) {
 	}
 }
 
-// After a snapshot that found no free space, Receive refuses others for MaxPause.
+// After a snapshot that found no free space, Receive refuses others for MaxPause, and does not report them.
 func TestReceivePausesOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMember(t, nil)
+		m, reported := newMember(t, nil), 0
+		m.cfg.Received.cfg.OnReceive = func() { reported++ }
 		msg := &raftpb.Message{Snapshot: store.Checkpoint{Index: 99, Term: 9}.Snapshot()}
 		for _, step := range []struct {
 			wait time.Duration
@@ -121,6 +122,9 @@ func TestReceivePausesOnAFullDisk(t *testing.T) {
 			if err == nil || IsNoSpace(err) != step.read {
 				t.Errorf("Receive() %v later = %v, want that it reads the state: %v", step.wait, err, step.read)
 			}
+		}
+		if reported != 2 {
+			t.Errorf("OnReceive was called %d times, want 2", reported)
 		}
 	})
 }
