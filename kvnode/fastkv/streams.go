@@ -153,7 +153,10 @@ func (m *streamManager) openStream() (_ *stream, err error) {
 	ctx, cancel := context.WithCancel(m.ctx)
 	late := time.AfterFunc(helloTimeout, cancel)
 	defer func() {
-		if err != nil || !late.Stop() {
+		if !late.Stop() && err == nil { // the stream is cancelled
+			err = status.Error(codes.DeadlineExceeded, "fastkv: the server was late with its first message")
+		}
+		if err != nil {
 			cancel()
 		}
 	}()
