@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// Reminder is the time between two log lines of a member that waits to be admitted.
+	// Reminder is the time between two reminders (StillWaits) of a member that waits to be admitted.
 	Reminder = 30 * time.Second
 	// RefusalPatience is the time for which all others must refuse a member as foreign before it gives up. It is long
 	// enough for a member of a former cluster, which still runs at a peer's address, to stop.
@@ -36,28 +36,18 @@ type Config struct {
 	Waits bool
 }
 
-// Decision is what the caller must do now, in the order of the fields.
-type Decision struct {
-	// GiveUp means: stop the member because of the event.
-	GiveUp bool
-	// Open means: make durable that the member is admitted, then call Opened.
-	Open bool
-	// Log is the line to log, if any.
-	Log Line
-}
-
-// Line is a log line for operators.
-type Line int
+// Decision is what the caller must do now.
+type Decision int
 
 const (
-	// NoLine means that nothing is logged.
-	NoLine Line = iota
-	// Waits means that a peer has accepted the member, and more must.
+	// Nothing means that there is nothing to do.
+	Nothing Decision = iota
+	// Open means: make durable that the member is admitted, then call Opened.
+	Open
+	// Waits means: log that a peer has accepted the member, and that more must.
 	Waits
-	// StillWaits means that nothing has changed since Waits, or since the start.
+	// StillWaits means: log that the member still waits.
 	StillWaits
-	// Foreign means that a peer refuses the member as one of another cluster.
-	Foreign
 )
 
 // State decides when one member takes part.
@@ -66,7 +56,7 @@ type State struct {
 	open     bool // the member takes part
 	accepted map[uint64]bool
 	refusals map[uint64]refusals
-	reminded time.Time // of the last Waits or StillWaits
+	reminded time.Time // when Tick last returned StillWaits, or the start
 }
 
 // refusals counts the refusals in a row in which one peer says that it belongs to another cluster. An acceptance, or
@@ -90,8 +80,8 @@ func (s *State) IsOpen() bool { return s.open }
 // Opened records that the admission is durable. The member takes part from now on.
 func (s *State) Opened() { s.open = true }
 
-// Awaited returns the members that have not accepted this one. Before it takes part, as many of them as Missing
-// returns must accept it.
+// Awaited returns the members that have not accepted this one, of which as many as Missing returns must still accept
+// it. Once this member takes part, Awaited returns none.
 func (s *State) Awaited() (ids []uint64) {
 	for _, id := range s.cfg.Members {
 		if !s.open && id != s.cfg.Self && !s.accepted[id] {
@@ -111,19 +101,19 @@ func (s *State) Missing() int {
 func (s *State) Accepted(peer uint64) Decision {
 	delete(s.refusals, peer)
 	if s.open || !slices.Contains(s.cfg.Members, peer) {
-		return Decision{}
+		return Nothing
 	}
 	s.accepted[peer] = true
 	if s.Missing() > 0 {
-		return Decision{Log: Waits}
+		return Waits
 	}
-	return Decision{Open: true}
+	return Open
 }
 
-// Foreign records that a peer has refused the member as one of another cluster. A member that takes part never gives
-// up because of that, since the peer may be the one that is wrong. A member that waits gives up when all others refuse
-// it.
-func (s *State) Foreign(peer uint64, now time.Time) Decision {
+// Foreign records that a peer has refused the member as one of another cluster. It reports whether the member must
+// stop because of that. A member that takes part goes on, since the peer may be the one that is wrong. A member that
+// waits gives up when all others refuse it.
+func (s *State) Foreign(peer uint64, now time.Time) (giveUp bool) {
 	r := s.refusals[peer]
 	if now.Sub(r.last) > refusalMemory {
 		r = refusals{first: now}
@@ -131,10 +121,7 @@ func (s *State) Foreign(peer uint64, now time.Time) Decision {
 	r.last = now
 	r.count++
 	s.refusals[peer] = r
-	if !s.open && s.allRefuse(now) {
-		return Decision{GiveUp: true}
-	}
-	return Decision{Log: Foreign}
+	return !s.open && s.allRefuse(now)
 }
 
 // allRefuse reports whether all others have refused the member for RefusalPatience, and still do. If one of them does
@@ -155,8 +142,8 @@ func (s *State) Refused(peer uint64) { delete(s.refusals, peer) }
 // Tick is called at each tick.
 func (s *State) Tick(now time.Time) Decision {
 	if s.open || now.Sub(s.reminded) < Reminder {
-		return Decision{}
+		return Nothing
 	}
 	s.reminded = now
-	return Decision{Log: StillWaits}
+	return StillWaits
 }

@@ -94,26 +94,28 @@ func (a *OwnAdmission) PeerForeign(r *transport.RefusedError, now time.Time) {
 	if !a.state.IsOpen() {
 		advice = a.cfg.Advice
 	}
-	switch d := a.state.Foreign(r.Peer, now); {
-	case d.GiveUp:
+	switch giveUp := a.state.Foreign(r.Peer, now); {
+	case giveUp:
 		a.cfg.Life.Fail(fmt.Errorf("%w: each of them refuses this one: %w; %s", ErrForeignCluster, r, advice))
 	case a.foreign.Allow(r.Peer):
 		a.cfg.Log.Error("a peer is of another cluster", "peer", a.cfg.List.Describe(r.Peer), "error", r, "advice", advice)
 	}
 }
 
-// apply carries out a decision, except GiveUp.
+// apply carries out a decision.
 //
 // SaveAdmitted makes the raft loop wait for the disk. That delays nothing, since raft does nothing before this member
 // takes part. The admission must be durable before that: after a restart, a member that was admitted takes part at
 // once, because it may have voted.
 func (a *OwnAdmission) apply(d admission.Decision) {
-	if d.Open && a.cfg.SaveAdmitted() {
-		a.state.Opened()
-		a.showAwaited()
-		a.cfg.Opened()
-	}
-	switch d.Log {
+	switch d {
+	case admission.Nothing:
+	case admission.Open:
+		if a.cfg.SaveAdmitted() {
+			a.state.Opened()
+			a.showAwaited()
+			a.cfg.Opened()
+		}
 	case admission.Waits:
 		a.showAwaited()
 		a.cfg.Log.Info("waits to be let in by others before it takes part", "missing", a.state.Missing(), "of", a.Awaited())
