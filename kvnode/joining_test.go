@@ -20,8 +20,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// The roster has the instance of each member that has started, and no other.
-func TestARosterHasInstances(t *testing.T) {
+// The member list has the instance of each member that has started, and no other.
+func TestTheMemberListHasInstances(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		<-n.Published()

@@ -207,7 +207,7 @@ func connectAndRun(n *Node, raw *raft.RawNode, firstEntries uint64) (err error) 
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
 		Listener: n.cfg.Listener, Handler: peers{n}, MemberName: n.members.Label, Dial: n.cfg.Dial,
-		MemberList:   func() (transport.MemberList, error) { return membership.Roster(n.ClusterID(), n.ID(), n.store) },
+		MemberList:   func() (transport.MemberList, error) { return membership.MemberList(n.ClusterID(), n.ID(), n.store) },
 		Authenticate: peers{n}.authenticate, Logger: n.cfg.Logger,
 	})
 	if err != nil {

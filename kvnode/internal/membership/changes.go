@@ -100,7 +100,7 @@ func (c *Changer) Update(ctx context.Context, id uint64, peerURLs []string) erro
 }
 
 // Remove removes a member. When it returns nil, every majority of the remaining members can elect a leader without the
-// removed one. Before, the removed member must keep running.
+// removed one. Until then, the removed member must keep running.
 func (c *Changer) Remove(ctx context.Context, id uint64) error {
 	return c.change(ctx, raftpb.ConfChangeRemoveNode, ChangeContext{Member: store.Member{ID: id}})
 }
@@ -154,8 +154,8 @@ func (c *Changer) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uin
 		_ = c.commitAfter(ctx)
 	case id == c.cfg.Self:
 		// This member cannot propose an entry any more: members that have applied its removal refuse it.
-		err = c.cfg.Removals.Await(ctx)
-	case !ok || self.Learner || !inEveryMajority(1, CountVoters(members)):
+		err = c.cfg.Removals.await(ctx)
+	case !ok || self.Learner || !inEveryMajority(1, countVoters(members)):
 		err = c.commitAfter(ctx)
 	default:
 		// This member alone is in every majority, and its log has the change as committed (applyConf in kvnode).
@@ -199,7 +199,7 @@ func checkReconfig(members *store.Members, up map[uint64]bool, typ raftpb.ConfCh
 	if typ == raftpb.ConfChangeRemoveNode {
 		removed = m.Member.ID
 	}
-	voters, started, active := countVoters(members, up, removed)
+	voters, started, active := voterStates(members, up, removed)
 	switch {
 	case removed != 0 && (members.ByID[removed].Learner || !up[removed]):
 		return nil // it contributes nothing to the quorum
@@ -220,9 +220,9 @@ func checkReconfig(members *store.Members, up map[uint64]bool, typ raftpb.ConfCh
 	return nil
 }
 
-// countVoters counts the voters other than removed, those of them that have started at least once, and those of these
-// that are up.
-func countVoters(members *store.Members, up map[uint64]bool, removed uint64) (voters, started, active int) {
+// voterStates counts the voters other than removed. started of them have started at least once, and active of those
+// are up.
+func voterStates(members *store.Members, up map[uint64]bool, removed uint64) (voters, started, active int) {
 	for id, m := range members.ByID {
 		if m.Learner || id == removed {
 			continue
@@ -296,8 +296,8 @@ func (a *RemovalAcks) isReleased() bool {
 	return inEveryMajority(acked, voters)
 }
 
-// Await waits until this member is released. It polls at the interval of ticks.
-func (a *RemovalAcks) Await(ctx context.Context) error {
+// await waits until this member is released. It polls at the interval of ticks.
+func (a *RemovalAcks) await(ctx context.Context) error {
 	for !a.isReleased() {
 		if err := a.cfg.Life.SleepContext(ctx, a.cfg.TickInterval); err != nil {
 			return err
@@ -309,7 +309,7 @@ func (a *RemovalAcks) Await(ctx context.Context) error {
 // stopWhenReleased stops the member an election timeout after it was released, so that its clients get their answers.
 // The wait for the release has no limit: without this member the others may be unable to elect a leader.
 func (a *RemovalAcks) stopWhenReleased() {
-	for a.Await(context.Background()) == nil {
+	for a.await(context.Background()) == nil {
 		if !a.cfg.Life.Sleep(a.cfg.ElectionTimeout) {
 			return
 		}

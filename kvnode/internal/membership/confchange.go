@@ -69,8 +69,8 @@ func NewClusterVersionEntry(c *ChangeContext) (*raftpb.Entry, error) {
 	return &raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: data}, err
 }
 
-// Plan says what an entry with a configuration change does. It depends on the entry and the
-// registry only, so it is the same on all members.
+// Plan says what an entry with a configuration change does. Apart from Stop it depends on the entry and the registry
+// only, so it is the same on all members.
 type Plan struct {
 	// Raft is the change for raft. If the change is refused it names no member, and has no effect.
 	Raft     *raftpb.ConfChange
@@ -187,7 +187,7 @@ func PlanChange(members *store.Members, typ raftpb.ConfChangeType, c *ChangeCont
 		if exists {
 			return nil, fmt.Errorf("%w: %x", ErrMemberExists, c.Member.ID)
 		}
-		if c.Member.Learner && len(members.ByID)-CountVoters(members) >= maxLearners {
+		if c.Member.Learner && len(members.ByID)-countVoters(members) >= maxLearners {
 			return nil, fmt.Errorf("%w: at most %d", ErrTooManyLearners, maxLearners)
 		}
 		return &store.MemberChange{Set: &c.Member}, urlsFree(members, &c.Member)
@@ -203,7 +203,7 @@ func PlanChange(members *store.Members, typ raftpb.ConfChangeType, c *ChangeCont
 		known.PeerURLs = c.Member.PeerURLs
 		return &store.MemberChange{Set: &known}, urlsFree(members, &c.Member)
 	default:
-		if !known.Learner && CountVoters(members) == 1 {
+		if !known.Learner && countVoters(members) == 1 {
 			return nil, fmt.Errorf("%w: %x is the last voter", ErrNotStarted, known.ID)
 		}
 		return &store.MemberChange{Remove: known.ID}, nil
@@ -222,8 +222,8 @@ func urlsFree(members *store.Members, m *store.Member) error {
 	return nil
 }
 
-// CountVoters returns how many members are voters.
-func CountVoters(members *store.Members) (voters int) {
+// countVoters returns how many members are voters.
+func countVoters(members *store.Members) (voters int) {
 	for _, m := range members.ByID {
 		if !m.Learner {
 			voters++

@@ -62,7 +62,7 @@ func (g *Gate) Admit(h *transport.Hello) error {
 		return err
 	}
 	m, _ := members.Registered(h.From)
-	g.AdviseMoved(&m, h.PeerURLs)
+	g.adviseMoved(&m, h.PeerURLs)
 	g.cfg.Stale.Forget(g.cfg.Routes.Accept(h.From, urls)...)
 	return nil
 }
@@ -78,10 +78,10 @@ func checkClusterVersion(h *transport.Hello, version int64) error {
 	return nil
 }
 
-// AdviseMoved logs that a member, which may be this one, advertises other peer URLs than the registry has. Members
+// adviseMoved logs that a member, which may be this one, advertises other peer URLs than the registry has. Members
 // that join or start later go by the registry, and only an operator can change it. m is the zero value for an
 // unregistered peer.
-func (g *Gate) AdviseMoved(m *store.Member, advertised string) {
+func (g *Gate) adviseMoved(m *store.Member, advertised string) {
 	there := strings.Split(advertised, ",")
 	if m.ID == 0 || advertised == "" || !g.cfg.IsCurrent() || peerurl.AreSame(m.PeerURLs, there) || !g.moved.Allow(m.ID) {
 		return
@@ -91,14 +91,14 @@ func (g *Gate) AdviseMoved(m *store.Member, advertised string) {
 		"advice", fmt.Sprintf("if it has moved: member update %x --peer-urls=%s; if not, start it with the URLs that the cluster has", m.ID, advertised))
 }
 
-// AdviseAllMoved calls AdviseMoved for the connected peers and for this member. It is called once the registry is
+// AdviseAllMoved calls adviseMoved for the connected peers and for this member. It is called once the registry is
 // current.
 func (g *Gate) AdviseAllMoved(peers []transport.PeerStatus, ownURLs []string) {
 	all := g.cfg.List.registry.Members().ByID
 	for _, p := range peers {
 		m := all[p.ID]
-		g.AdviseMoved(&m, p.Hello.PeerURLs)
+		g.adviseMoved(&m, p.Hello.PeerURLs)
 	}
 	self := all[g.cfg.List.self]
-	g.AdviseMoved(&self, strings.Join(ownURLs, ","))
+	g.adviseMoved(&self, strings.Join(ownURLs, ","))
 }

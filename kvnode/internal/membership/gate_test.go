@@ -208,17 +208,17 @@ func TestAMovedMemberIsLogged(t *testing.T) {
 	g.log.Reset()
 	g.current = false
 	m := store.Member{ID: 2, Name: "m2", PeerURLs: []string{"http://old:2380"}}
-	g.AdviseMoved(&m, "http://new:2380")
+	g.adviseMoved(&m, "http://new:2380")
 	g.current = true
-	g.AdviseMoved(&m, "http://old:2380")
-	g.AdviseMoved(&m, "https://old:2380")
-	g.AdviseMoved(&m, "")
-	g.AdviseMoved(&store.Member{}, "http://new:2380")
+	g.adviseMoved(&m, "http://old:2380")
+	g.adviseMoved(&m, "https://old:2380")
+	g.adviseMoved(&m, "")
+	g.adviseMoved(&store.Member{}, "http://new:2380")
 	if g.log.Len() != 0 {
 		t.Errorf("the log has %s, want nothing about a member that has not moved", g.log.String())
 	}
 	for range 2 {
-		g.AdviseMoved(&m, "http://new:2380")
+		g.adviseMoved(&m, "http://new:2380")
 	}
 	g.links.hellos[3] = *hello(3, "http://m3b:2380")
 	g.AdviseAllMoved(g.links.Peers(), peerURLs("m1b"))

@@ -16,9 +16,9 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// Roster returns the member list for members that join. Every program that can connect may read it, so it contains no
-// secret; an instance is only an identifier.
-func Roster(clusterID, self uint64, s *store.Store) (transport.MemberList, error) {
+// MemberList returns the list that members send to a Joiner. Every program that can connect may read it, so it contains
+// no secret; an instance is only an identifier.
+func MemberList(clusterID, self uint64, s *store.Store) (transport.MemberList, error) {
 	applied := s.Applied() // read before Members, so that the list includes at least that index
 	all := Sorted(s.Members())
 	if len(all) == 0 {
@@ -105,7 +105,7 @@ func (j *Joiner) others() []memberdir.Member {
 func (j *Joiner) find(r transport.MemberList) (memberdir.Identity, error) {
 	id := memberdir.Identity{ClusterID: r.ClusterID}
 	if err := json.Unmarshal(r.Members, &id.Members); err != nil {
-		return id, fmt.Errorf("decode the roster: %w", err)
+		return id, fmt.Errorf("decode the member list: %w", err)
 	}
 	urls := slices.Sorted(slices.Values(j.Owner.Self().PeerURLs))
 	for _, m := range id.Members {
@@ -121,7 +121,7 @@ func (j *Joiner) find(r transport.MemberList) (memberdir.Identity, error) {
 	return id, fmt.Errorf("%w with peer URLs %v: add it to the cluster first", ErrMemberNotFound, urls)
 }
 
-// ask requests the roster from all addresses at once, since one may hang. It passes the answers to use, one at a
+// ask requests the member list from all addresses at once, since one may hang. It passes the answers to use, one at a
 // time, until use returns nil. If use never does, ask returns the errors of all addresses.
 func (j *Joiner) ask(ctx context.Context, addrs []string, use func(addr string, r transport.MemberList) error) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -17,13 +17,13 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
-// joinable is a network of members that answer with rosters. "hangs:2380" takes connections and never answers.
+// joinable is a network of members that answer with member lists. "hangs:2380" takes connections and never answers.
 type joinable struct {
 	t   *testing.T
 	net *memlink.Network
 }
 
-// serve answers at host with a roster of these members.
+// serve answers at host with a list of these members.
 func (j *joinable) serve(host string, clusterID uint64, members ...store.Member) {
 	j.t.Helper()
 	data, err := json.Marshal(members)
@@ -76,8 +76,8 @@ func onNetwork(t *testing.T, f func(t *testing.T, j *joinable)) {
 	synctest.Test(t, func(t *testing.T) { f(t, &joinable{t: t, net: memlink.New()}) })
 }
 
-// A joiner takes the first roster that has it, and waits neither for an address that hangs nor for one that has
-// another roster.
+// A joiner takes the first list that has it, and waits neither for an address that hangs nor for one that has
+// another list.
 func TestJoin(t *testing.T) {
 	onNetwork(t, func(t *testing.T, j *joinable) {
 		others := []store.Member{{ID: 1, PeerURLs: peerURLs("m1"), Instance: "i1"}, {ID: 2, PeerURLs: peerURLs("m2"), Instance: "i2"}}

@@ -211,7 +211,8 @@ func (r *diskRecord) accept(process string) {
 	r.accepted = append(r.accepted, process)
 }
 
-// Forget drops the records of IDs that are not registered: a peer may connect under any number of IDs.
+// Forget drops the records of ids. It is called for IDs that are not registered, because a peer may connect under any
+// number of them.
 func (d *StaleDetector) Forget(ids ...uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -165,7 +165,8 @@ func (r *Routes) updateLocked() {
 	r.cfg.Changed()
 }
 
-// isNews reports whether c is not removed, its URLs are valid, and this member does not know at least one of them.
+// isNews reports whether Routes needs c: its ID was not removed, its URLs are valid, and it is either unregistered or
+// names a URL that this member does not know.
 func isNews(members *admission.Members, c *caller) bool {
 	m, registered := members.Registered(c.id)
 	switch {
