@@ -47,11 +47,11 @@ func makeIdentity(cfg *Config) (id memberdir.Identity, err error) {
 		}
 		id.Joined = true
 	} else {
-		id = cfg.owner().Found()
+		id = cfg.owner().FoundingIdentity()
 	}
 	id.Begin(cfg.owner(), rand.Text())
 	if !id.Joined && len(id.Members) == 1 {
-		id.DrawAlone()
+		id.SetAlone()
 	}
 	err = cfg.dir().Write(&id)
 	return id, err
@@ -90,8 +90,8 @@ func (c Config) CheckDataDir() error {
 
 // warnOfWriters logs a warning if other users may write to the data directory.
 func (c *Config) warnOfWriters() {
-	if path, who, mode := c.dir().Writers(); who != "" {
+	if path, users, mode := c.dir().WritableByOthers(); users != "" {
 		c.Logger.With("component", "kvnode").Warn("other users may write to the data directory, and so change this member's votes and promises",
-			"path", path, "who", who, "mode", mode.String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
+			"path", path, "who", users, "mode", mode.String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
 	}
 }

@@ -227,7 +227,7 @@ func TestADirectoryThatNeverJoinedIsCompared(t *testing.T) {
 		// The ID of a restored cluster does not follow from the flags.
 		right := c.cfgs["m3"]
 		wrong := right.WithDefaults()
-		id := wrong.owner().Found()
+		id := wrong.owner().FoundingIdentity()
 		id.ClusterID++
 		id.Begin(wrong.owner(), "x")
 		if err := errors.Join(os.MkdirAll(wrong.DataDir, 0o700), wrong.dir().Write(&id)); err != nil {
@@ -240,7 +240,7 @@ func TestADirectoryThatNeverJoinedIsCompared(t *testing.T) {
 			t.Fatalf("Start() with the directory of another cluster = %v, want ErrForeignCluster and a remedy", err)
 		}
 		// The remedy: remove the directory, and add the member anew.
-		old := wrong.owner().Found().MemberID
+		old := wrong.owner().FoundingIdentity().MemberID
 		if err := leader.RemoveMember(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +306,7 @@ func TestNamesOfNewMembers(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(cfg.DataDir, memberdir.IdentityFile)); err == nil {
 			t.Errorf("a refused start with the name %q has left %s", name, memberdir.IdentityFile)
 		}
-		id := cfg.owner().Found() // by a version that did not ask
+		id := cfg.owner().FoundingIdentity() // by a version that did not ask
 		id.Begin(cfg.owner(), "x")
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 			t.Fatal(err)

@@ -229,7 +229,7 @@ func (c *Config) makeDir(src source) (Result, error) {
 // identity returns the identity of this member in the cluster that begins with a source of that
 // sum.
 func (c *Config) identity(sum []byte) memberdir.Identity {
-	id := c.owner().Found()
+	id := c.owner().FoundingIdentity()
 	id.ClusterID = memberdir.HashID("restored", fmt.Sprintf("%x", id.ClusterID), fmt.Sprintf("%x", sum), fmt.Sprint(c.BumpRevision), fmt.Sprint(c.BumpTerm))
 	id.Begin(c.owner(), rand.Text())
 	// The operator has chosen the state that counts, so the member needs no other member's
@@ -245,7 +245,7 @@ func (c *Config) makeState(src source) (origin, store.Checkpoint, error) {
 	if err != nil {
 		return origin{}, store.Checkpoint{}, err
 	}
-	id := c.owner().Found()
+	id := c.owner().FoundingIdentity()
 	members := id.Founders()
 	conf := &raftpb.ConfState{}
 	for _, m := range members {

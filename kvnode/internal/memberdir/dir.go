@@ -137,8 +137,8 @@ func (d Dir) CheckEmpty() error {
 	return nil
 }
 
-// mayBeInEmpty reports whether a file may be in a directory without a member: the lock, the
-// server's own certificates, and the folder of the file system.
+// mayBeInEmpty reports whether a file may be in a directory without a member: the lock, lost+found, and the
+// certificates that the server has made.
 func mayBeInEmpty(name string) bool {
 	return name == lockFile || name == "lost+found" || name == tlsconf.AutoFolder
 }
@@ -157,9 +157,9 @@ func (d Dir) Clear(dirToo bool) error {
 	return err
 }
 
-// Writers returns the first path, of the directory or a file in it, to which other users may write.
-// They could change the member's votes, promises and log. users is empty if there is none.
-func (d Dir) Writers() (path, users string, mode fs.FileMode) {
+// WritableByOthers returns the first path, of the directory or a file in it, to which other users may write. They
+// could change the member's votes, promises and log. users describes them, and is empty if there is no such path.
+func (d Dir) WritableByOthers() (path, users string, mode fs.FileMode) {
 	all := []string{string(d)}
 	entries, _ := os.ReadDir(string(d)) // later reads report the error
 	for _, e := range entries {

@@ -97,8 +97,8 @@ type Identity struct {
 
 const identityFormat = 1
 
-// Found returns the identity of a member that starts a new cluster with the others.
-func (o *Owner) Found() Identity {
+// FoundingIdentity returns the identity of a member that starts a new cluster with the others.
+func (o *Owner) FoundingIdentity() Identity {
 	id := Identity{ClusterID: clusterID(o.Cluster, o.Token), MemberID: MemberID(o.Self().PeerURLs, o.Token)}
 	for _, m := range o.Cluster {
 		id.Members = append(id.Members, store.Member{ID: MemberID(m.PeerURLs, o.Token), Name: m.Name, PeerURLs: m.PeerURLs})
@@ -112,10 +112,10 @@ func (id *Identity) Begin(o *Owner, instance string) {
 	id.Format, id.Name, id.Token, id.Instance = identityFormat, o.Name, o.Token, instance
 }
 
-// DrawAlone makes id the identity of a cluster of one, with a cluster ID that depends on the
+// SetAlone makes id the identity of a cluster of one, with a cluster ID that depends on the
 // instance. If the member has lost its directory, its former cluster refuses it as a member of
 // another one.
-func (id *Identity) DrawAlone() {
+func (id *Identity) SetAlone() {
 	id.Alone, id.Admitted = true, true
 	id.ClusterID = HashID("alone", fmt.Sprintf("%x", id.ClusterID), id.Instance)
 }
