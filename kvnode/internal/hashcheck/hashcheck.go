@@ -58,8 +58,8 @@ type Limits struct {
 	Rest time.Duration
 }
 
-// Compare compares all members with the first one, then those that differ with the first of those, and so on.
-// Comparisons run concurrently, so that a silent member does not delay the result for another one.
+// Compare compares the first member with all others, and does the same with the members that differ from it, until
+// none is left. Comparisons run concurrently, so that a silent member does not delay the result for another one.
 func Compare(ctx context.Context, members []*Member, l Limits) *Report {
 	r := &Report{Members: len(members)}
 	for left := members; len(left) > 0; {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// LogInterval is the minimum time between two log lines about the same peer and the same condition. A
+// logInterval is the minimum time between two log lines about the same peer and the same condition. A
 // condition that persists would otherwise fill the log.
-const LogInterval = 30 * time.Second
+const logInterval = 30 * time.Second
 
-// maxPeers limits the number of peers with a line in the last LogInterval, because peers may connect under any number
+// maxPeers limits the number of peers with a line in the last logInterval, because peers may connect under any number
 // of IDs. Above it nothing is logged about further ones.
 const maxPeers = 1024
 
@@ -22,7 +22,7 @@ type LogLimit struct {
 }
 
 // Allow reports whether the condition may be logged for peer now. It returns true at most once per
-// LogInterval.
+// logInterval.
 func (l *LogLimit) Allow(peer uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +39,7 @@ func (l *LogLimit) Allow(peer uint64) bool {
 	if len(l.next) >= maxPeers {
 		return false
 	}
-	l.next[peer] = now.Add(LogInterval)
+	l.next[peer] = now.Add(logInterval)
 	return true
 }
 

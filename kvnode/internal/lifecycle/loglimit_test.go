@@ -24,7 +24,7 @@ func TestLogLimit(t *testing.T) {
 		if l.Reset(1); !l.Allow(1) {
 			t.Error("Allow() after Reset() = false, want true")
 		}
-		if time.Sleep(LogInterval); !l.Allow(1) {
+		if time.Sleep(logInterval); !l.Allow(1) {
 			t.Error("Allow() after the interval = false, want true")
 		}
 	})
