@@ -7,7 +7,7 @@
 //
 //   - At most MaxPending connections are pending. A new one evicts another: of the
 //     host with the most pending connections, the one that has made no progress for
-//     the longest. A peer or client that authenticates quickly is never rejected.
+//     the longest. This limit rejects no connection.
 //   - At most MaxOpen connections are open, so that some file descriptors remain for
 //     the log and the store. Above it a new connection evicts a pending one, or is
 //     rejected.
@@ -17,9 +17,8 @@
 // H2 limits how much memory and processor time one HTTP/2 connection can make gRPC use. It parses frame headers in
 // both directions, and changes no byte.
 //
-//   - While a client sends short frames it is read 4 KiB at a time. gRPC limits the frames
-//     that wait for its writer to 10,000, but it closes no connection that resets many
-//     streams (CVE-2023-44487), and 20 readers that never block starve the raft loop.
+//   - While a client sends short frames, Read returns at most 4 KiB and then yields the processor. gRPC closes no
+//     connection that resets many streams (CVE-2023-44487), and 20 readers that never block starve the raft loop.
 //   - A client is not read while many of its answers wait to be written, and is read
 //     slowly while many of its short requests are in progress.
 //   - All connections share MaxOpenStreams. A connection may have as many streams as

@@ -22,9 +22,9 @@ const (
 	denseFrame = 512
 	denseRead  = 4 << 10
 	// maxBacklog is how many requests of a connection may wait for their answers to be written. Above it the client
-	// is not read. gRPC keeps an answer until it is written, even if the client has reset the request meanwhile. When
-	// it has flushed its whole queue, it keeps no answer to a request that was reset before. A write of fewer than
-	// writeBuffer bytes, gRPC's default buffer size, shows that.
+	// is not read. gRPC keeps an answer until it is written, even if the client has reset the request meanwhile. A
+	// write of fewer than writeBuffer bytes, gRPC's default buffer size, shows that gRPC has flushed its whole queue.
+	// Then it keeps no answer to a request that was reset before.
 	maxBacklog  = 500
 	writeBuffer = 32 << 10
 	// The backlog also counts requests without an answer in gRPC's queue: those that take long, and those that were
@@ -81,9 +81,10 @@ type H2Conn struct {
 	closed   chan struct{}
 	closing  sync.Once
 
-	in    scanner // of the goroutine that reads
-	dense bool    // as in
-	out   scanner // of the goroutine that writes
+	// in and dense belong to the goroutine that reads, out to the one that writes.
+	in    scanner
+	dense bool // the client's frames are short
+	out   scanner
 
 	mu struct {
 		sync.Mutex
@@ -99,8 +100,8 @@ type H2Conn struct {
 	}
 }
 
-// Addr is the address of a client, which can close the connection: gRPC's handlers
-// know nothing else of it.
+// Addr is the address of a client, with methods for its connection: gRPC's handlers get the address, but not the
+// connection.
 type Addr struct {
 	net.Addr // immutable
 
@@ -135,8 +136,8 @@ func (c *H2Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Read implements net.Conn. It waits while the backlog is too large, so that TCP
-// slows the client down.
+// Read implements net.Conn. It waits while the backlog is too large, and for a while if too many requests are in
+// progress (mayRead), so that TCP slows the client down.
 func (c *H2Conn) Read(p []byte) (int, error) {
 	for began := time.Now(); !c.mayRead(began, time.Now()); {
 		select {

@@ -46,8 +46,8 @@ func (h *H2) Begin(addr net.Addr, kind Kind) (end func(), err error) {
 		return end, nil
 	}
 	end()
-	err = fmt.Errorf("kvnode: one request, watch or wait for a lock too many: %d are under way on this connection, and %d on all, of %d at most; "+
-		"a connection may have as many as all leave free, and half as many that wait or watch", own-1, all-1, h.max)
+	err = fmt.Errorf("kvnode: too many requests, watches and waits for locks: %d are under way on this connection, and %d on all, of %d at most; "+
+		"a connection may have as many requests as all connections leave free, and half as many watches and waits", own-1, all-1, h.max)
 	h.Refuse(addr, err)
 	return nil, err
 }
