@@ -73,7 +73,7 @@ func (c *Client) writePeers() {
 			continue
 		}
 		if _, err := c.conn.Write(peers); err != nil {
-			return // the supervisor is dead, and kills this process
+			return // the supervisor has exited, so this process ends, too (dieWithSupervisor)
 		}
 		c.mu.Lock()
 		c.mu.written = peers
