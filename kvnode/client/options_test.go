@@ -40,7 +40,7 @@ func TestStreamOfMemberWithoutLeader(t *testing.T) {
 		if err := (&stream{says{message: tc.message}, c}).RecvMsg(&m); err != nil {
 			t.Fatal(err)
 		}
-		if got := k.now.Load().failedRecently("a", time.Now()); got != tc.want {
+		if got := k.state.Load().failedRecently("a", time.Now()); got != tc.want {
 			t.Errorf("after %x the leader is left alone: %v, want %v", tc.message, got, tc.want)
 		}
 	}

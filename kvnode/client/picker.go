@@ -81,13 +81,13 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	return e.picker.Pick(info)
 }
 
-// choose returns the leader's endpoint, or the next in turn. It skips an endpoint that has failed
-// recently, unless it is the only one.
+// choose returns the leader's endpoint, if the request goes to the leader and the endpoint is known, and else the next
+// one in turn. A request to the leader skips an endpoint that has failed recently, unless it is the only one.
 func (p *picker) choose(toLeader bool) *endpoint {
 	if !toLeader {
 		return p.nextInTurn()
 	}
-	state, now := p.known.now.Load(), time.Now()
+	state, now := p.known.state.Load(), time.Now()
 	for _, e := range p.ready {
 		if state.isLeader(e.name) && !state.failedRecently(e.name, now) {
 			return e
@@ -110,8 +110,8 @@ const failurePause = time.Second
 // leaderCache has the members and the leader that the responses on one gRPC connection have
 // named. Pickers read it without a lock.
 type leaderCache struct {
-	mu  sync.Mutex // held to replace now
-	now atomic.Pointer[leaderState]
+	mu    sync.Mutex // held to replace state
+	state atomic.Pointer[leaderState]
 }
 
 // leaderState is immutable.
@@ -126,7 +126,7 @@ type leaderState struct {
 
 func newLeaderCache() *leaderCache {
 	c := new(leaderCache)
-	c.now.Store(&leaderState{})
+	c.state.Store(&leaderState{})
 	return c
 }
 
@@ -143,40 +143,40 @@ func (s *leaderState) failedRecently(name string, now time.Time) bool {
 // is restored from a snapshot. An outdated answer sends requests to a former leader, which
 // forwards them.
 func (c *leaderCache) recordAnswer(name string, member, leader uint64) {
-	state := c.now.Load()
+	state := c.state.Load()
 	if member == 0 || state.members[name] == member && (leader == 0 || leader == state.leader) {
 		return // the common case
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := *c.now.Load()
+	next := *c.state.Load()
 	next.members = maps.Clone(next.members)
 	if next.members == nil {
 		next.members = make(map[string]uint64)
 	}
 	next.members[name] = member
 	next.leader = cmp.Or(leader, next.leader)
-	c.now.Store(&next)
+	c.state.Store(&next)
 }
 
 // recordFailure records that a request to an endpoint has failed, if the endpoint is the leader's.
 func (c *leaderCache) recordFailure(name string, now time.Time) {
-	if !c.now.Load().isLeader(name) {
+	if !c.state.Load().isLeader(name) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := *c.now.Load()
+	next := *c.state.Load()
 	next.failing, next.until = name, now.Add(failurePause)
-	c.now.Store(&next)
+	c.state.Store(&next)
 }
 
 // retain drops all endpoints except the named ones.
 func (c *leaderCache) retain(names map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := *c.now.Load()
+	next := *c.state.Load()
 	next.members = maps.Clone(next.members)
 	maps.DeleteFunc(next.members, func(name string, _ uint64) bool { return !names[name] })
-	c.now.Store(&next)
+	c.state.Store(&next)
 }

@@ -141,7 +141,7 @@ func TestFailuresOfTheLeader(t *testing.T) {
 			c.endpoint.Store(&endpoint{name: "a", known: k})
 			return status.Error(tc.code, "")
 		})
-		if got := k.now.Load().failedRecently("a", time.Now()); got != tc.want || status.Code(err) != tc.code {
+		if got := k.state.Load().failedRecently("a", time.Now()); got != tc.want || status.Code(err) != tc.code {
 			t.Errorf("%s ends with %v: the leader is left alone: %v, want %v", tc.method, err, got, tc.want)
 		}
 	}
