@@ -39,8 +39,8 @@ type streamManager struct {
 	// stream at its old endpoint.
 	endpoints func() []string
 
-	now atomic.Pointer[stream]
-	mu  struct {
+	stream atomic.Pointer[stream]
+	mu     struct {
 		sync.Mutex
 		opening  bool
 		opened   chan struct{} // closed when the attempt in progress ends
@@ -51,8 +51,8 @@ type streamManager struct {
 	}
 }
 
-// newStreamManager drops ctx's metadata: each request carries its own, and calls would not have
-// that of ctx.
+// newStreamManager drops ctx's metadata: each request carries its own, and gRPC calls, which fastkv replaces, do not
+// carry that of the client's context.
 func newStreamManager(ctx context.Context, conn grpc.ClientConnInterface, endpoints func() []string) *streamManager {
 	return &streamManager{ctx: metadata.NewOutgoingContext(ctx, nil), conn: conn, endpoints: endpoints}
 }
@@ -82,7 +82,7 @@ func (m *streamManager) current(ctx context.Context) *stream {
 
 // usableStream returns the stream if it may carry requests.
 func (m *streamManager) usableStream(now time.Time) *stream {
-	if s := m.now.Load(); s.usable(now) && slices.Equal(s.endpoints, m.endpoints()) {
+	if s := m.stream.Load(); s.usable(now) && slices.Equal(s.endpoints, m.endpoints()) {
 		return s
 	}
 	return nil
@@ -133,7 +133,7 @@ func (m *streamManager) finishOpening(s *stream, err error) *stream {
 	}
 	now := time.Now()
 	m.mu.next = now.Add(m.mu.retry)
-	before := m.now.Load()
+	before := m.stream.Load()
 	switch {
 	case err != nil:
 		return nil
@@ -143,7 +143,7 @@ func (m *streamManager) finishOpening(s *stream, err error) *stream {
 	case before != nil:
 		before.retire()
 	}
-	m.now.Store(s)
+	m.stream.Store(s)
 	return s
 }
 
