@@ -19,9 +19,9 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// memberDir is a source: the data directory of a member that has stopped. Nothing in it is
+// stoppedMember is a source: the data directory of a member that has stopped. Nothing in it is
 // changed, and no member can start with it before Close.
-type memberDir struct {
+type stoppedMember struct {
 	dir  memberdir.Dir
 	id   memberdir.Identity
 	lock io.Closer
@@ -37,10 +37,10 @@ type memberDir struct {
 	received uint64
 }
 
-// openMemberDir fails if a process runs with the directory, or if its state and its log do not
+// openStoppedMember fails if a process runs with the directory, or if its state and its log do not
 // match.
-func openMemberDir(path string) (_ *memberDir, err error) {
-	d := &memberDir{dir: memberdir.Dir(path)}
+func openStoppedMember(path string) (_ *stoppedMember, err error) {
+	d := &stoppedMember{dir: memberdir.Dir(path)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("data directory %s: %w", path, err), d.Close())
@@ -59,7 +59,7 @@ func openMemberDir(path string) (_ *memberDir, err error) {
 	return d, err
 }
 
-func (d *memberDir) Close() error {
+func (d *stoppedMember) Close() error {
 	var errs []error
 	if d.log != nil {
 		errs = append(errs, d.log.Close())
@@ -70,7 +70,7 @@ func (d *memberDir) Close() error {
 	return errors.Join(errs...)
 }
 
-func (d *memberDir) readIdentity() (err error) {
+func (d *stoppedMember) readIdentity() (err error) {
 	d.id, err = d.dir.Read()
 	switch {
 	case !errors.Is(err, os.ErrNotExist):
@@ -82,7 +82,7 @@ func (d *memberDir) readIdentity() (err error) {
 	}
 }
 
-func (d *memberDir) openLog() (err error) {
+func (d *stoppedMember) openLog() (err error) {
 	dir := d.dir.Log()
 	if d.log, err = raftwal.OpenReadOnly(raftwal.Config{Dir: dir}); err != nil {
 		return fmt.Errorf("open the log in %s: %w", dir, err)
@@ -100,7 +100,7 @@ func (d *memberDir) openLog() (err error) {
 
 // findBase chooses the state from which the replay starts: the last checkpoint, or a newer
 // snapshot that another member sent, if a crash came before it replaced the checkpoint.
-func (d *memberDir) findBase() error {
+func (d *stoppedMember) findBase() error {
 	first, err := d.log.FirstIndex()
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (d *memberDir) findBase() error {
 
 // matchLog fails if the log does not continue the state: it ends before the state's index, or has
 // another term there.
-func (d *memberDir) matchLog() error {
+func (d *stoppedMember) matchLog() error {
 	if d.at.Index > d.last {
 		return fmt.Errorf("the state in %s is of index %d, and the log ends at %d: it is cut off, or of another directory", d.base, d.at.Index, d.last)
 	}
@@ -152,7 +152,7 @@ func (d *memberDir) matchLog() error {
 
 // findReceived makes the newest received snapshot the base if it is newer than the last checkpoint. A snapshot gets
 // the name that is looked for here only when it is checked and durable.
-func (d *memberDir) findReceived() error {
+func (d *stoppedMember) findReceived() error {
 	snaps := d.dir.Snaps()
 	entries, err := os.ReadDir(snaps)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -184,7 +184,7 @@ func (d *memberDir) findReceived() error {
 // whole log: it is committed, and the log ends before its index, or has another entry there, which
 // was never committed. If the log knows its own entry there to be committed, the snapshot is of
 // another directory.
-func (d *memberDir) replacesLog() bool {
+func (d *stoppedMember) replacesLog() bool {
 	if d.base == d.dir.Path(memberdir.StateFile) || d.at.Index <= d.hard.GetCommit() {
 		return false
 	}
@@ -214,7 +214,7 @@ type Replayed struct {
 const logPage = 1 << 20
 
 // copyTo writes the state as of the end of the log to a new database file.
-func (d *memberDir) copyTo(to string) (origin, error) {
+func (d *stoppedMember) copyTo(to string) (origin, error) {
 	src, err := os.Open(d.base)
 	if err != nil {
 		return origin{}, err
@@ -231,7 +231,7 @@ func (d *memberDir) copyTo(to string) (origin, error) {
 }
 
 // replayInto applies the log to the state in the file path.
-func (d *memberDir) replayInto(path string, sum hash.Hash) (_ *Replayed, err error) {
+func (d *stoppedMember) replayInto(path string, sum hash.Hash) (_ *Replayed, err error) {
 	backend, err := boltdb.Open(path)
 	if err != nil {
 		return nil, err
@@ -262,7 +262,7 @@ func (d *memberDir) replayInto(path string, sum hash.Hash) (_ *Replayed, err err
 // replay applies all entries after the base, committed or not. An entry that this member does not know to be
 // committed may be committed, if the lost members have acknowledged it, so it must be kept. Keeping an entry that is
 // not committed does no harm: raft might have committed it later.
-func (d *memberDir) replay(s *store.Store, sum hash.Hash) error {
+func (d *stoppedMember) replay(s *store.Store, sum hash.Hash) error {
 	for next := d.at.Index + 1; next <= d.last; {
 		entries, err := d.log.Entries(next, d.last+1, logPage)
 		if err != nil {

@@ -87,13 +87,13 @@ func TestADirectoryThatIsReadIsNotRunWith(t *testing.T) {
 		m.put("a")
 		m.stop()
 		dir := m.cfg.DataDir
-		a, err := openMemberDir(dir)
+		a, err := openStoppedMember(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := openMemberDir(dir)
+		b, err := openStoppedMember(dir)
 		if err != nil {
-			t.Fatalf("openMemberDir() beside another = %v, want both to read", err)
+			t.Fatalf("openStoppedMember() beside another = %v, want both to read", err)
 		}
 		if err := a.Close(); err != nil {
 			t.Error(err)
@@ -208,7 +208,7 @@ func TestARestoreAppliesAsAMemberDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		d, err := openMemberDir(m.image())
+		d, err := openStoppedMember(m.image())
 		if err != nil {
 			t.Fatal(err)
 		}

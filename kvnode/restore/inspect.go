@@ -57,7 +57,7 @@ func Inspect(path string) (Info, error) {
 }
 
 func inspectDir(path string) (_ Info, err error) {
-	d, err := openMemberDir(path)
+	d, err := openStoppedMember(path)
 	if err != nil {
 		return Info{}, err
 	}

@@ -192,7 +192,7 @@ type origin struct {
 
 func (c *Config) openSource() (source, error) {
 	if isDir(c.File) {
-		return openMemberDir(c.File)
+		return openStoppedMember(c.File)
 	}
 	sum, err := checkSnapshotFile(c.File, c.SkipHashCheck)
 	if err != nil {
