@@ -13,9 +13,6 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/connlimit"
 )
 
-// errMemberList ends a connection that requested the member list.
-var errMemberList = errors.New("the connection requested the member list")
-
 // slot identifies a stream from a peer. Each slot has at most one current connection.
 type slot struct {
 	from uint64
@@ -80,7 +77,7 @@ func (t *Transport) serveConn(c net.Conn, pending *connlimit.Pending) {
 	}()
 	noDelay(c)
 	in := &inbound{t: t, conn: c, pending: pending, cancel: cancel}
-	if in.handshake() != nil {
+	if !in.handshake() {
 		return
 	}
 	defer t.unregister(in)
@@ -101,48 +98,44 @@ func (t *Transport) serveConn(c net.Conn, pending *connlimit.Pending) {
 	}
 }
 
-// handshake reads the peer's first packet and answers it.
-func (in *inbound) handshake() error {
+// handshake reads the peer's first packet and answers it. It reports whether a stream follows.
+func (in *inbound) handshake() bool {
 	t := in.t
-	if err := in.conn.SetDeadline(time.Now().Add(t.limits.handshake)); err != nil {
-		return err
-	}
-	if err := in.tlsHandshake(); err != nil {
-		return err
+	if in.conn.SetDeadline(time.Now().Add(t.limits.handshake)) != nil || !in.tlsHandshake() {
+		return false
 	}
 	p, err := readPacket(in.conn, maxHello)
-	if err != nil {
+	switch {
+	case err != nil:
 		t.totals.garbled.Add(1)
 		t.cfg.Logger.Debug("no handshake", "remote", in.conn.RemoteAddr().String(), "error", err)
-		return err
-	}
-	if asked, err := in.answerMemberList(p); asked {
-		return errors.Join(errMemberList, err)
-	}
-	if told, err := in.handleDeathNotice(p); told {
-		return errors.Join(errDeathNotice, err)
+		return false
+	case p.version == version && p.kind == kindMemberList:
+		in.answerMemberList()
+		return false
+	case p.version == version && p.kind == kindDeathNotice:
+		in.handleDeathNotice(p)
+		return false
 	}
 	if err := t.admit(in, p); err != nil {
 		in.refuse(refusalOf(err))
-		return err
+		return false
 	}
-	if err = writePacket(in.conn, answerOK, t.hello(in.from)); err == nil {
-		err = in.conn.SetDeadline(time.Time{})
-	}
-	if err != nil {
+	if writePacket(in.conn, answerOK, t.hello(in.from)) != nil || in.conn.SetDeadline(time.Time{}) != nil {
 		t.unregister(in)
+		return false
 	}
-	return err
+	return true
 }
 
-// tlsHandshake does the TLS handshake if the connection uses TLS. Any program may
-// be at the other end, so log lines about it are limited.
-func (in *inbound) tlsHandshake() error {
+// tlsHandshake does the TLS handshake if the connection uses TLS. It returns false if that fails. Any program may be
+// at the other end, so log lines about it are limited.
+func (in *inbound) tlsHandshake() bool {
 	c, ok := in.conn.(interface {
 		HandshakeContext(ctx context.Context) error
 	})
 	if !ok {
-		return nil
+		return true
 	}
 	// serveConn closes the connection when the transport ends.
 	err := c.HandshakeContext(context.Background())
@@ -156,7 +149,7 @@ func (in *inbound) tlsHandshake() error {
 			in.t.cfg.Logger.Warn("TLS handshake failed", "remote", in.conn.RemoteAddr().String(), "error", err)
 		})
 	}
-	return err
+	return err == nil
 }
 
 // admit checks a hello and registers the connection. It checks the certificate
@@ -275,8 +268,7 @@ func (t *Transport) retryNow(id uint64) {
 	}
 }
 
-// refuse sends the reason, then reads and drops what the peer still sends.
-// Closing at once would reset the TCP connection, and the answer would be lost.
+// refuse sends the reason to the peer.
 func (in *inbound) refuse(r *Refusal) {
 	t := in.t
 	t.totals.refusals[reasonIndex(r.Reason)].Add(1)
@@ -284,19 +276,20 @@ func (in *inbound) refuse(r *Refusal) {
 		t.cfg.Logger.Warn("peer refused", "peer", ID(in.hello.From), "name", shorten(in.hello.Name),
 			"remote", in.conn.RemoteAddr().String(), "reason", r.Reason, "text", r.Text)
 	})
-	if err := writePacket(in.conn, answerRefused, r); err != nil {
-		return
-	}
-	linger(in.conn)
+	in.sendLast(answerRefused, r)
 }
 
-// linger gives the other end a second to read the last packet.
-func linger(c net.Conn) {
-	if w, ok := c.(interface{ CloseWrite() error }); ok {
-		_ = w.CloseWrite() // the peer sees the end a second later
+// sendLast sends the last packet of the connection. Then it reads and drops what the peer still sends, for a second at
+// most: closing at once would reset the TCP connection, and the packet would be lost.
+func (in *inbound) sendLast(kind byte, payload any) {
+	if writePacket(in.conn, kind, payload) != nil {
+		return
 	}
-	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // after an error the read below fails
-	_, _ = io.CopyN(io.Discard, c, 1<<20)
+	if w, ok := in.conn.(interface{ CloseWrite() error }); ok {
+		_ = w.CloseWrite() // after an error the peer sees the end a second later
+	}
+	_ = in.conn.SetReadDeadline(time.Now().Add(time.Second)) // after an error the read below fails
+	_, _ = io.CopyN(io.Discard, in.conn, 1<<20)
 }
 
 // Reasons to refuse a member. A receiver counts a reason that it does not know as

@@ -3,12 +3,9 @@ package transport
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"slices"
-	"time"
 )
 
 // kindDeathNotice is the kind of a packet that reports the death of a process.
@@ -23,9 +20,6 @@ type deathNotice struct {
 	Hello         // of the dead process's member
 	Secret Secret `json:"secret"`
 }
-
-// errDeathNotice ends a connection after its death notice.
-var errDeathNotice = errors.New("the connection carried a death notice")
 
 // PeersToNotify lists the peers that a supervisor notifies when the member's
 // process dies.
@@ -55,47 +49,20 @@ func (t *Transport) PeersToNotify() PeersToNotify {
 // rejects the notice or does not know its kind. ctx limits the call. dial is
 // Config.Dial, nil for TCP.
 func SendDeathNotice(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string, to uint64, h Hello, secret Secret) error {
-	cfg := Config{Dial: dial}.WithDefaults()
-	c, err := cfg.Dial(ctx, addr)
-	if err != nil {
-		return fmt.Errorf("dial %s: %w", addr, err)
-	}
-	defer closeQuietly(c)
-	defer context.AfterFunc(ctx, func() { closeQuietly(c) })()
-	noDelay(c)
 	h.To, h.Hold = to, 0
-	if err := writePacket(c, kindDeathNotice, deathNotice{h, secret}); err != nil {
-		return broken("send the death notice", err)
-	}
-	switch p, err := readPacket(c, maxPayload); {
-	case err != nil:
-		return broken("await the answer to the death notice", err)
-	case p.kind == answerRefused:
-		return decodeRefusal(to, p.payload)
-	case p.kind != answerOK:
-		return fmt.Errorf("answer of kind %d, want %d", p.kind, answerOK)
-	}
-	return nil
+	_, err := request(ctx, dial, addr, to, kindDeathNotice, deathNotice{h, secret})
+	return err
 }
 
-// handleDeathNotice handles p if it is a death notice, and reports whether it is.
-func (in *inbound) handleDeathNotice(p packet) (bool, error) {
-	t := in.t
-	if p.kind != kindDeathNotice || p.version != version {
-		return false, nil
-	}
-	process, err := t.checkDeathNotice(in, p)
+// handleDeathNotice reports the death to the handler, or refuses the notice.
+func (in *inbound) handleDeathNotice(p packet) {
+	process, err := in.t.checkDeathNotice(in, p)
 	if err != nil {
 		in.refuse(refusalOf(err))
-		return true, err
+		return
 	}
-	t.cfg.Handler.Died(in.from, process)
-	if err := writePacket(in.conn, answerOK, nil); err != nil {
-		return true, err
-	}
-	_ = in.conn.SetDeadline(time.Now().Add(time.Second)) // as in linger
-	linger(in.conn)
-	return true, nil
+	in.t.cfg.Handler.Died(in.from, process)
+	in.sendLast(answerOK, nil)
 }
 
 // checkDeathNotice returns the process ID of a notice, or the reason to refuse

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"time"
 )
 
 // kindMemberList is the kind of a packet that requests the member list. Its
@@ -29,63 +28,56 @@ type MemberList struct {
 // FetchMemberList requests the member list from the member at addr. dial is
 // Config.Dial, nil for TCP. ctx and the limit of a handshake limit the call.
 func FetchMemberList(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string) (MemberList, error) {
-	cfg := Config{Dial: dial}.WithDefaults()
 	ctx, cancel := context.WithTimeout(ctx, defaultLimits().handshake)
 	defer cancel()
-	c, err := cfg.Dial(ctx, addr)
-	if err != nil {
-		return MemberList{}, fmt.Errorf("dial %s: %w", addr, err)
-	}
-	defer closeQuietly(c)
-	stop := context.AfterFunc(ctx, func() { closeQuietly(c) })
-	defer stop()
-	r, err := requestMemberList(c)
+	payload, err := request(ctx, dial, addr, 0, kindMemberList, nil)
 	if err != nil {
 		return MemberList{}, fmt.Errorf("request the member list of %s: %w", addr, err)
 	}
-	return r, nil
+	var list MemberList
+	if err := json.Unmarshal(payload, &list); err != nil {
+		return MemberList{}, fmt.Errorf("decode the member list of %s: %w", addr, err)
+	}
+	return list, nil
 }
 
-func requestMemberList(c net.Conn) (r MemberList, err error) {
-	if err := writePacket(c, kindMemberList, nil); err != nil {
-		return r, err
-	}
-	p, err := readPacket(c, maxPayload)
+// request sends a packet to the member to on a connection of its own, and returns the payload of the answer. dial is
+// Config.Dial, nil for TCP. ctx limits the call.
+func request(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string, to uint64, kind byte, v any) ([]byte, error) {
+	c, err := Config{Dial: dial}.WithDefaults().Dial(ctx, addr)
 	if err != nil {
-		return r, err
+		return nil, fmt.Errorf("dial %s: %w", addr, err)
 	}
-	switch {
+	defer closeQuietly(c)
+	defer context.AfterFunc(ctx, func() { closeQuietly(c) })()
+	noDelay(c)
+	if err := writePacket(c, kind, v); err != nil {
+		return nil, broken("send the request", err)
+	}
+	switch p, err := readPacket(c, maxPayload); {
+	case err != nil:
+		return nil, broken("wait for the answer", err)
 	case p.kind == answerRefused:
-		return r, decodeRefusal(0, p.payload)
+		return nil, decodeRefusal(to, p.payload)
 	case p.version != version:
-		return r, fmt.Errorf("it speaks protocol version %d, want %d", p.version, version)
+		return nil, fmt.Errorf("peer speaks protocol version %d, want %d", p.version, version)
 	case p.kind != answerOK:
-		return r, fmt.Errorf("answer of kind %d, want %d", p.kind, answerOK)
+		return nil, fmt.Errorf("answer of kind %d, want %d", p.kind, answerOK)
+	default:
+		return p.payload, nil
 	}
-	err = json.Unmarshal(p.payload, &r)
-	return r, err
 }
 
-// answerMemberList answers p if it requests the member list, and reports whether
-// it does.
-func (in *inbound) answerMemberList(p packet) (bool, error) {
-	if p.kind != kindMemberList || p.version != version {
-		return false, nil
-	}
-	list := in.t.cfg.MemberList
-	if list == nil {
+// answerMemberList answers a request for the member list.
+func (in *inbound) answerMemberList() {
+	if in.t.cfg.MemberList == nil {
 		in.refuse(refusal(ReasonOther, "this member has no member list yet"))
-		return true, nil
+		return
 	}
-	r, err := list()
+	list, err := in.t.cfg.MemberList()
 	if err != nil {
 		in.refuse(refusalOf(err))
-		return true, err
+		return
 	}
-	if err := writePacket(in.conn, answerOK, r); err != nil {
-		return true, err
-	}
-	_ = in.conn.SetDeadline(time.Now().Add(time.Second)) // as in linger
-	linger(in.conn)
-	return true, nil
+	in.sendLast(answerOK, list)
 }

@@ -216,10 +216,8 @@ func (in *inbound) receiveSnapshot() error {
 	if err != nil {
 		answer, payload = answerRefused, &Refusal{Reason: ReasonOther, Text: shorten(err.Error())}
 	}
-	if e := in.conn.SetWriteDeadline(time.Now().Add(in.t.limits.handshake)); e == nil {
-		if e = writePacket(in.conn, answer, payload); e == nil {
-			linger(in.conn)
-		}
+	if in.conn.SetWriteDeadline(time.Now().Add(in.t.limits.handshake)) == nil {
+		in.sendLast(answer, payload)
 	}
 	return err
 }
