@@ -74,8 +74,8 @@ func (l *link) retryNow() {
 	}
 }
 
-// run connects again and again until the peer is removed. It tries the peer's
-// addresses in turn, and returns to the address of the last stable connection.
+// run connects again and again until the peer is removed. It tries the peer's addresses in turn. If the peer connects
+// to this member meanwhile, it returns to the address of the last stable connection (errPeerConnected).
 func (l *link) run() {
 	ctx := l.peer.ctx
 	defer func() { l.countLost(l.queue.disconnect()) }()

@@ -58,8 +58,7 @@ type Transport struct {
 	port   *connlimit.Port // limits the connections that have not sent a hello
 	totals totals
 
-	// peers is immutable. SetPeer and RemovePeer replace it under mu, so that
-	// Send needs no lock.
+	// The map in peers is immutable. SetPeer and RemovePeer replace it under mu, so that Send needs no lock.
 	peers atomic.Pointer[map[uint64]*peer]
 
 	wg sync.WaitGroup
