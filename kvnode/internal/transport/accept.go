@@ -245,8 +245,9 @@ func (t *Transport) register(in *inbound, removals uint64) bool {
 	return true
 }
 
-// unregister frees in's slot unless a newer connection has it. If the slot is free and has no reader, unregister also
-// deletes its semaphore: peers may connect with any number of IDs, so semaphores that stayed would fill the memory.
+// unregister frees in's slot unless a newer connection has it. Peers may connect with any number of IDs, so unregister
+// also deletes what would fill the memory: the semaphore of a free slot without a reader, and the processes of an
+// unknown member without a connection.
 func (t *Transport) unregister(in *inbound) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -255,6 +256,9 @@ func (t *Transport) unregister(in *inbound) {
 	}
 	if t.mu.inbound[in.slot] == nil && len(in.reading) == 0 && t.mu.reading[in.slot] == in.reading {
 		delete(t.mu.reading, in.slot)
+	}
+	if t.peer(in.from) == nil && !t.hasInboundLocked(in.from) {
+		delete(t.mu.processes, in.from)
 	}
 }
 

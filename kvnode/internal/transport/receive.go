@@ -122,6 +122,10 @@ func (in *inbound) reportGone(ctx context.Context, err error) {
 func (t *Transport) hasInbound(id uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.hasInboundLocked(id)
+}
+
+func (t *Transport) hasInboundLocked(id uint64) bool {
 	return t.mu.inbound[slot{id, control}] != nil || t.mu.inbound[slot{id, bulk}] != nil
 }
 

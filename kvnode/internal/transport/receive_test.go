@@ -66,8 +66,8 @@ func TestPeerWithAnotherStreamIsNotGone(t *testing.T) {
 		}
 		a.Transport.mu.Lock()
 		defer a.Transport.mu.Unlock()
-		if in, reading := len(a.Transport.mu.inbound), len(a.Transport.mu.reading); in > 0 || reading > 0 {
-			t.Errorf("%d connections and %d semaphores are left of a peer that is gone, want none", in, reading)
+		if in, reading, processes := len(a.Transport.mu.inbound), len(a.Transport.mu.reading), len(a.Transport.mu.processes); in+reading+processes > 0 {
+			t.Errorf("%d connections, %d semaphores and %d records of processes are left of a peer that is gone, want none", in, reading, processes)
 		}
 	})
 }
@@ -80,7 +80,7 @@ func dialled(t *testing.T, network *memlink.Network, from uint64, kind stream) n
 		t.Fatal(err)
 	}
 	h := helloOf(from)
-	h.To = 1
+	h.To, h.Log.Process = 1, "p"
 	if err := writePacket(c, byte(kind)+1, h); err != nil {
 		t.Fatal(err)
 	}

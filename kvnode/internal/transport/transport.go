@@ -71,7 +71,7 @@ type Transport struct {
 		removals uint64
 		// reading holds a semaphore for each slot that has a connection or a reader.
 		reading map[slot]chan struct{}
-		// processes is kept for each member ID that has connected: see detectDuplicate.
+		// processes is kept for each peer, and for each other member that is connected: see detectDuplicate.
 		processes map[uint64]*memberProcesses
 	}
 }
@@ -138,6 +138,7 @@ func (t *Transport) RemovePeer(id uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.removals++
+	delete(t.mu.processes, id)
 	peers := maps.Clone(*t.peers.Load())
 	if p := peers[id]; p != nil {
 		p.cancel(errRemoved)
