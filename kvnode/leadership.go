@@ -18,7 +18,7 @@ type leadership struct {
 type leader struct {
 	id      uint64        // raft.None if there is no leader
 	term    uint64        // the term in which this member leads, if id is this member
-	changed chan struct{} // closed when the leader changes
+	changed chan struct{} // closed when the leader or its term changes
 }
 
 func newLeadership() *leadership {

@@ -146,8 +146,8 @@ func (n *Node) Leader() uint64 { return n.leadership.Leader() }
 // with ProposeFenced and this term takes effect only if this member still leads in that term.
 func (n *Node) LeadingTerm() uint64 { return n.leadership.LeadingTerm() }
 
-// LeaderChanged returns a channel that is closed when this member learns of another leader, or loses its
-// leader.
+// LeaderChanged returns a channel that is closed when this member learns of another leader, or of a later term of the
+// same one, or loses its leader.
 func (n *Node) LeaderChanged() <-chan struct{} { return n.leadership.current.Load().changed }
 
 // Checkpoint makes the applied state durable in the store, so that a snapshot of the store contains it. It returns
