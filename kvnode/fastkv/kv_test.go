@@ -145,47 +145,59 @@ func TestBoundsOfAClient(t *testing.T) {
 	}
 }
 
-// echo is a member that answers each request on its streams with the same response, at once.
-type echo struct {
+// loop is a member without a network. It passes the client's messages to serve.
+type loop struct {
 	grpc.ClientConnInterface
-	answer []byte
+	serve func(s *looped, message fastwire.Raw) error
 }
 
 // NewStream implements grpc.ClientConnInterface.
-func (e *echo) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
-	s := &echoed{echo: e, ctx: ctx, messages: make(chan fastwire.Raw, 1000)}
-	s.messages <- fastwire.AppendMember(nil, 1, 1)
+func (l *loop) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	s := &looped{loop: l, ctx: ctx, answers: make(chan fastwire.Raw, 1000)}
+	s.answers <- fastwire.AppendMember(nil, 1, 1)
 	return s, nil
 }
 
-type echoed struct {
-	*echo
+type looped struct {
+	*loop
 	grpc.ClientStream
-	ctx      context.Context
-	messages chan fastwire.Raw
+	ctx     context.Context
+	answers chan fastwire.Raw
 }
 
 // SendMsg implements grpc.ClientStream.
-func (s *echoed) SendMsg(m any) error {
-	answers := fastwire.AppendMember(nil, 1, 1)
-	err := fastwire.Requests(m.(fastwire.Raw), func(data []byte) error { //nolint:errcheck // it is one
-		var r fastwire.Request
-		err := r.Decode(data)
-		answers = fastwire.AppendAnswer(answers, fastwire.Answer{ID: r.ID, Message: s.answer})
-		return err
-	})
-	s.messages <- answers
-	return err
+func (s *looped) SendMsg(m any) error { return s.serve(s, m.(fastwire.Raw)) } //nolint:errcheck // it is one
+
+func (s *looped) send(answers fastwire.Raw) {
+	select {
+	case s.answers <- answers:
+	case <-s.ctx.Done():
+	}
 }
 
 // RecvMsg implements grpc.ClientStream.
-func (s *echoed) RecvMsg(m any) error {
+func (s *looped) RecvMsg(m any) error {
 	select {
-	case *m.(*fastwire.Raw) = <-s.messages: //nolint:errcheck // it is one
+	case *m.(*fastwire.Raw) = <-s.answers: //nolint:errcheck // it is one
 		return nil
 	case <-s.ctx.Done():
-		return s.ctx.Err()
+		return status.FromContextError(s.ctx.Err()).Err()
 	}
+}
+
+// echo answers each request with the same response, at once.
+func echo(answer []byte) *loop {
+	return &loop{serve: func(s *looped, message fastwire.Raw) error {
+		answers := fastwire.AppendMember(nil, 1, 1)
+		err := fastwire.Requests(message, func(data []byte) error {
+			var r fastwire.Request
+			err := r.Decode(data)
+			answers = fastwire.AppendAnswer(answers, fastwire.Answer{ID: r.ID, Message: answer})
+			return err
+		})
+		s.send(answers)
+		return err
+	}}
 }
 
 // BenchmarkGet is a get by several clients of one stream, with clientv3 and without network and
@@ -204,7 +216,7 @@ func BenchmarkGet(b *testing.B) {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
-			kv := benchKV(&client{streams: newStreamManager(ctx, &echo{answer: answer}, func() []string { return nil })})
+			kv := benchKV(&client{streams: newStreamManager(ctx, echo(answer), func() []string { return nil })})
 			b.ReportAllocs()
 			b.SetParallelism((clients + 1) / 2)
 			b.RunParallel(func(p *testing.PB) {

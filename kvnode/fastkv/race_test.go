@@ -6,12 +6,12 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -19,82 +19,48 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// mirror is a member that answers each get with its own key: some in pieces, several in a
-// message, in any order, and also after the call was cancelled.
-type mirror struct {
-	grpc.ClientConnInterface
-	t *testing.T
-}
-
-// NewStream implements grpc.ClientConnInterface.
-func (m *mirror) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
-	s := &mirrored{mirror: m, ctx: ctx, messages: make(chan fastwire.Raw, 100)}
-	s.messages <- fastwire.AppendMember(nil, 1, 1)
-	return s, nil
-}
-
-type mirrored struct {
-	*mirror
-	grpc.ClientStream
-	ctx      context.Context
-	messages chan fastwire.Raw
-}
-
-// SendMsg implements grpc.ClientStream.
-func (s *mirrored) SendMsg(m any) error {
-	raw, _ := m.(fastwire.Raw)
-	var asked []fastwire.Request
-	err := fastwire.Requests(raw, func(data []byte) error {
-		var r fastwire.Request
-		err := r.Decode(data)
-		if !r.Cancel {
-			asked = append(asked, r)
-		}
+// mirror answers each get with its own key: some in pieces, several in a message, in any order, and also after the
+// call was cancelled.
+func mirror(t *testing.T) *loop {
+	t.Helper()
+	return &loop{serve: func(s *looped, message fastwire.Raw) error {
+		var asked []fastwire.Request
+		err := fastwire.Requests(message, func(data []byte) error {
+			var r fastwire.Request
+			err := r.Decode(data)
+			if !r.Cancel {
+				asked = append(asked, r)
+			}
+			return err
+		})
+		rand.Shuffle(len(asked), func(i, j int) { asked[i], asked[j] = asked[j], asked[i] })
+		later := rand.IntN(len(asked) + 1)
+		s.send(mirrored(t, asked[later:]))
+		time.AfterFunc(100*time.Microsecond, func() { s.send(mirrored(t, asked[:later])) })
 		return err
-	})
-	rand.Shuffle(len(asked), func(i, j int) { asked[i], asked[j] = asked[j], asked[i] })
-	later := rand.IntN(len(asked) + 1)
-	s.answer(asked[later:])
-	time.AfterFunc(100*time.Microsecond, func() { s.answer(asked[:later]) })
-	return err
+	}}
 }
 
-func (s *mirrored) answer(asked []fastwire.Request) {
+// mirrored returns a message with the answers.
+func mirrored(t *testing.T, asked []fastwire.Request) []byte {
+	t.Helper()
 	answers := fastwire.AppendMember(nil, 1, 1)
 	for _, r := range asked {
-		answers = s.appendTo(answers, r)
+		in := new(pb.RangeRequest)
+		if err := proto.Unmarshal(r.Message, in); err != nil {
+			t.Error(err)
+		}
+		out, err := proto.Marshal(&pb.RangeResponse{Header: &pb.ResponseHeader{MemberId: 1}, Count: 1, Kvs: []*mvccpb.KeyValue{{Key: in.GetKey(), Value: in.GetKey()}}})
+		if err != nil {
+			t.Error(err)
+		}
+		if cut := rand.IntN(2 * len(out)); cut < len(out) {
+			answers = fastwire.AppendAnswer(answers, fastwire.Answer{ID: r.ID, Message: out[:cut], More: true})
+			out = out[cut:]
+		}
+		answers = fastwire.AppendAnswer(answers, fastwire.Answer{ID: r.ID, Message: out})
 	}
-	select {
-	case s.messages <- answers:
-	case <-s.ctx.Done():
-	}
-}
-
-func (s *mirrored) appendTo(answers []byte, r fastwire.Request) []byte {
-	in := new(pb.RangeRequest)
-	if err := proto.Unmarshal(r.Message, in); err != nil {
-		s.t.Error(err)
-	}
-	out, err := proto.Marshal(&pb.RangeResponse{Header: &pb.ResponseHeader{MemberId: 1}, Count: 1, Kvs: []*mvccpb.KeyValue{{Key: in.GetKey(), Value: in.GetKey()}}})
-	if err != nil {
-		s.t.Error(err)
-	}
-	if cut := rand.IntN(2 * len(out)); cut < len(out) {
-		answers = fastwire.AppendAnswer(answers, fastwire.Answer{ID: r.ID, Message: out[:cut], More: true})
-		out = out[cut:]
-	}
-	return fastwire.AppendAnswer(answers, fastwire.Answer{ID: r.ID, Message: out})
-}
-
-// RecvMsg implements grpc.ClientStream.
-func (s *mirrored) RecvMsg(m any) error {
-	into, _ := m.(*fastwire.Raw)
-	select {
-	case *into = <-s.messages:
-		return nil
-	case <-s.ctx.Done():
-		return status.FromContextError(s.ctx.Err()).Err()
-	}
+	return answers
 }
 
 // Each call gets its own answer or the end of its wait, whatever concurrent calls do, and keeps
@@ -104,25 +70,24 @@ func TestAnswersReachTheirCalls(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r.streams = nil
-	r.client.streams = newStreamManager(ctx, &mirror{t: t}, func() []string { return nil })
+	r.client.streams = newStreamManager(ctx, mirror(t), func() []string { return nil })
 	gets := &kv{client: r.client, send: maxRequest, receive: 4 << 20}
 	if _, err := gets.get(ctx, "first"); err != nil { // a call that is cancelled while the stream opens would be a gRPC call
 		t.Fatal(err)
 	}
 	const clients, each = 32, 150
-	var answered, ended [clients]int
+	var all, gone atomic.Int64
 	var wg sync.WaitGroup
 	for i := range clients {
-		wg.Go(func() { answered[i], ended[i] = getsOfOne(ctx, t, gets, i, each) })
+		wg.Go(func() {
+			answered, ended := getsOfOne(ctx, t, gets, i, each)
+			all.Add(int64(answered))
+			gone.Add(int64(ended))
+		})
 	}
 	wg.Wait()
-	all, gone := 0, 0
-	for i := range clients {
-		all, gone = all+answered[i], gone+ended[i]
-	}
-	t.Logf("%d gets were answered, the wait for %d has ended", all, gone)
-	if all < 100 || gone < 100 {
-		t.Errorf("%d gets were answered and the wait for %d has ended, which is too few to tell", all, gone)
+	if a, g := all.Load(), gone.Load(); a < 100 || g < 100 {
+		t.Errorf("%d gets were answered and the wait for %d has ended, which is too few to tell", a, g)
 	}
 }
 

@@ -26,6 +26,7 @@ type rig struct {
 	// refuse is the error for new streams.
 	refuse atomic.Pointer[error]
 	calls  atomic.Int64
+	late   bool // answers arrive only when their stream is cancelled
 }
 
 // newRig returns a rig that ends with the test. A synctest bubble waits for its goroutines.
@@ -79,7 +80,7 @@ func (r *rig) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, 
 	if method != fastwire.Method {
 		r.t.Errorf("a stream of %s, want %s", method, fastwire.Method)
 	}
-	s := &served{t: r.t, ctx: ctx, requests: make(chan fastwire.Raw), answers: make(chan fastwire.Raw), ends: make(chan error, 1)}
+	s := &served{t: r.t, ctx: ctx, late: r.late, requests: make(chan fastwire.Raw), answers: make(chan fastwire.Raw), ends: make(chan error, 1)}
 	r.streams <- s
 	return s, nil
 }
@@ -100,6 +101,7 @@ type served struct {
 	requests, answers chan fastwire.Raw
 	ends              chan error
 	pending           []fastwire.Request
+	late              bool
 }
 
 // SendMsg implements grpc.ClientStream.
@@ -116,6 +118,11 @@ func (s *served) SendMsg(m any) error {
 // RecvMsg implements grpc.ClientStream.
 func (s *served) RecvMsg(m any) error {
 	into, _ := m.(*fastwire.Raw)
+	if s.late {
+		<-s.ctx.Done()
+		*into = <-s.answers
+		return nil
+	}
 	select {
 	case *into = <-s.answers:
 		return nil

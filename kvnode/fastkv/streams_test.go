@@ -292,32 +292,13 @@ func TestAMemberWithoutALeaderIsLeft(t *testing.T) {
 // A hello that arrives when helloTimeout has just cancelled the stream is too late: the stream cannot carry requests.
 func TestALateHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newStreamManager(t.Context(), lateServer{}, func() []string { return nil })
-		if s, err := m.openStream(); status.Code(err) != codes.DeadlineExceeded {
+		r := newRig(t)
+		r.late = true
+		go r.accept(1)
+		if s, err := r.client.streams.openStream(); status.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("openStream() = %v, %v, want DeadlineExceeded", s, err)
 		}
 	})
-}
-
-// lateServer sends its hello on a stream that is cancelled.
-type lateServer struct {
-	grpc.ClientConnInterface
-	grpc.ClientStream
-
-	ctx context.Context
-}
-
-// NewStream implements grpc.ClientConnInterface.
-func (lateServer) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
-	return lateServer{ctx: ctx}, nil
-}
-
-// RecvMsg implements grpc.ClientStream.
-func (s lateServer) RecvMsg(m any) error {
-	into, _ := m.(*fastwire.Raw)
-	<-s.ctx.Done()
-	*into = fastwire.AppendMember(nil, 1, 1)
-	return nil
 }
 
 // Requests do not carry the metadata of the client's own context, as calls do not.

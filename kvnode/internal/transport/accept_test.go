@@ -19,13 +19,9 @@ import (
 // speak does a dialler's handshake by hand.
 func speak(t *testing.T, c net.Conn, kind stream, h Hello) packet {
 	t.Helper()
-	if err := writePacket(c, byte(kind)+1, h); err != nil {
-		t.Fatal(err)
-	}
+	must(writePacket(c, byte(kind)+1, h))
 	p, err := readPacket(c, maxPayload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(err)
 	return p
 }
 
@@ -343,13 +339,10 @@ func TestVersionsAreNamed(t *testing.T) {
 		p, err := newPacket(byte(control)+1, helloTo(2, 1))
 		must(err)
 		p.version = 7
-		if _, err := c.Write(p.wire()); err != nil {
-			t.Fatal(err)
-		}
+		_, err = c.Write(p.wire())
+		must(err)
 		answer, err := readPacket(c, maxPayload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(err)
 		got := decodeRefusal(1, answer.payload)
 		if answer.kind != answerRefused || got.Reason != ReasonVersion || !strings.Contains(got.Text, "version 7") || !strings.Contains(got.Text, "want 1") {
 			t.Errorf("version 7 was answered with kind %d, %v, want a refusal naming 7 and 1", answer.kind, got)

@@ -75,18 +75,9 @@ func TestPeerWithAnotherStreamIsNotGone(t *testing.T) {
 // dialled is a stream from a peer to member 1.
 func dialled(t *testing.T, network *memlink.Network, from uint64, kind stream) net.Conn {
 	t.Helper()
-	c, err := network.Dial(t.Context(), hostOf(from), addrOf(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := helloOf(from)
-	h.To, h.Log.Process = 1, "p"
-	if err := writePacket(c, byte(kind)+1, h); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readPacket(c, maxHello); err != nil {
-		t.Fatal(err)
-	}
+	c, h := dialRaw(t, network, from, 1), helloTo(from, 1)
+	h.Log.Process = "p"
+	speak(t, c, kind, h)
 	return c
 }
 
