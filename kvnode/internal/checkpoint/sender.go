@@ -32,7 +32,7 @@ type Sender struct {
 func NewSender(cfg SenderConfig) *Sender { return &Sender{cfg: cfg} }
 
 // Send sends the newest checkpoint instead of the snapshot that raft names in m, which may be older. As in etcd, raft
-// learns the index of the checkpoint from the follower's answer. Until Report, raft sends no entries to that
+// learns the index of the checkpoint from the follower's answer. Until that or Report, raft sends no entries to the
 // follower. The raft loop calls Send, which does not block.
 func (s *Sender) Send(m *raftpb.Message) {
 	c, to := s.cfg.Checkpointer, m.GetTo()

@@ -125,7 +125,7 @@ type Handler interface {
 	// Unreachable reports that messages to peer were lost. It is called at most
 	// once in limits.lost.
 	Unreachable(peer uint64)
-	// SnapshotSent reports the result of SendSnapshot. Until then raft sends nothing else to that peer.
+	// SnapshotSent reports the result of SendSnapshot. Until then raft may send no entries to that peer.
 	SnapshotSent(peer uint64, err error)
 }
 
