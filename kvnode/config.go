@@ -142,6 +142,9 @@ func (c Config) WithDefaults() Config {
 	c.ReadMode = cmp.Or(c.ReadMode, ReadLease)
 	c.maxUncommitted = cmp.Or(c.maxUncommitted, maxUncommittedBytes)
 	c.newestClusterVersion = cmp.Or(c.newestClusterVersion, store.ClusterVersionNewest)
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -224,7 +227,7 @@ func (c *Config) Lease() (duration, margin time.Duration) {
 		tick := max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks))
 		wanted := min(c.MaxClockSkew, c.ElectionTimeout) // the margin that is set, 0 if none is
 		duration = min(max(c.ElectionTimeout.Truncate(tick)-tick, wanted+2*c.TickInterval), c.maxPromise())
-		if c.countsSuspend() {
+		if clock.Describe(c.Clock).CountsSuspend {
 			duration = min(duration, max(shortPromise, leastBeats*c.TickInterval, wanted*5/2))
 		}
 	}
@@ -232,13 +235,4 @@ func (c *Config) Lease() (duration, margin time.Duration) {
 		margin = max(duration/5, min(duration*2/5, wideMargin, duration-2*c.TickInterval))
 	}
 	return duration, margin
-}
-
-// countsSuspend reports whether the clock counts the time for which the machine is suspended.
-func (c *Config) countsSuspend() bool {
-	own := c.Clock
-	if own == nil {
-		own = clock.System()
-	}
-	return clock.Describe(own).CountsSuspend
 }

@@ -120,12 +120,7 @@ func (n *Node) Config() Config { return n.cfg }
 
 // Trace returns the newest events of the lease and its clock. Without Config.KeepTrace and LeaseTrace the events are
 // nil.
-func (n *Node) Trace() (*leasetrace.Trace, clock.Clock) {
-	if n.cfg.Clock == nil {
-		return n.trace, clock.System()
-	}
-	return n.trace, n.cfg.Clock
-}
+func (n *Node) Trace() (*leasetrace.Trace, clock.Clock) { return n.trace, n.cfg.Clock }
 
 // Store returns the state machine. A linearizable read calls Read first.
 func (n *Node) Store() *store.Store { return n.store }

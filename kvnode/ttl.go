@@ -10,17 +10,12 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/ttl"
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/clock"
 )
 
 // newTTL returns the engine that counts the time of TTL leases while this member leads.
 func newTTL(cfg *Config, st *store.Store, member ttlMember) *ttl.Engine {
-	c := cfg.Clock
-	if c == nil {
-		c = clock.System()
-	}
 	return ttl.New(ttl.Config{
-		Member: member, Store: st, Clock: c,
+		Member: member, Store: st, Clock: cfg.Clock,
 		MaxGap: cfg.ElectionTimeout / 2,
 		// A client that has lost its leader first looks for another member. The shorter the promises are, the sooner
 		// the next leader begins, so its grace is longer by as much.
