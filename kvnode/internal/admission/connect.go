@@ -38,9 +38,9 @@ import (
 type Members struct {
 	// Registry is the registry as far as it is applied.
 	Registry *store.Members
-	// First are the members as they were when this data directory was made. Each counts as registered until the
+	// Initial are the members as they were when this data directory was made. Each counts as registered until the
 	// registry has it, or its removal.
-	First []store.Member
+	Initial []store.Member
 	// Configured is the initial cluster of this member's configuration.
 	Configured []memberdir.Member
 }
@@ -80,8 +80,8 @@ func (m *Members) Registered(id uint64) (store.Member, bool) {
 	if member, ok := m.Registry.ByID[id]; ok || m.Registry.Removed[id] {
 		return member, ok
 	}
-	if i := slices.IndexFunc(m.First, func(m store.Member) bool { return m.ID == id }); i >= 0 {
-		return m.First[i], true
+	if i := slices.IndexFunc(m.Initial, func(m store.Member) bool { return m.ID == id }); i >= 0 {
+		return m.Initial[i], true
 	}
 	return store.Member{}, false
 }
@@ -92,7 +92,7 @@ func (m *Members) All() []store.Member {
 	for _, member := range m.Registry.ByID {
 		all = append(all, member)
 	}
-	for _, first := range m.First {
+	for _, first := range m.Initial {
 		if _, ok := m.Registry.ByID[first.ID]; !ok && !m.Registry.Removed[first.ID] {
 			all = append(all, first)
 		}
@@ -117,11 +117,11 @@ func (m *Members) URLs(member *store.Member) []string {
 	return urls
 }
 
-// nameOf returns the name of a member from the registry or, until the member has registered, from First.
+// nameOf returns the name of a member from the registry or, until the member has registered, from Initial.
 func (m *Members) nameOf(member *store.Member) string {
-	i := slices.IndexFunc(m.First, func(f store.Member) bool { return f.ID == member.ID })
+	i := slices.IndexFunc(m.Initial, func(f store.Member) bool { return f.ID == member.ID })
 	if member.Name == "" && i >= 0 {
-		return m.First[i].Name
+		return m.Initial[i].Name
 	}
 	return member.Name
 }

@@ -60,7 +60,7 @@ func NewList(self uint64, initial []store.Member, configured []memberdir.Member,
 
 // Known returns the list for the rules of package admission, as of now.
 func (l *List) Known() *admission.Members {
-	return &admission.Members{Registry: l.registry.Members(), First: l.initial, Configured: l.configured}
+	return &admission.Members{Registry: l.registry.Members(), Initial: l.initial, Configured: l.configured}
 }
 
 // isRegistered reports whether a member is registered now.
