@@ -47,7 +47,7 @@ type Exit struct {
 }
 
 // notifyTime limits the time to notify the peers. A peer that a notice does not reach in time waits until its promise
-// expires. The restart of the member is delayed by at most twice this time.
+// expires. The restart of the member is delayed by at most twice this time. A child waits as long for the greeting.
 const notifyTime = time.Second
 
 // NotifyPeers sends death notices to all peers, with the member's own TLS configuration. It reads

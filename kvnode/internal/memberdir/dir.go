@@ -2,9 +2,8 @@
 // out, and the identity of the member that owns one. Package kvnode uses it at every start, package
 // restore when it makes a directory.
 //
-// The identity is written before any other file, and again when the log has begun. So an
-// interrupted first start leaves an empty directory or one that the next start can use, and a log
-// that is missing later was lost.
+// The identity is written before any other file except the lock, and again when the log has begun. So an interrupted
+// first start leaves an empty directory or one that the next start can use, and a log that is missing later was lost.
 package memberdir
 
 import (
