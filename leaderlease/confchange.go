@@ -148,9 +148,9 @@ type confWatch struct {
 	// known is the newest change that is closed, or that Storage had at the start, or the newest
 	// restored snapshot. stored is the ConfIndex, until a snapshot is restored.
 	known, stored uint64
-	// skipped is the newest index that was applied while an older change was open. acknowledged is the
+	// appliedPast is the newest index that was applied while an older change was open. acknowledged is the
 	// newest index that raft counts as applied.
-	skipped, acknowledged uint64
+	appliedPast, acknowledged uint64
 	// superseded: the newest configuration came with a snapshot. A late ApplyConfState for an
 	// older change is ignored.
 	superseded bool
@@ -195,7 +195,7 @@ func (c *confWatch) close(index uint64) (use bool, rule string) {
 		return false, "" // late
 	}
 	i := slices.Index(c.open, index)
-	if i < 0 || (i > 0 && c.open[i-1] > c.skipped) {
+	if i < 0 || (i > 0 && c.open[i-1] > c.appliedPast) {
 		return false, fmt.Sprintf("ApplyConfState was called for index %d, but the configuration changes that still need that call are, in order, at %d", index, c.open)
 	}
 	c.open, c.known = c.open[i+1:], index
@@ -207,16 +207,16 @@ func (c *confWatch) close(index uint64) (use bool, rule string) {
 func (c *confWatch) noteApplied(index uint64) {
 	c.finish(index)
 	if c.pending() && c.open[0] <= index {
-		c.skipped = max(c.skipped, index)
+		c.appliedPast = max(c.appliedPast, index)
 	}
 }
 
 // missed returns the misuse of an applied change without ApplyConfState, if any.
 func (c *confWatch) missed() error {
-	if !c.pending() || c.open[0] > c.skipped {
+	if !c.pending() || c.open[0] > c.appliedPast {
 		return nil
 	}
-	return &MisuseError{Rule: fmt.Sprintf("Applied was called for index %d, beyond the configuration change at %d without ApplyConfState: no lease until that call, or until a snapshot is restored", c.skipped, c.open[0])}
+	return &MisuseError{Rule: fmt.Sprintf("Applied was called for index %d, beyond the configuration change at %d without ApplyConfState: no lease until that call, or until a snapshot is restored", c.appliedPast, c.open[0])}
 }
 
 func (c *confWatch) restored(index uint64) {
@@ -229,7 +229,7 @@ func (c *confWatch) pending() bool { return len(c.open) > 0 }
 func (c *confWatch) single() bool { return len(c.voters[0]) == 1 && len(c.voters[1]) == 0 }
 
 // The rest of this file is about an Advance, or a MsgStorageApplyResp, before ApplyConfChange. Raft then
-// counts a configuration change as applied that is not. Three of its rules depend on that: a leader appends
+// counts an unapplied configuration change as applied. Three of its rules depend on the right count: a leader appends
 // no second change before the first is applied, a member with a change to apply does not campaign, and
 // quorums of configurations one change apart overlap. With two changes behind an early Advance two disjoint
 // quorums commit (docs/raft-durability.md).
@@ -279,16 +279,16 @@ func (l *Lease) appendedLocked(entries []*raftpb.Entry) (rule string) {
 	return rule
 }
 
-// holdsAppendLocked reports whether m, a MsgApp, carries a second configuration change while the first is
-// not applied. Raft sends the entries again.
-func (l *Lease) holdsAppendLocked(m *raftpb.Message) bool {
+// mustHoldAppendLocked reports whether m, a MsgApp, must be withheld because it carries a second configuration
+// change while the first is not applied. Raft sends the entries again.
+func (l *Lease) mustHoldAppendLocked(m *raftpb.Message) bool {
 	_, second := l.mu.conf.two()
 	n := len(m.GetEntries())
 	return second != 0 && n > 0 && m.GetEntries()[n-1].GetIndex() >= second && l.mu.applies
 }
 
-// holdsCandidacyLocked reports whether raft campaigns while a configuration change is not applied.
-func (l *Lease) holdsCandidacyLocked() bool {
+// mustHoldCandidacyLocked reports whether vote requests must wait until a configuration change is applied.
+func (l *Lease) mustHoldCandidacyLocked() bool {
 	_, waits := l.mu.conf.unapplied()
 	return waits && l.mu.applies
 }
@@ -296,7 +296,7 @@ func (l *Lease) holdsCandidacyLocked() bool {
 // unapplied returns the oldest open change that is not applied, if any.
 func (c *confWatch) unapplied() (index uint64, ok bool) {
 	for _, index := range c.open {
-		if index > c.skipped {
+		if index > c.appliedPast {
 			return index, true
 		}
 	}

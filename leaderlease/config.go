@@ -52,10 +52,10 @@ type Config struct {
 	// node that has run with it must always run with it, since promises made without it are not
 	// saved.
 	Promises PromiseStore
-	// ConfIndex is the index up to which the ConfState of Storage has every configuration change, if
-	// that is beyond its snapshot. Set it only if the ConfState comes from a durable state machine that
-	// skips changes that it has applied already, and does not call ApplyConfState for them. The log may end
-	// before it. Default: 0, ApplyConfState follows every change. If it is too low, there is no lease
+	// ConfIndex is the index up to which the ConfState of Storage includes every configuration change. Set it
+	// only if it is beyond the snapshot of Storage, because the ConfState comes from a durable state machine
+	// that skips changes that it has applied already, and does not call ApplyConfState for them. The log may
+	// end before it. Default: 0, ApplyConfState follows every change. If it is too low, there is no lease
 	// (StatusConfPending). If it is too high, the lease may count former voters and reads may be stale,
 	// or ApplyConfState with other voters is a misuse.
 	ConfIndex uint64
@@ -77,10 +77,10 @@ type Config struct {
 	// 64 lines wait for it. Later ones are dropped, and the next line has their number as dropped_lines.
 	// Close waits for the handler for at most a second. Default: none. Safety never depends on it.
 	Logger *slog.Logger
-	// Tracer receives all events and decisions but reads under the lease. Each Lease needs a *leasetrace.Trace
+	// Tracer receives all events and decisions, except lease reads. Each Lease needs a *leasetrace.Trace
 	// of its own. Package leasetrace writes traces to a file and checks them. Default: none.
 	Tracer Tracer
-	// Disabled turns the lease of this node off: as leader it makes a quorum round for each Read. It still
+	// Disabled turns the lease of this node off: as leader it serves its Reads by quorum rounds. It still
 	// makes promises to other leaders, which answer its Reads from their leases.
 	Disabled bool
 }

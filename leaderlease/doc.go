@@ -57,7 +57,7 @@
 // # Embedding
 //
 // A Lease is a filter around the loop that drives raft. With StartNode, RestartNode or Wrap the
-// raft.Node calls it, but for Applied. With NewRawNode or New the loop does:
+// raft.Node makes all calls except Applied. With NewRawNode or New the loop makes them:
 //
 //   - Ready sees each raft.Ready first, before anything of it leaves, and replaces its messages;
 //   - Incoming decides about each message from a peer, and LearnCommit sees it, before Step;
@@ -76,8 +76,8 @@
 // # Errors
 //
 // A *NoLeaseError from Read means that nothing was done: try again, here after RetryAfter or at its
-// Leader. Read returns it at once when no leader is known and when leadership moves. The error of a
-// read after the end of its context matches the context's error, and says what the read waited for.
+// Leader. A Read that has no index yet returns it when no leader is known or leadership moves. If the
+// context of a read ends, the error matches the context's, and says what the read waited for.
 //
 // # Callbacks
 //
@@ -87,7 +87,7 @@
 //
 // # After Close
 //
-// No method brings the lease back, and none blocks for longer than Ready may. Reads, Token, Context
+// No method brings the lease back, and only Ready and Close may block. Reads, Token, Context
 // and Do are refused with StatusClosed. TryRead and Info report it, and a Watch delivers it and ends.
 // Heartbeats carry no probe, and raft answers forwarded reads. Ready, Incoming, Tick, WouldBlock and
 // CanCampaign keep this node's promises, and make new ones, for as long as raft runs. Resign still
@@ -101,7 +101,7 @@
 //
 // # Which packages are stable
 //
-// This package, with its aliases of types of package core, clock, fence, fence/boltfence and metrics
-// keep their exported names as semantic versioning asks. Packages core, detector, leasepage, leasetest
+// This package (with its aliases of core's types) and the packages clock, fence, fence/boltfence and
+// metrics keep their exported names as semantic versioning asks. Packages core, detector, leasepage, leasetest
 // and leasetrace, and the events of a Tracer, change without notice.
 package leaderlease

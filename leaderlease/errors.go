@@ -9,8 +9,9 @@ import (
 )
 
 // Status says whether a lease read may be served, and if not, why. The zero value refuses. Refusals
-// are ordered from the strongest to the weakest: of two reasons the smaller one counts. There is one
-// exception: StatusDiskStalled hides a clock that fails only in the check itself.
+// are ordered from the strongest to the weakest: of two reasons the smaller one counts. There are
+// exceptions: StatusDiskStalled hides a clock fault that this check is the first to see, and StatusExpired and
+// StatusMargin hide such a disruption.
 type Status = core.Status
 
 // The values of a Status, from the strongest refusal to none.
@@ -66,8 +67,8 @@ type (
 	// must not be enough to report the death. kvnode's IDs are hashes of secrets that only the parent
 	// of the process holds, and a report reveals the secret.
 	//
-	// If you call ProcessDied, never use an ID again: the operating system's, which is 1 in every container,
-	// will not do. The receiver keeps the ID per connection, not per peer. Either mistake lets
+	// If you call ProcessDied, never use an ID again. Do not use the operating system's process ID: it is 1 in
+	// every container. The receiver keeps the ID per connection, not per peer. Either mistake lets
 	// two leaders have valid leases at the same time.
 	ProcessID = core.ProcessID
 )

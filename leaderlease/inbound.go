@@ -117,8 +117,7 @@ func (l *Lease) panicsLocked(m *raftpb.Message) bool {
 }
 
 // mayWin withholds votes for this node from raft while it is bound: it must not be elected (V3). A bound
-// node asks for no vote, but a node that crashed before its candidacy was durable restarts in an earlier
-// term, and may be bound when the answers to its old requests arrive.
+// node asks for no vote, but it may have become bound after it asked, by a promise or a step of its clock.
 func (l *Lease) mayWin(m *raftpb.Message) bool {
 	if m.GetReject() {
 		return true

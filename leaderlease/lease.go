@@ -79,8 +79,8 @@ type Lease struct {
 		unread bool
 		// held is the term of the lease that was reported to watchers as held, 0 if none.
 		held uint64
-		// durable is set if no grant can leave before storage holds a term, by which New of the next process
-		// sees a restart. Without AsyncStorageWrites it is always set.
+		// durable is set when storage will hold a term before any grant leaves, so that New of the next process
+		// sees a restart. Grants leave only then. Without AsyncStorageWrites it is always set.
 		durable bool
 		closed  bool
 		saving  saving
@@ -236,7 +236,7 @@ func (l *Lease) SetDiskStalled(stalled bool) {
 	done.report()
 }
 
-// nowLocked reads the clock, for all but TryRead and Read's fast path. A clock that fails, steps
+// nowLocked reads the clock for callers that hold the lock. A clock that fails, steps
 // back or was disrupted costs the lease here. nowLocked returns 0 if the reading must not be used.
 func (l *Lease) nowLocked() core.Instant {
 	now, marker := l.clock.Now(), l.disruptions()
@@ -336,7 +336,7 @@ func (l *Lease) publishLocked(now core.Instant) finished {
 	mu := &l.mu
 	pending, disabled := mu.conf.pending(), l.cfg.Disabled || mu.misuse != nil
 	l.traceFlagsLocked(now, pending, disabled)
-	mu.lease.SetRestartHold(mu.guard.Held(now))
+	mu.lease.SetRestartHold(mu.guard.InRestartHold(now))
 	mu.lease.SetConfPending(pending)
 	mu.lease.SetDisabled(disabled)
 	// now is 0 after a failed reading, for which FailClock refuses reads. The newest good one serves here.

@@ -69,7 +69,7 @@ func (l *Lease) mayLeaveLocked(m *raftpb.Message, now core.Instant) bool {
 	case raftpb.MsgStorageAppend:
 		l.storageAppendLocked(m, now)
 	case raftpb.MsgApp:
-		return !l.holdsAppendLocked(m)
+		return !l.mustHoldAppendLocked(m)
 	}
 	return true
 }
@@ -102,7 +102,7 @@ func (l *Lease) stampGrantLocked(m *raftpb.Message, now core.Instant) {
 // candidacyLocked withholds requests for votes while this node is bound (V4), or has a configuration
 // change to apply. It passes the release on with forced votes (L6).
 func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
-	if l.holdsCandidacyLocked() {
+	if l.mustHoldCandidacyLocked() {
 		l.stats.withhold(m.GetType(), false)
 		return false
 	}

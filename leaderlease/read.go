@@ -13,9 +13,9 @@ import (
 // otherwise the index of a quorum round that all waiting reads share. It waits until Applied has reached the
 // index. On a follower the index comes from the leader, which uses its own lease if it can.
 //
-// A failed read has had no effect and may be tried again. Read fails with a *NoLeaseError as soon as no leader
-// is known or leadership moves, and after Close. If ctx ends first, the error matches that of ctx and says what
-// the read waited for.
+// A failed read has had no effect and may be tried again. A Read that has no index yet fails with a
+// *NoLeaseError as soon as no leader is known or leadership moves. Close fails every Read. If ctx ends first,
+// the error matches that of ctx and says what the read waited for.
 //
 // With a valid lease and an up-to-date state machine Read takes no lock and allocates nothing.
 func (l *Lease) Read(ctx context.Context) (ReadResult, error) {

@@ -27,11 +27,11 @@ import (
 // nodes that share a Lease, and a Storage that was filled after New.
 //
 // Without AsyncStorageWrites Ready blocks when this node is about to count its own vote (V5), while a
-// promise that a grant has reported, or the restart hold, lasts by the lease clock. That takes at most the
-// longest promise after the newest disruption or step of the clock, and longer if the clock fails or stands
-// still. If Tick is called, this happens only after a burst of ticks, after a Campaign without CanCampaign,
-// or if the clock fails during a campaign. Loops that must not block, or that drive their clock themselves,
-// call WouldBlock.
+// promise that a grant has reported, or the restart hold, lasts by the lease clock. It blocks for at most the
+// longest promise. A disruption or step of the clock begins that time anew, and a clock that fails or stands
+// still prolongs it. If Tick is called, Ready blocks only after a burst of ticks, after a Campaign without
+// CanCampaign, if the clock fails, steps or is disrupted during a campaign, or while the configuration is not
+// known (Tick). Loops that must not block, or that drive their clock themselves, call WouldBlock.
 func (l *Lease) Ready(rd *raft.Ready) {
 	if l == nil {
 		return

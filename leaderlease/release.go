@@ -47,7 +47,7 @@ const lockPatience = 50 * time.Millisecond
 // It returns nil and false if this member does not lead. If to is 0 or this member, or the lock is not free
 // within 50 ms, it returns the same and leaves the lease as it is.
 //
-// Choose for to the reachable voter with the longest log. If a transfer is under way
+// The best receiver is the reachable voter with the longest log. If a transfer is under way
 // (LeadTransferee) and the transferee has the whole log, choose it. Do not resign to several voters, since they
 // would split the vote. Send the message at once, past raft and Ready. If it is lost, the promises end by
 // themselves. A member that goes on after Resign does no harm, but holds no lease in this process.

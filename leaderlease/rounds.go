@@ -31,7 +31,7 @@ func (r *rounds) add(w *waiter) {
 	r.waiting.push(w)
 }
 
-// rebase gives the reads that arrived before the first commit of the term the moment of that commit. Any moment
+// rebase sets at and commitAt of the waiting reads at the first commit of the term. Any moment
 // between the call and the return of a read is right.
 func (r *rounds) rebase(now core.Instant, commit uint64) {
 	for _, w := range r.waiting.all {

@@ -16,8 +16,8 @@ import (
 //	}
 //
 // It returns false only while this node is bound and known to be the only voter, since raft would elect it without a
-// message (V5). If the configuration is not known, because ApplyConfState is missing or was wrong, it returns true: if
-// not, a leader that renews this node's promise would keep it from ticking for ever. Ready then keeps V5.
+// message (V5). If the configuration is not known, because ApplyConfState is missing or was wrong, it returns true.
+// Otherwise a leader that renews this node's promise would stop its ticks for ever. Ready then keeps V5.
 //
 // Tick also repeats lost read rounds, detects the end of the lease, saves a shorter promise when that is due, and
 // warns of two mistakes: reads wait while Applied does not move, and Tick is called at another interval.
@@ -42,8 +42,8 @@ func (l *Lease) Tick() bool {
 	return may
 }
 
-// retryLocked repeats a round without an answer for half an election timeout. Raft repeats a leader's own rounds with
-// each heartbeat, but not those of a follower.
+// retryLocked repeats a round that has had no answer for half an election timeout. Raft repeats a leader's own rounds
+// with each heartbeat, but not those of a follower.
 func (l *Lease) retryLocked() {
 	r := &l.mu.reads
 	r.age++

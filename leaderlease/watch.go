@@ -169,10 +169,10 @@ func (l *Lease) startWork(cancel context.CancelCauseFunc) (*work, error) {
 	return w, nil
 }
 
-// Do runs work with a Context of the lease, and returns its error, or, in place of the context's error, the
-// context's cause. So it returns a *NoLeaseError if there was no lease at the start, or if work returned the error
-// of its context because the lease was lost. Work that returns nil has succeeded, even if the lease was lost
-// meanwhile.
+// Do runs work with a Context of the lease and returns the error of work. If that is the context's error, Do
+// returns the context's cause. So it returns a *NoLeaseError if there was no lease at the start, or if work
+// returned the error of its context because the lease was lost. Work that returns nil has succeeded, even if
+// the lease was lost meanwhile.
 func (l *Lease) Do(parent context.Context, work func(context.Context) error) error {
 	ctx, stop, err := l.Context(parent)
 	if err != nil {

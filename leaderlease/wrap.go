@@ -170,7 +170,7 @@ func (l *Lease) CanCampaign() error {
 	defer l.mu.Unlock()
 	now := l.nowLocked()
 	switch {
-	case l.mu.guard.Held(now):
+	case l.mu.guard.InRestartHold(now):
 		return l.noLeaseLocked(core.RestartHold)
 	case l.mu.guard.Bound(now):
 		refused := l.noLeaseLocked(core.NotLeader)

@@ -18,8 +18,8 @@ var planted = []Mutant{
 	{
 		Rule: "V3", Name: "no vote guard", Sim: true,
 		File: "leaderlease/core/guard.go",
-		Old:  "func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || g.Held(now) }",
-		New:  "func (g *Guard) Bound(now Instant) bool { return g.Held(now) }",
+		Old:  "func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || g.InRestartHold(now) }",
+		New:  "func (g *Guard) Bound(now Instant) bool { return g.InRestartHold(now) }",
 	},
 	{
 		Rule: "V4", Name: "no exit filter", Trace: true, Sim: true,

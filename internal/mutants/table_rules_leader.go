@@ -138,7 +138,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "a forgotten ApplyConfState goes unnoticed", Pkg: rulesPkg, Test: "^TestL5ForgottenApplyConfStateLeavesLeasesOff$",
 		File: "leaderlease/confchange.go",
-		Old:  "\t\tc.skipped = max(c.skipped, index)\n", New: "\t\tc.open = nil\n",
+		Old:  "\t\tc.appliedPast = max(c.appliedPast, index)\n", New: "\t\tc.open = nil\n",
 	},
 	{
 		Rule: "L5", Name: "changes that Storage has are waited for", Pkg: libPkg, Test: "^TestChangesThatStorageHasAreNotTold$",
@@ -158,7 +158,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "a second change leaves while the first is not applied", Pkg: rulesPkg, Test: "^TestL5TheSecondLateChangeWaits$",
 		File: "leaderlease/outbound.go",
-		Old:  "		return !l.holdsAppendLocked(m)", New: "		return true",
+		Old:  "		return !l.mustHoldAppendLocked(m)", New: "		return true",
 	},
 	{
 		Rule: "L5", Name: "a second change before the first is applied goes unnoticed", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesAreAMisuse$",
@@ -208,7 +208,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "a change is reported while an earlier one is being applied", Pkg: libPkg, Test: "^TestMissedChangesHeal$",
 		File: "leaderlease/confchange.go",
-		Old:  "if i < 0 || (i > 0 && c.open[i-1] > c.skipped) {", New: "if i < 0 {",
+		Old:  "if i < 0 || (i > 0 && c.open[i-1] > c.appliedPast) {", New: "if i < 0 {",
 	},
 	{
 		Rule: "L5", Name: "one ApplyConfState too many goes unnoticed", Pkg: libPkg, Test: "^TestConfStateToldOnceTooOften$",

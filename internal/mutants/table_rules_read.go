@@ -70,7 +70,7 @@ var readRules = []Mutant{
 	{
 		Rule: "§8", Name: "a clock that goes back frees the voter", Pkg: rulesPkg, Test: "^TestClockOfAVoterGoesBack$",
 		File: guardFile,
-		Old:  "\tg.hold = now.Add(most)\n", New: "\tg.hold = now\n",
+		Old:  "\tg.holdUntil = now.Add(most)\n", New: "\tg.holdUntil = now\n",
 	},
 	{
 		Rule: "§8", Name: "a clock that failed is trusted at once", Pkg: rulesPkg, Test: "^TestClockFails$",

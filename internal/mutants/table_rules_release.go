@@ -48,7 +48,7 @@ var deathRules = []Mutant{
 	{
 		Rule: "V8", Name: "a death notice ends the restart hold", Pkg: rulesPkg, Test: "^TestV8TheRestartHoldStays$",
 		File: guardFile,
-		Old:  "\tp.until, g.owed = 0, 0\n", New: "\tp.until, g.owed, g.hold = 0, 0, 0\n",
+		Old:  "\tp.until, g.owed = 0, 0\n", New: "\tp.until, g.owed, g.holdUntil = 0, 0, 0\n",
 	},
 	{
 		Rule: "V8", Name: "a death notice releases the node's term", Pkg: rulesPkg, Test: "^TestV8ADeathNoticeNamesThePromisesTerm$",

@@ -65,7 +65,7 @@ var voterRules = []Mutant{
 	{
 		Rule: "V3", Name: "the promise never ends", Pkg: rulesPkg, Test: "^TestV3FreeVoterVotes$",
 		File: guardFile,
-		Old:  "return now.Before(g.promise.until) || g.Held(now)", New: "return 0 < g.promise.until || g.Held(now)",
+		Old:  "return now.Before(g.promise.until) || g.InRestartHold(now)", New: "return 0 < g.promise.until || g.InRestartHold(now)",
 	},
 	{
 		Rule: "V9", Name: "requests for votes do not wait for the disk", Sim: true, Pkg: rulesPkg, Test: "^TestV9NoTermIsLedTwice$",
@@ -135,7 +135,7 @@ var voterRules = []Mutant{
 	{
 		Rule: "V6", Name: "a held node grants nothing", Pkg: rulesPkg, Test: "^TestV6HeldVotersGrant$",
 		File: guardFile,
-		Old:  "leader == 0 || term == 0 || term <", New: "g.Held(now) || leader == 0 || term == 0 || term <",
+		Old:  "leader == 0 || term == 0 || term <", New: "g.InRestartHold(now) || leader == 0 || term == 0 || term <",
 	},
 	{
 		Rule: "V6", Name: "hold from the configured MaxPromise only", Pkg: rulesPkg, Test: "^TestV6HoldCoversThePromisesOfEarlierRuns$",
@@ -191,7 +191,7 @@ var voterRules = []Mutant{
 	{
 		Rule: "V6", Name: "a promise takes the place of a longer hold", Pkg: "./leaderlease/core", Test: "^TestGuardBound$",
 		File: guardFile,
-		Old:  "now.Before(g.promise.until) || g.Held(now) }", New: "now.Before(g.promise.until) || g.promise.until == 0 && g.Held(now) }",
+		Old:  "now.Before(g.promise.until) || g.InRestartHold(now) }", New: "now.Before(g.promise.until) || g.promise.until == 0 && g.InRestartHold(now) }",
 	},
 	{
 		Rule: "V6", Name: "a release lifts the hold", Pkg: rulesPkg, Test: "^TestV6NoReleaseLiftsTheHold$",
@@ -243,12 +243,12 @@ var savedRules = []Mutant{
 	{
 		Rule: "V6", Name: "what is saved falls in the restart hold", Trace: true, Pkg: corePkg, Test: "^TestWhatIsSavedFallsWithTheEndOfTheHold$",
 		File: savedFile,
-		Old:  "(falls && g.Held(now))", New: "(falls && false)",
+		Old:  "(falls && g.InRestartHold(now))", New: "(falls && false)",
 	},
 	{
 		Rule: "V6", Name: "what is saved never falls", Pkg: rulesPkg, Test: "^TestV6TheSavedPromiseFollowsThePromises$",
 		File: savedFile,
-		Old:  "(falls && g.Held(now))", New: "falls",
+		Old:  "(falls && g.InRestartHold(now))", New: "falls",
 	},
 	{
 		Rule: "V6", Name: "a memory from before a save is trusted", Pkg: corePkg, Test: "^TestADisruptedGuardTrustsNoSave$",
@@ -268,7 +268,7 @@ var savedRules = []Mutant{
 	{
 		Rule: "V6", Name: "after a disruption the hold is what was saved at the start", Pkg: corePkg, Test: "^TestADisruptedGuardTrustsNoSave$",
 		File: guardFile,
-		Old:  "g.hold = now.Add(most)", New: "g.hold = now.Add(g.holdFor)",
+		Old:  "g.holdUntil = now.Add(most)", New: "g.holdUntil = now.Add(g.holdFor)",
 	},
 	{
 		Rule: "V6", Name: "a save that failed counts", Pkg: libPkg, Test: "^TestASaveThatFailsIsSaidOnce$",

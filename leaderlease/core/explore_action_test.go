@@ -241,8 +241,8 @@ func (s *stage) String() string {
 		if g := &a.guard; g.promise.until > a.now {
 			d += fmt.Sprintf(" promised %d/%d for %d", g.promise.leader, g.promise.term, g.promise.until-a.now)
 		}
-		if a.guard.Held(a.now) {
-			d += fmt.Sprintf(" held for %d", a.guard.hold-a.now)
+		if a.guard.InRestartHold(a.now) {
+			d += fmt.Sprintf(" held for %d", a.guard.holdUntil-a.now)
 		}
 		if s.b.floor > 0 {
 			d += fmt.Sprintf(" saved %d", a.disk)

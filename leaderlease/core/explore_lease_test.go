@@ -31,7 +31,7 @@ func (s *stage) promise(i, j int, l letter) {
 	case l.at == 0: // no probe
 	case v.guard.Promise(uint64(l.from), uint64(l.term), Probe{Sent: l.at, Duration: s.b.asks(l.term)}, process(l.from, l.of), v.now):
 		v.drift[i] = v.drift[i].opened(s.b)
-		if v.guard.Held(v.now) {
+		if v.guard.InRestartHold(v.now) {
 			s.reach(goalHeldGrants)
 		}
 		if s.b.floor > 0 && s.b.asks(l.term) > s.b.units(s.b.floor) {

@@ -15,7 +15,7 @@ import (
 // searched.
 func TestExplorerKnowsEveryField(t *testing.T) {
 	for of, want := range map[reflect.Type]string{
-		reflect.TypeFor[Guard](): "maxPromise incarnation saved hold holdFor term promise owed release dead",
+		reflect.TypeFor[Guard](): "maxPromise incarnation saved holdUntil holdFor term promise owed release dead",
 		reflect.TypeFor[Lease](): "p voters voter term ownCommit after probed shift steps transferUntil clockFault stepped " +
 			"closed disabled hold confPending diskStalled peers tooFewClocks end",
 		reflect.TypeFor[peer]():  "id promised last rate",
@@ -230,7 +230,7 @@ func (p *packer) log(l *logs) {
 
 func (p *packer) guard(g *Guard, forced Release) {
 	p.put(uint8(g.term), p.id(uint8(g.promise.leader))|uint8(g.promise.term)<<4, uint8(g.release.Term)|uint8(forced.Term)<<4)
-	p.instant(g.hold)
+	p.instant(g.holdUntil)
 	p.instant(g.promise.sent)
 	p.instant(g.promise.until)
 	p.instant(g.owed)
@@ -360,7 +360,7 @@ func (s *stage) unpackGuard(u *unpacker, a *actor) {
 		g.promise.duration = s.b.asks(term)
 	}
 	rel, forced := u.two()
-	g.hold = u.instant()
+	g.holdUntil = u.instant()
 	g.promise.sent, g.promise.until, g.owed = u.instant(), u.instant(), u.instant()
 	g.release = Release{uint64(rel), u.instant()}
 	a.forced = Release{uint64(forced), u.instant()}

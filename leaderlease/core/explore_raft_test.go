@@ -122,7 +122,7 @@ func (s *stage) admit(j int, rel Release) bool {
 		}
 		return true
 	}
-	if v.guard.Held(v.now) {
+	if v.guard.InRestartHold(v.now) {
 		s.reach(goalHeld)
 	} else {
 		s.reach(goalBound)

@@ -73,7 +73,7 @@ func (m *stages) Start(yield func([]byte)) {
 	if m.b.settled {
 		for i := range m.b.nodes {
 			a := &s.actors[i]
-			a.guard.hold, a.drift = 0, [maxActors]drift{} // long ago
+			a.guard.holdUntil, a.drift = 0, [maxActors]drift{} // long ago
 		}
 		s.led[1] = 1
 	}
@@ -154,7 +154,7 @@ func (a *actor) sum() (sum uint64) {
 	g, l := &a.guard, &a.lease
 	for _, v := range [...]uint64{
 		uint64(a.role), uint64(a.term), uint64(a.dterm), l.term, g.promise.term, uint64(a.now),
-		uint64(g.promise.until), uint64(g.promise.sent), uint64(g.hold), uint64(l.end), uint64(l.after), g.release.Term,
+		uint64(g.promise.until), uint64(g.promise.sent), uint64(g.holdUntil), uint64(l.end), uint64(l.after), g.release.Term,
 	} {
 		sum = (sum ^ v) * 0x9e3779b97f4a7c15
 		sum ^= sum >> 29

@@ -67,7 +67,7 @@ func (s *stage) collect(x *axes, i int) {
 	own.add(&a.now)
 	own.add(&g.promise.until)
 	own.add(&g.owed)
-	own.add(&g.hold)
+	own.add(&g.holdUntil)
 	if g.promise.term != 0 {
 		x[g.promise.leader-1].add(&g.promise.sent)
 	}
@@ -125,8 +125,8 @@ func (s *stage) forget() {
 		if a.guard.owed <= long {
 			a.guard.owed = 0
 		}
-		if a.guard.hold <= long {
-			a.guard.hold = 0
+		if a.guard.holdUntil <= long {
+			a.guard.holdUntil = 0
 		}
 		if a.lease.term != 0 && a.lease.transferUntil <= long {
 			a.lease.transferUntil = 0

@@ -11,9 +11,10 @@ type Guard struct {
 	maxPromise  time.Duration
 	incarnation Incarnation
 	saved       saved
-	// hold is the end of the restart hold, holdFor its length (V6).
-	hold    Instant
-	holdFor time.Duration
+	// holdUntil is the end of the restart hold, holdFor its length after a restart. After a step of the clock it
+	// lasts for maxPromise if that is longer (V6).
+	holdUntil Instant
+	holdFor   time.Duration
 	// term is the newest term this node is known to be in.
 	term uint64
 
@@ -39,7 +40,7 @@ type Guard struct {
 }
 
 // NewGuard returns the guard of a node. Its clock shows now, and its grants carry i. It makes no
-// promise longer than maxPromise. For the duration hold the node neither votes nor campaigns,
+// promise longer than maxPromise. Until hold has passed, the node neither votes nor campaigns,
 // because it does not remember earlier promises. hold is 0 only for a node that never took part in
 // its group (V6).
 func NewGuard(now Instant, i Incarnation, maxPromise, hold time.Duration) *Guard {
@@ -47,7 +48,7 @@ func NewGuard(now Instant, i Incarnation, maxPromise, hold time.Duration) *Guard
 	longest := max(maxPromise, hold)
 	g.SetStored(longest, longest)
 	if hold > 0 {
-		g.hold = max(now, 0).Add(hold)
+		g.holdUntil = max(now, 0).Add(hold)
 	}
 	return g
 }
@@ -116,11 +117,11 @@ func (g *Guard) Grant(leader, term uint64, now Instant) (Grant, bool) {
 
 // Bound reports whether a promise or the restart hold has not ended. A bound node must not help to
 // elect any node, itself included (V3, V4, V5).
-func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || g.Held(now) }
+func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || g.InRestartHold(now) }
 
 // Owes is Bound, but counts a promise only once a grant has reported it to the leader. It decides about this
 // node's own vote, which raft counts without a message (V5).
-func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now) }
+func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.InRestartHold(now) }
 
 // ClockStepped starts over at now, after the clock went back or was disrupted. The clock may have
 // missed time or jumped ahead, and a restored machine may not remember its newest promises. Earlier
@@ -131,7 +132,7 @@ func (g *Guard) ClockStepped(now Instant) {
 	g.incarnation = g.incarnation.Next()
 	most := max(g.holdFor, g.maxPromise)
 	g.saved.clockStepped(most)
-	g.hold = now.Add(most)
+	g.holdUntil = now.Add(most)
 }
 
 // Restarted begins a restart hold at now, for a node that turns out to have run before.
@@ -140,8 +141,8 @@ func (g *Guard) Restarted(now Instant, hold time.Duration) {
 	g.ClockStepped(now)
 }
 
-// Held reports whether the restart hold has not ended (V6).
-func (g *Guard) Held(now Instant) bool { return now.Before(g.hold) }
+// InRestartHold reports whether the restart hold has not ended (V6).
+func (g *Guard) InRestartHold(now Instant) bool { return now.Before(g.holdUntil) }
 
 // Admit decides whether an inbound MsgVote, MsgPreVote or MsgTimeoutNow may reach raft (V3). rel is
 // the release that the message carries, if any. A release that covers the promise voids it. No
@@ -179,7 +180,7 @@ func (g *Guard) Released(term uint64) (Release, bool) {
 // PromiseInfo describes the promise of a node to a leader, and its restart hold.
 type PromiseInfo struct {
 	Leader, Term uint64
-	// Remaining is how long the promise still binds this node, Hold how long its restart does.
+	// Remaining is the rest of the promise, Hold the rest of the restart hold.
 	Remaining, Hold time.Duration
 	// Saved is the shortest restart hold that a restart would begin.
 	Saved time.Duration
@@ -192,7 +193,7 @@ func (g *Guard) Info(now Instant) PromiseInfo {
 		Term:   g.promise.term,
 		// A failing clock must not show more than is possible.
 		Remaining: min(max(g.promise.until.Sub(now), 0), g.maxPromise),
-		Hold:      min(max(g.hold.Sub(now), 0), max(g.holdFor, g.maxPromise)),
+		Hold:      min(max(g.holdUntil.Sub(now), 0), max(g.holdFor, g.maxPromise)),
 		Saved:     g.saved.limit,
 	}
 }
@@ -254,8 +255,8 @@ func (g *Guard) ProcessDied(leader uint64, died ProcessID) (Release, bool) {
 	return rel, true
 }
 
-// saved is what stable storage holds about this node's promises: a duration that is no shorter than
-// any promise that may not have ended. It is the length of the restart hold (V6).
+// saved is what stable storage holds about this node's promises: a duration at least as long as
+// every promise that may still bind this node. It is the length of the restart hold (V6).
 //
 // It rises before the first longer promise is made. It falls at most once in a process: when the
 // restart hold has ended, and with it all promises of earlier processes.
@@ -274,7 +275,7 @@ func (s *saved) ask(d time.Duration) bool {
 }
 
 // clockStepped is for a machine that may have been restored, with storage newer than this memory.
-// Storage may have fallen meanwhile, but not below longest, so limit drops to that. Promises of up to
+// The saved duration may be lower meanwhile, but not below longest, so limit drops to that. Promises of up to
 // most may be forgotten, so longest rises to that.
 func (s *saved) clockStepped(most time.Duration) {
 	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
@@ -292,7 +293,7 @@ func (g *Guard) SetStored(floor, stored time.Duration) {
 func (g *Guard) BeginSave(now Instant) (longest time.Duration, ok bool) {
 	s := &g.saved
 	falls := s.limit > s.longest
-	if !now.Valid() || s.limit == s.longest || (falls && g.Held(now)) {
+	if !now.Valid() || s.limit == s.longest || (falls && g.InRestartHold(now)) {
 		return 0, false
 	}
 	s.limit = min(s.limit, s.longest) // before it is durable: storage may hold it any time now

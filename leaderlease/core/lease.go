@@ -32,7 +32,7 @@ type Lease struct {
 	// term is the term that the node leads, or 0.
 	term      uint64
 	ownCommit bool
-	// Probes sent at or before after do not count. It is the instant just before this node led, or that of
+	// Only probes sent later than after count. It is the instant just before this node led, or that of
 	// the newest release or invalidation. Invariant: it never decreases within a term.
 	after Instant
 	// probed is the send instant of the newest probe.

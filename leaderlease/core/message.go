@@ -17,8 +17,7 @@ type Instant int64
 // vote for another node without giving its lease up first, and the instant of a death's release.
 const Forever Instant = math.MaxInt64
 
-// maxReading bounds a reading, and a duration that is added to it, so that the sum never reaches
-// Forever.
+// maxReading bounds a reading, and Lease.shift, so that their sum never reaches Forever.
 const maxReading Instant = 1 << 62
 
 // Valid reports whether i is a reading.

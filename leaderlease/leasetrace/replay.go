@@ -100,7 +100,7 @@ func (r *replay) owe(e *Event) {
 	if !e.At.Valid() {
 		return
 	}
-	r.lease.SetRestartHold(r.guard.Held(e.At))
+	r.lease.SetRestartHold(r.guard.InRestartHold(e.At))
 	v := r.lease.View(e.At)
 	r.due, r.owing = e.At, !same(&v, &r.shown)
 }
@@ -283,7 +283,7 @@ func (r *replay) show(e *Event) error {
 		return differ("the lease is held", held{e.OK, e.Status}, held{s == core.Valid, s})
 	}
 	if !r.revoked {
-		r.lease.SetRestartHold(r.guard.Held(e.At))
+		r.lease.SetRestartHold(r.guard.InRestartHold(e.At))
 	}
 	r.owing, r.revoked = false, false
 	v := r.lease.View(e.Reading)
