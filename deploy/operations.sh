@@ -30,6 +30,9 @@ members() {
   done
 }
 
+# each COMMAND... runs a command with the name of each member as its last word, until one fails.
+each() { for member in $MEMBERS; do "$@" "$member" || return; done; }
+
 # absent PATH [NAME] fails if a path exists on this machine, or on that of a member.
 absent() {
   ${2:+on "$2"} test ! -e "$1" && return
@@ -44,19 +47,18 @@ copy_from() { absent "$3" && scp -rq "root@$(machine "$1"):$2" "$3"; }
 copy_to() { absent "$3" "$2" && scp -rq "$1" "root@$(machine "$2"):$3"; }
 
 # wait_until WHAT COMMAND... runs a command once a second until it succeeds, for at most $WAIT seconds (300).
-# It says what it waits for after the first attempt, and then about every ten seconds.
+# It says what it waits for, and why, after the first attempt, and then about every ten seconds.
 wait_until() {
   what=$1 began=$(date +%s) told=0
   shift
-  until "$@" > /dev/null 2>&1; do
+  until out=$("$@" 2>&1); do
     waited=$(($(date +%s) - began))
     if test "$waited" -ge "${WAIT:-300}"; then
-      "$@" && return
-      echo "gave up after $waited s: $what" >&2
+      printf '%s\n' "$out" "gave up after $waited s: $what" >&2
       return 1
     fi
     if test "$waited" -ge "$told"; then
-      echo "waiting: $what" >&2
+      echo "waiting: $what ($(printf '%s\n' "$out" | tail -n 1))" >&2
       told=$((waited + 10))
     fi
     sleep 1
@@ -67,7 +69,7 @@ wait_until() {
 # prepare NAME installs kvnode, its user, its directories and its unit on the machine of a member.
 prepare() {
   copy_program "$1" &&
-    on "$1" "id kvnode || useradd --system --user-group kvnode" &&
+    on "$1" "id kvnode > /dev/null 2>&1 || useradd --system --user-group kvnode" &&
     on "$1" "mkdir -p $CONF && mkdir -p -m 700 $DATA && chown kvnode: $DATA" &&
     sed -e "s,/usr/local/bin,$BIN,; s,/etc/kvnode/kvnode.yaml,$CONF/%i.yaml,g" \
       -e "s,^StateDirectory=kvnode,ReadWritePaths=$DATA," \
@@ -83,8 +85,9 @@ copy_program() {
 }
 
 # use_client_certificate DIRECTORY makes etcdctl, kvnode and fetch use the client certificate in the
-# directory, if there is one.
+# directory, or none if the directory has none.
 use_client_certificate() {
+  unset ETCDCTL_CACERT ETCDCTL_CERT ETCDCTL_KEY
   test ! -e "$1/client.crt" ||
     export ETCDCTL_CACERT="$1/ca.crt" ETCDCTL_CERT="$1/client.crt" ETCDCTL_KEY="$1/client.key"
 }
@@ -141,37 +144,33 @@ set_common() {
   echo "$1: $2" >> "$CONF/common.yaml"
 }
 
-# write_config NAME new|existing writes the configuration of a member to its machine: "new" for the
+# write_config new|existing NAME writes the configuration of a member to its machine: "new" for the
 # first start of a cluster, "existing" later.
 write_config() {
-  cat - "$CONF/common.yaml" > "$CONF/$1.new" <<END
-name: $1
-data-dir: $DATA/$1
-listen-client-urls: $(client_url "$1")
-advertise-client-urls: $(client_url "$1")
-listen-peer-urls: $(peer_url "$1")
-initial-advertise-peer-urls: $(peer_url "$1")
-initial-cluster-state: $2
+  cat - "$CONF/common.yaml" > "$CONF/$2.new" <<END
+name: $2
+data-dir: $DATA/$2
+listen-client-urls: $(client_url "$2")
+advertise-client-urls: $(client_url "$2")
+listen-peer-urls: $(peer_url "$2")
+initial-advertise-peer-urls: $(peer_url "$2")
+initial-cluster-state: $1
 initial-cluster: $INITIAL_CLUSTER
 initial-cluster-token: $TOKEN
 END
-  scp -q "$CONF/$1.new" "root@$(machine "$1"):$CONF/$1.yaml" && on "$1" chmod 644 "$CONF/$1.yaml"
+  scp -q "$CONF/$2.new" "root@$(machine "$2"):$CONF/$2.yaml" && on "$2" chmod 644 "$CONF/$2.yaml"
 }
-write_configs() { for name in $MEMBERS; do write_config "$name" "$1" || return; done; }
 
-# validate_all checks the configurations before the first start, each as the unit's user on its machine.
-validate_all() {
-  for name in $MEMBERS; do
-    on "$name" runuser -u kvnode -- kvnode serve --config-file "$CONF/$name.yaml" --validate || return
-  done
+# validate NAME checks the configuration of a member that is not running, as the unit's user on its machine.
+validate() {
+  echo "$1:"
+  on "$1" runuser -u kvnode -- kvnode serve --config-file "$CONF/$1.yaml" --validate
 }
 
 # start NAME starts a member now and with its machine. It does not wait, since a member serves only
 # when a majority has started. stop NAME undoes it.
 start() { on "$1" systemctl enable --now --no-block "kvnode@$1"; }
 stop() { on "$1" systemctl disable --now "kvnode@$1"; }
-start_all() { for name in $MEMBERS; do start "$name" || return; done; }
-stop_all() { for name in $MEMBERS; do stop "$name" || return; done; }
 
 # restart NAME restarts a member and waits until it serves.
 restart() {
@@ -179,8 +178,11 @@ restart() {
     wait_until "$1 is ready" fetch "$(client_url "$1")/readyz"
 }
 
-# restart_all restarts the members one after the other.
-restart_all() { for name in $MEMBERS; do restart "$name" || return; done; }
+# defrag NAME defragments the store of a member, and waits until all members serve.
+defrag() { etcdctl --endpoints="$(client_url "$1")" defrag && healthy "$ALL"; }
+
+# set_aside NAME renames the data directory of a member that is stopped.
+set_aside() { absent "$DATA/$1.old" "$1" && on "$1" mv -T "$DATA/$1" "$DATA/$1.old"; }
 
 # import_all PATH FLAG... makes the data directories of a new cluster from a snapshot or a data
 # directory on this machine, with flags of kvnode snapshot restore.

@@ -96,8 +96,9 @@ func save(ctx context.Context, c *caller, path string, sys *System) error {
 	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	if err := c.mismatched(ctx); err != nil {
-		return err
+	// The timeout is for the data. A port without a member is an error at once.
+	if err := c.reach(ctx)[0]; err != nil && !isLate(err) && !errors.Is(err, errStarting) {
+		return fmt.Errorf("%s: %w", c.endpoints[0], err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

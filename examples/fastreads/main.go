@@ -1,7 +1,7 @@
 // Fastreads reads one key from a hundred goroutines at a time, by a stream.
 //
 //	go run ./cmd/kvnode demo    # and in another terminal
-//	go run ./examples/fastreads ADDRESS...    # what it prints behind --endpoints, with blanks
+//	go run ./examples/fastreads ADDRESS...    # those of its ETCDCTL_ENDPOINTS, with blanks for commas
 package main
 
 import (

@@ -161,6 +161,7 @@ func drillBackup(t *testing.T, m *machines) {
 	if n, _ := count(t, a, "late"); n != 0 {
 		t.Errorf("%d of 6 puts that came after the backup are there", n)
 	}
+	m.refuses(commands(t, "backup-restore")[0], m.values["DATA"]+"/m1.old exists on the machine of m1")
 }
 
 func drillImport(t *testing.T, m *machines) {

@@ -207,7 +207,7 @@ var (
 	ErrFormat = errors.New("store: unknown database format")
 	// ErrDamaged means that a database or a snapshot differs from the data that was written to
 	// it.
-	ErrDamaged = errors.New("store: database is damaged")
+	ErrDamaged = errors.New("store: database is damaged (replace this member as one whose data differs)")
 	// ErrNoCheckpoint means that a snapshot contains no checkpoint.
 	ErrNoCheckpoint = errors.New("store: no checkpoint")
 	// ErrClosed means that the store is closed.
