@@ -247,7 +247,7 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 	}
 	logAlarms(a.log, a.members, alarms, a.store.Alarms())
 	a.log.Info("restored a snapshot", "index", index, "revision", a.store.Revision())
-	a.received.Remove(index)
+	a.received.RemoveUpTo(index)
 	a.reachTerm(snap.GetMetadata().GetTerm())
 	// Reads may wait for an index that the snapshot contains, of which no entry will be applied.
 	a.lease.Applied(a.store.Applied())

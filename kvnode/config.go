@@ -29,8 +29,8 @@ type Config struct {
 	// DataDir holds everything that the member must keep. Start creates it.
 	DataDir string
 	// Cluster is the initial cluster, with this member. Token distinguishes clusters with equal members.
-	// The IDs of the cluster and its members are derived from both when DataDir is created; later, both
-	// are only compared with what DataDir holds.
+	// The IDs of a new cluster and its members are derived from both when DataDir is created. Later starts
+	// compare both with what DataDir holds, and also dial and admit members at the URLs in Cluster.
 	Cluster []Member
 	Token   string
 	// Existing is set for a member that was added to an existing cluster.
@@ -66,7 +66,8 @@ type Config struct {
 	// IgnoreSilence turns off the suspicion of a leader that is silent for much longer than usual: this
 	// member waits for ElectionTimeout then.
 	IgnoreSilence bool
-	// DisableLease makes every linearizable read need a quorum round trip.
+	// DisableLease turns off this member's own lease: as leader it serves reads by quorum rounds. It still promises
+	// to other leaders.
 	DisableLease bool
 	// Clock is the lease clock. Default: clock.System.
 	Clock clock.Clock

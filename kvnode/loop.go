@@ -28,8 +28,8 @@ const maxTurn = 512
 // raftLoop is the goroutine that runs raft. No other goroutine touches the RawNode, so raft needs no lock;
 // others queue functions for the loop (calls).
 //
-// The loop waits neither for disk writes nor for a peer or the applier: its heartbeats would be as late, and the
-// lease would be lost. Two exceptions write the identity file: membership.OwnAdmission before this member takes part,
+// The loop waits neither for disk writes nor for a peer or the applier: a wait would delay the heartbeats and lose
+// the lease. Two exceptions write the identity file: membership.OwnAdmission before this member takes part,
 // and membership.DataLoss when it stops.
 type raftLoop struct {
 	// Immutable after the start.
@@ -62,7 +62,7 @@ type raftLoop struct {
 	tickTimer    *time.Timer     // for the next tick
 	pollTimer    *time.Timer     // runs while the leader is suspected, or about to be
 	proposedTo   leaderTerm      // the leader that may hold proposals of this member (failProposals)
-	afterDeath   *raftpb.Message // of the newest death notice that has voided a promise
+	afterDeath   *raftpb.Message // campaigns after the newest death notice that voided a promise (forceCampaign)
 	role         raft.StateType  // as of the newest Ready, like commit
 	commit       uint64
 	restored     uint64 // the index of the newest snapshot that raft has restored
@@ -198,11 +198,11 @@ func (l *raftLoop) tick() {
 	l.late.Note(max(0, now.Sub(l.cadence.nextTick())))
 	l.cadence.ticked(now)
 	l.tickTimer.Reset(l.cadence.nextTick().Sub(now))
-	l.admission.Tick(now) // before detectorView, which asks whether this member is admitted
+	l.admission.Tick(now)
 	l.elect(l.detector.Tick(now, l.detectorView()))
 	l.pollSoon(now)
 	l.publishSuspicions()
-	// Without its disk this member applies nothing that the others commit, and answers no read.
+	// Without its disk this member applies no new entry.
 	if l.writer.disk.Tick() {
 		l.transfers.stepAside()
 	}
@@ -312,7 +312,7 @@ func ask[T any](ctx context.Context, c *calls, f func(*raftLoop) T) (answer T, e
 // A follower ticks together with its leader's heartbeats, which come at the same interval. So an idle follower wakes
 // up once per interval and not twice, and waking up is most of what idle members use the processor for. A tick waits
 // a little for a heartbeat, and a heartbeat that comes a little before the tick makes it come early. Early ticks do
-// not add up: due advances by whole intervals, and never falls behind the clock.
+// not add up: due then advances by one interval. After a late tick, due is one interval from now.
 type cadence struct {
 	interval time.Duration
 	due      time.Time // when the next tick is due, without slack

@@ -157,7 +157,7 @@ func (p changeProposer) IsUpToDate(id uint64) (bool, error) {
 
 // joiner returns a Joiner, which asks the other members of an existing cluster for this member's identity.
 func (c *Config) joiner() *membership.Joiner {
-	return &membership.Joiner{Owner: c.owner(), Dial: c.Dial, JoinTimeout: c.RequestTimeout, CheckTimeout: c.ElectionTimeout, Rejoin: c.adviceReplace}
+	return &membership.Joiner{Owner: c.owner(), Dial: c.Dial, JoinTimeout: c.RequestTimeout, CheckTimeout: c.ElectionTimeout, Advice: c.adviceReplace}
 }
 
 // checkJoins fails with ErrForeignCluster if the data directory was made for another cluster than the one that

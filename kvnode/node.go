@@ -55,7 +55,7 @@ type Node struct {
 	fresh   bool                 // the log was empty at the start
 	atStart transport.LogEnd     // the end of the log at the start
 	lock    io.Closer            // of the data directory
-	trace   *leasetrace.Trace    // of the newest events; nil without Config.KeepTrace and LeaseTrace
+	trace   *leasetrace.Trace    // of the newest events; nil if neither Config.KeepTrace nor LeaseTrace is set
 	tracer  *leasetrace.Recorder // nil without Config.LeaseTrace
 	begun   chan struct{}        // closed when the components run; until then peers wait to be admitted
 
@@ -118,8 +118,8 @@ func (n *Node) Fresh() bool { return n.fresh }
 // Config returns the configuration of the node, with defaults.
 func (n *Node) Config() Config { return n.cfg }
 
-// Trace returns the newest events of the lease and its clock. Without Config.KeepTrace and LeaseTrace the events are
-// nil.
+// Trace returns the newest events of the lease and its clock. The events are nil if neither Config.KeepTrace nor
+// LeaseTrace is set.
 func (n *Node) Trace() (*leasetrace.Trace, clock.Clock) { return n.trace, n.cfg.Clock }
 
 // Store returns the state machine. A linearizable read calls Read first.

@@ -70,15 +70,15 @@ const (
 )
 
 // Read returns once Store may answer a read in that mode. The caller fetches the value afterwards. Without a leader
-// Read waits for one until ctx ends or RequestTimeout has passed, or for less time with FailWithoutLeader. A read
-// that fails does nothing, so it may be tried again. A serializable read waits only after a start (replay).
+// Read waits for one until ctx ends (RequestTimeout, if it has no deadline), or for less time with FailWithoutLeader.
+// A read that fails does nothing, so it may be tried again. A serializable read waits only after a start (replay).
 //
 // Under a valid lease Read takes no lock and allocates nothing.
 func (n *Node) Read(ctx context.Context, mode ReadMode) (Read, error) { return n.reads.read(ctx, mode) }
 
-// TryRead reports whether Store may answer a read under the lease now, without waiting. One call serves all
-// reads that have arrived before it. The caller fetches the values afterwards. TryRead takes no lock and
-// allocates nothing.
+// TryRead reports whether Store may answer a read under the lease now, without waiting. It is false unless
+// Config.ReadMode is ReadLease. One call serves all reads that have arrived before it. The caller fetches the
+// values afterwards. TryRead takes no lock and allocates nothing.
 func (n *Node) TryRead() bool { return n.cfg.ReadMode == ReadLease && n.reads.atOnce() }
 
 // WaitForReplay returns once a stale read may be served (replay), or when ctx ends. RequestTimeout does not limit it,
@@ -133,10 +133,12 @@ func (r *reads) byRound(ctx context.Context, round func(context.Context) (leader
 }
 
 // retry calls read until it succeeds, fails for good or ctx ends. Between two calls it waits for a change of the
-// leader, or for readPause. A read that its client has cancelled does not count as failed.
+// leader, or for readPause. A read that its client has cancelled, or that goes through the log
+// next, does not count as failed.
 func (r *reads) retry(ctx context.Context, read func(context.Context) (leaderlease.ReadResult, error)) (_ Read, err error) {
+	client := ctx
 	defer func() {
-		if err != nil && !errors.Is(err, context.Canceled) {
+		if err != nil && !errors.Is(client.Err(), context.Canceled) && !errors.Is(err, leaderlease.ErrLeaderTooOld) {
 			r.failed.Add(1)
 		}
 	}()
@@ -184,7 +186,7 @@ func isRetryable(err error) bool {
 // readPause is the pause before a read is tried again if it was refused although there is a leader.
 const readPause = 10 * time.Millisecond
 
-// waitLeader waits for another leader, or for readPause if there is one.
+// waitLeader waits until the leader changes or, if there is a leader, for at most readPause.
 func (r *reads) waitLeader(ctx context.Context, wait *leaderWait) error {
 	now := r.leadership.current.Load()
 	over, stop := wait.timer(now.id, time.Now())
@@ -275,8 +277,8 @@ func (r *reads) waitForReplayInTime(ctx context.Context) error {
 // the loop takes the request.
 //
 // raftLeader is set before the lease learns of a new leader, and leadership.Leader only afterwards. With the latter,
-// the request could go to a former leader, which drops it. If that happens all the same, the lease asks again through
-// the loop.
+// the request could go to a former leader, which drops it. If that happens all the same, the lease asks again after
+// half an election timeout.
 func (r *reads) forward() {
 	leader := r.leadership.raftLeader.Load()
 	if leader == raft.None || leader == r.leadership.self {

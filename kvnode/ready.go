@@ -15,8 +15,8 @@ import (
 )
 
 // handleReadys handles Readys until raft has none. One Ready may follow another, for example because raft held back
-// committed entries for their size. The loop calls it twice in each turn, and wherever the state must be up to date:
-// before a proposal (proposals.Queue) and before a configuration change (applyConf).
+// committed entries for their size. The loop calls it twice in each turn. proposals.Queue, switchConf and
+// processDied call it where the state must be up to date, or messages sent.
 func (l *raftLoop) handleReadys() {
 	for l.raw.HasReady() {
 		l.handleReady()
@@ -26,9 +26,9 @@ func (l *raftLoop) handleReadys() {
 // handleReady shows a Ready to the lease, sends its messages, and hands entries to the goroutines that write and
 // apply them.
 //
-// The lease comes first. If its lease ends with this Ready, it refuses reads from then on (L7). It removes messages
-// that its promises forbid, such as votes (V4), and puts the time of sending into heartbeats. A message that bypasses
-// the lease may help to elect a leader while another one holds a valid lease.
+// The lease sees the Ready first. If this Ready ends the lease, it refuses reads from then on (L7). It removes
+// messages that this member's promises forbid, such as votes (V4), and puts the time of sending into heartbeats. A
+// message that bypasses the lease may help to elect a leader while another one holds a valid lease.
 //
 // Messages that rely on what this member has on its disk are not in Messages: raft attaches them to the append
 // message, and logWriter sends them once that is durable.

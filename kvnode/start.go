@@ -109,8 +109,8 @@ func beginReplay(n *Node) {
 	n.replay.begin()
 }
 
-// startComponents makes the components that use the lease and the transport.
-func startComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
+// newNetworkComponents makes the components that use the lease and the transport.
+func newNetworkComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
 	wake := n.calls.Wakeup
 	jobs := &lifecycle.Mailbox[applyJob]{Wakeup: lifecycle.NewWakeup()}
 	local := &lifecycle.Mailbox[*raftpb.Message]{Wakeup: wake}
@@ -213,7 +213,7 @@ func connectAndRun(n *Node, raw *raft.RawNode, firstEntries uint64) (err error) 
 	if err != nil {
 		return err
 	}
-	startComponents(n, raw, firstEntries)
+	newNetworkComponents(n, raw, firstEntries)
 	n.membership.routes.RegistryChanged()
 	n.watch.Start(n.store)
 	logAlarms(n.log, n.members, nil, n.store.Alarms())

@@ -108,16 +108,16 @@ func (t *transfers) transferAway(ctx context.Context) error {
 	return t.transfer(ctx, raft.None)
 }
 
-// transfer asks the member only to take over or, if only is raft.None, one member after another, until another member
+// transfer asks target to take over or, if target is raft.None, one member after another, until another member
 // leads. It gives up after the longest restart hold plus an election timeout. Asking several members is safe: this
 // member's lease is released for as long as one that was asked before may still campaign (L6).
-func (t *transfers) transfer(ctx context.Context, only uint64) error {
+func (t *transfers) transfer(ctx context.Context, target uint64) error {
 	limit := t.cfg.ElectionTimeout + t.cfg.maxPromise() + 2*t.cfg.TickInterval
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
 	defer cancel()
 	tries, lookedAgain := make(map[uint64]int), false
 	for {
-		all, err := t.candidates(ctx, only, tries)
+		all, err := t.candidates(ctx, target, tries)
 		if err != nil {
 			return err
 		}
@@ -128,8 +128,8 @@ func (t *transfers) transfer(ctx context.Context, only uint64) error {
 			lookedAgain = false
 			t.askToLead(id)
 			wait = max(transfereeTime, transfereeTicks*t.cfg.TickInterval)
-		case wait == 0 && only != raft.None:
-			return cannotLead(only) // it was removed meanwhile
+		case wait == 0 && target != raft.None:
+			return cannotLead(target) // it was removed meanwhile
 		case wait == 0 && (len(all) == 0 || lookedAgain):
 			return nil
 		case wait == 0:
@@ -145,23 +145,23 @@ func (t *transfers) transfer(ctx context.Context, only uint64) error {
 	}
 }
 
-// candidates returns the voters that may be asked to lead: the member only or, if only is raft.None, all others.
-func (t *transfers) candidates(ctx context.Context, only uint64, tries map[uint64]int) ([]transferee, error) {
-	all, err := ask(ctx, t.calls, func(l *raftLoop) []transferee { return l.otherVoters(only) })
+// candidates returns the voters that may be asked to lead: target or, if target is raft.None, all others.
+func (t *transfers) candidates(ctx context.Context, target uint64, tries map[uint64]int) ([]transferee, error) {
+	all, err := ask(ctx, t.calls, func(l *raftLoop) []transferee { return l.otherVoters(target) })
 	if err != nil {
 		return nil, err
 	}
 	for i := range all {
 		all[i].tries = tries[all[i].id]
 	}
-	return t.addConnections(all, only), nil
+	return t.addConnections(all, target), nil
 }
 
-// otherVoters returns those voters as a leader's raft knows them.
-func (l *raftLoop) otherVoters(only uint64) (all []transferee) {
+// otherVoters returns target, or all other voters if target is raft.None, as a leader's raft knows them.
+func (l *raftLoop) otherVoters(target uint64) (all []transferee) {
 	l.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
-		if id != l.self && typ == raft.ProgressTypePeer && (only == raft.None || only == id) {
-			all = append(all, transferee{id: id, match: pr.Match, answers: pr.RecentActive || only == id})
+		if id != l.self && typ == raft.ProgressTypePeer && (target == raft.None || target == id) {
+			all = append(all, transferee{id: id, match: pr.Match, answers: pr.RecentActive || target == id})
 		}
 	})
 	return all
@@ -169,7 +169,7 @@ func (l *raftLoop) otherVoters(only uint64) (all []transferee) {
 
 // addConnections adds, in place, what the transport knows about the voters in all. It does not use the lease, because
 // resign calls it after a panic, which may have left the lease locked.
-func (t *transfers) addConnections(all []transferee, only uint64) []transferee {
+func (t *transfers) addConnections(all []transferee, target uint64) []transferee {
 	peers, most := t.links.Peers(), t.cfg.maxPromise()
 	for i := range all {
 		h := &all[i]
@@ -177,7 +177,7 @@ func (t *transfers) addConnections(all []transferee, only uint64) []transferee {
 		if at < 0 {
 			continue
 		}
-		h.answers = h.answers && (peers[at].Connected || only == h.id)
+		h.answers = h.answers && (peers[at].Connected || target == h.id)
 		h.hold = restOfHold(peers[at].Hello.Hold, time.Since(peers[at].Since), most)
 	}
 	return all

@@ -11,8 +11,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// checks compares each Ready with the ones before. Each check is for something that raft itself cannot
-// do, so a correct embedding never fails one.
+// checks compares each Ready with the ones before. Each check looks for a Ready that raft
+// cannot have made, so a correct embedding never fails one.
 type checks struct {
 	// handed is the newest committed entry that raft has handed out, or the newest snapshot; 0 before
 	// the first.
@@ -20,8 +20,8 @@ type checks struct {
 	// storageRechecked is set once Storage was compared at the first Ready with what New had read. Wrap sets
 	// it at once, so that Storage is not read again.
 	storageRechecked bool
-	// answersExpected is set in a term in which a leader may answer ReadIndex: a round has left, a configuration
-	// change was pending, or the leader was the only voter at some time, and needs no round.
+	// answersExpected is set once raft may answer ReadIndex in this term: a round has left, a configuration change
+	// was pending, or the leader was at some time the only voter, which needs no round.
 	answersExpected bool
 	// leaseBased is set when raft answers ReadIndex without a round.
 	leaseBased bool

@@ -53,9 +53,9 @@ type Config struct {
 	// saved.
 	Promises PromiseStore
 	// ConfIndex is the index up to which the ConfState of Storage includes every configuration change. Set it
-	// only if it is beyond the snapshot of Storage, because the ConfState comes from a durable state machine
-	// that skips changes that it has applied already, and does not call ApplyConfState for them. The log may
-	// end before it. Default: 0, ApplyConfState follows every change. If it is too low, there is no lease
+	// only if the ConfState comes from a durable state machine that is ahead of the snapshot of Storage. Such a
+	// state machine skips changes that it has applied already, so ApplyConfState is not called for them. The log
+	// may end before ConfIndex. Default: 0, ApplyConfState follows every change. If it is too low, there is no lease
 	// (StatusConfPending). If it is too high, the lease may count former voters and reads may be stale,
 	// or ApplyConfState with other voters is a misuse.
 	ConfIndex uint64
@@ -71,8 +71,8 @@ type Config struct {
 	// Notify is called, with the lease locked, when ReadRequests has a request. It must not block and
 	// must not call the Lease. Optional, for loops that do not select on the channel.
 	Notify func()
-	// Logger receives a line for each lease gained or lost, for the first misuse, and for each clock fault,
-	// but only for the first of successive readings that fail. A goroutine of the Lease calls its handler
+	// Logger receives changes of the lease, misuses, clock faults, failed saves and warnings. Successive
+	// failures of the clock or of a save are logged once. A goroutine of the Lease calls its handler
 	// without a lock, so a handler that blocks stops no method of the Lease, and may call all of them. Up to
 	// 64 lines wait for it. Later ones are dropped, and the next line has their number as dropped_lines.
 	// Close waits for the handler for at most a second. Default: none. Safety never depends on it.

@@ -9,9 +9,9 @@ import (
 )
 
 // Status says whether a lease read may be served, and if not, why. The zero value refuses. Refusals
-// are ordered from the strongest to the weakest: of two reasons the smaller one counts. There are
-// exceptions: StatusDiskStalled hides a clock fault that this check is the first to see, and StatusExpired and
-// StatusMargin hide such a disruption.
+// are ordered from the strongest to the weakest: of two reasons the smaller one counts. Exceptions,
+// if this check is the first to see the fault: StatusDiskStalled hides a clock fault, StatusExpired and
+// StatusMargin hide a disruption of the clock.
 type Status = core.Status
 
 // The values of a Status, from the strongest refusal to none.
@@ -68,8 +68,8 @@ type (
 	// of the process holds, and a report reveals the secret.
 	//
 	// If you call ProcessDied, never use an ID again. Do not use the operating system's process ID: it is 1 in
-	// every container. The receiver keeps the ID per connection, not per peer. Either mistake lets
-	// two leaders have valid leases at the same time.
+	// every container. Keep the sender's ID per connection, not per peer. Either mistake
+	// lets two leaders have valid leases at the same time.
 	ProcessID = core.ProcessID
 )
 

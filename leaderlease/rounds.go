@@ -95,7 +95,7 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 		if leads {
 			path = PathReadIndex
 		}
-		// A leader makes a round for each of its own requests, and for those of a follower with the mark.
+		// On a leader every answer comes from a round. On a follower only the answer to a marked request surely does.
 		serves := func(w *waiter) bool { return w.round <= seq && (leads || quorum || !w.quorum) }
 		for _, w := range r.waiting.take(serves) {
 			w.read = ReadResult{Term: l.mu.term, Path: path}

@@ -33,8 +33,8 @@ type Guard struct {
 	// before its grant has left.
 	owed Instant
 
-	// release is the newest that this node was shown (L6). The forced votes of the campaign that
-	// follows carry it. A late probe that it covers gets no promise: its leader would not count it.
+	// release is the newest one that covered this node's promise (L6), or that a death made (V8). The forced votes of
+	// the campaign that follows carry it. A late probe that it covers gets no promise: its leader would not count it.
 	release Release
 	dead    deaths
 }
@@ -274,8 +274,8 @@ func (s *saved) ask(d time.Duration) bool {
 	return d <= s.limit
 }
 
-// clockStepped is for a machine that may have been restored, with storage newer than this memory.
-// The saved duration may be lower meanwhile, but not below longest, so limit drops to that. Promises of up to
+// clockStepped is for a machine that may have been restored, with memory older than its storage. The
+// saved duration may have fallen since then, but never below longest, so limit drops to longest. Promises of up to
 // most may be forgotten, so longest rises to that.
 func (s *saved) clockStepped(most time.Duration) {
 	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)

@@ -45,7 +45,7 @@ type Lease struct {
 	// transferUntil is when a transfer under way can no longer succeed.
 	transferUntil Instant
 	// clockFault lasts from a reading that failed until ClockRead, or for the rest of the term.
-	// stepped lasts from there until a quorum has answered; it only explains why there is no lease.
+	// stepped lasts from ClockRead until a quorum has answered; it only explains why there is no lease.
 	clockFault, stepped bool
 
 	// The driver sets these, independent of the term.

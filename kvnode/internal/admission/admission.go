@@ -80,8 +80,8 @@ func (s *State) IsOpen() bool { return s.open }
 // Opened records that the admission is durable. The member takes part from now on.
 func (s *State) Opened() { s.open = true }
 
-// Awaited returns the members that have not accepted this one, of which as many as Missing returns must still accept
-// it. Once this member takes part, Awaited returns none.
+// Awaited returns the members that have not accepted this one. Missing says how many of them still must. Once this
+// member takes part, Awaited returns none.
 func (s *State) Awaited() (ids []uint64) {
 	for _, id := range s.cfg.Members {
 		if !s.open && id != s.cfg.Self && !s.accepted[id] {

@@ -31,16 +31,16 @@ import (
 // Without peer certificates any program can claim any ID, so rule 2 accepts each registered ID, and rule 3 compares
 // the hosts of the peer URLs that the peer itself names.
 //
-// A member ends by itself because a peer says that it was removed or wiped only if that peer is registered
+// A peer that says that this member was removed or wiped makes it stop only if that peer is registered
 // (membership.Routes.Believes).
 
 // Members is what this member knows about the members of its cluster.
 type Members struct {
 	// Registry is the registry as far as it is applied.
 	Registry *store.Members
-	// Initial are the members as they were when this data directory was made. Each counts as registered until the
+	// AtCreation are the members as they were when this data directory was made. Each counts as registered until the
 	// registry has it, or its removal.
-	Initial []store.Member
+	AtCreation []store.Member
 	// Configured is the initial cluster of this member's configuration.
 	Configured []memberdir.Member
 }
@@ -80,8 +80,8 @@ func (m *Members) Registered(id uint64) (store.Member, bool) {
 	if member, ok := m.Registry.ByID[id]; ok || m.Registry.Removed[id] {
 		return member, ok
 	}
-	if i := slices.IndexFunc(m.Initial, func(m store.Member) bool { return m.ID == id }); i >= 0 {
-		return m.Initial[i], true
+	if i := slices.IndexFunc(m.AtCreation, func(m store.Member) bool { return m.ID == id }); i >= 0 {
+		return m.AtCreation[i], true
 	}
 	return store.Member{}, false
 }
@@ -92,7 +92,7 @@ func (m *Members) All() []store.Member {
 	for _, member := range m.Registry.ByID {
 		all = append(all, member)
 	}
-	for _, first := range m.Initial {
+	for _, first := range m.AtCreation {
 		if _, ok := m.Registry.ByID[first.ID]; !ok && !m.Registry.Removed[first.ID] {
 			all = append(all, first)
 		}
@@ -117,11 +117,11 @@ func (m *Members) URLs(member *store.Member) []string {
 	return urls
 }
 
-// nameOf returns the name of a member from the registry or, until the member has registered, from Initial.
+// nameOf returns the name of a member from the registry or, until the member has registered, from AtCreation.
 func (m *Members) nameOf(member *store.Member) string {
-	i := slices.IndexFunc(m.Initial, func(f store.Member) bool { return f.ID == member.ID })
+	i := slices.IndexFunc(m.AtCreation, func(f store.Member) bool { return f.ID == member.ID })
 	if member.Name == "" && i >= 0 {
-		return m.Initial[i].Name
+		return m.AtCreation[i].Name
 	}
 	return member.Name
 }

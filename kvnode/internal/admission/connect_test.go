@@ -35,7 +35,7 @@ func claim(hosts ...string) Proof {
 }
 
 // members has member 1, registered; 2, registered, with a new URL in the configuration; 3,
-// registered without a name, which is in Initial; 4, only in Initial; 5, removed; and m6, only in the
+// registered without a name, which is in AtCreation; 4, only there; 5, removed; and m6, only in the
 // configuration.
 func members() *Members {
 	return &Members{
@@ -47,7 +47,7 @@ func members() *Members {
 			},
 			Removed: map[uint64]bool{5: true},
 		},
-		Initial: []store.Member{{ID: 3, Name: "m3"}, {ID: 4, Name: "m4", PeerURLs: []string{"https://n4:1"}}, {ID: 5, Name: "m5", PeerURLs: []string{"https://n5:1"}}},
+		AtCreation: []store.Member{{ID: 3, Name: "m3"}, {ID: 4, Name: "m4", PeerURLs: []string{"https://n4:1"}}, {ID: 5, Name: "m5", PeerURLs: []string{"https://n5:1"}}},
 		Configured: []memberdir.Member{
 			{Name: "m2", PeerURLs: []string{"https://n2b:1"}}, {Name: "m3", PeerURLs: []string{"https://n3b:1"}}, {Name: "m6", PeerURLs: []string{"https://n6:1"}},
 		},
@@ -71,7 +71,7 @@ func TestMayConnect(t *testing.T) {
 		{"the registered host of a member that has moved", 2, certificate("n2"), accepted},
 		{"its configured host", 2, certificate("n2b"), accepted},
 		{"the configured host of another member", 2, certificate("n3b"), transport.ReasonCertificate},
-		{"its configured host, by its name in Initial", 3, certificate("n3b"), accepted},
+		{"its configured host, by its name in AtCreation", 3, certificate("n3b"), accepted},
 		{"an IPv6 address", 3, certificate("::3"), accepted},
 		{"an initial member that is not registered yet", 4, certificate("n4"), accepted},
 		{"the same with another member's host", 4, certificate("n1"), transport.ReasonCertificate},

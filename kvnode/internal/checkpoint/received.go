@@ -106,9 +106,9 @@ func (r *Received) save(m *raftpb.Message, state io.Reader) error {
 	return fs.SyncDir(r.cfg.Dir)
 }
 
-// Remove removes the snapshots up to index, at which the store is durable, and those that were received
+// RemoveUpTo removes the snapshots up to index, at which the store is durable, and those that were received
 // in part. It leaves files of other programs alone. A failure costs disk space only.
-func (r *Received) Remove(index uint64) {
+func (r *Received) RemoveUpTo(index uint64) {
 	entries, err := os.ReadDir(r.cfg.Dir)
 	if err != nil {
 		return

@@ -27,7 +27,7 @@ func (c *Checkpointer) Reconcile() error {
 			return err
 		}
 	}
-	c.cfg.Received.Remove(c.cfg.Store.Durable().Index)
+	c.cfg.Received.RemoveUpTo(c.cfg.Store.Durable().Index)
 	return nil
 }
 

@@ -163,7 +163,7 @@ func TestSnapshotFilesAreRemoved(t *testing.T) {
 		received <- r.Receive(&raftpb.Message{Snapshot: store.Checkpoint{Index: 99}.Snapshot()}, 1, reading)
 	}()
 	_, _ = writing.Write([]byte("x"))
-	r.Remove(at)
+	r.RemoveUpTo(at)
 	if left, _ := filepath.Glob(in("[0-9]*" + partSuffix)); len(left) != 1 {
 		t.Errorf("Remove() during Receive() leaves %v, want the file that is being received", left)
 	}

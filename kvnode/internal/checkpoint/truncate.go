@@ -24,7 +24,7 @@ func (c *Checkpointer) truncate(at store.Checkpoint, full bool) error {
 		return err
 	}
 	// Raft ignores a snapshot that is older than what it has applied, so its file is never restored.
-	c.cfg.Received.Remove(at.Index)
+	c.cfg.Received.RemoveUpTo(at.Index)
 	to := at.Index - min(at.Index, c.cfg.CatchUpEntries)
 	if c.cfg.CatchUpBytes > 0 {
 		to = min(to, c.cfg.Log.Tail(c.cfg.CatchUpBytes))

@@ -158,7 +158,7 @@ func (c *Changer) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uin
 	case !ok || self.Learner || !inEveryMajority(1, countVoters(members)):
 		err = c.commitAfter(ctx)
 	default:
-		// This member alone is in every majority, and its log has the change as committed (applyConf in kvnode).
+		// This member is in every majority, and its log has the change as committed (applyConf in kvnode).
 	}
 	if err != nil {
 		return fmt.Errorf("%w: member %x is removed, but too few of the remaining members have confirmed it; let it run until it stops itself", err, id)

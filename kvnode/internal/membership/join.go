@@ -31,14 +31,14 @@ func MemberList(clusterID, self uint64, s *store.Store) (transport.MemberList, e
 	return transport.MemberList{ClusterID: clusterID, From: self, Members: data, Applied: applied}, err
 }
 
-// Joiner asks the members of an existing cluster for their member list, before this member has an identity.
+// Joiner asks the members of an existing cluster for their member list, before this member takes part.
 type Joiner struct {
 	Owner *memberdir.Owner // this member's configuration
 	Dial  func(ctx context.Context, addr string) (net.Conn, error)
 	// JoinTimeout bounds Join, CheckTimeout bounds ForeignCluster.
 	JoinTimeout, CheckTimeout time.Duration
-	// Rejoin returns the advice for a member that has lost its data directory.
-	Rejoin func(id uint64) string
+	// Advice returns the advice for a member that has lost its data directory.
+	Advice func(id uint64) string
 }
 
 // Join returns the identity of this member in the cluster that it was added to. It looks for this member's peer URLs
@@ -65,9 +65,9 @@ func (j *Joiner) Join() (id memberdir.Identity, err error) {
 	return id, nil
 }
 
-// ForeignCluster returns the ID of another cluster if all other members answer, and none of them belongs to the
-// cluster own. Otherwise it returns 0: one that differs may be misconfigured, and one that does not answer may start
-// later.
+// ForeignCluster returns the ID of another cluster if all other members answer, and none of them belongs to
+// this member's cluster (own). Otherwise it returns 0: a single member of another cluster may be misconfigured, and a
+// member that does not answer may start later.
 func (j *Joiner) ForeignCluster(own uint64) (foreign uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), j.CheckTimeout)
 	defer cancel()
@@ -113,7 +113,7 @@ func (j *Joiner) find(r transport.MemberList) (memberdir.Identity, error) {
 			continue
 		}
 		if m.Instance != "" {
-			return id, fmt.Errorf("%w: member %x has started before, with another data directory; %s", memberdir.ErrLost, m.ID, j.Rejoin(m.ID))
+			return id, fmt.Errorf("%w: member %x has started before, with another data directory; %s", memberdir.ErrLost, m.ID, j.Advice(m.ID))
 		}
 		id.MemberID = m.ID
 		return id, nil

@@ -67,7 +67,7 @@ func (j *joinable) joiner(others ...string) *Joiner {
 			}
 			return dial(ctx, addr)
 		},
-		Rejoin: func(uint64) string { return "add it anew" },
+		Advice: func(uint64) string { return "add it anew" },
 	}
 }
 

@@ -114,8 +114,8 @@ type StaleDetector struct {
 	}
 }
 
-// diskRecord is what one member must have on its disk. Its values never decrease, so a process that was refused is
-// refused again.
+// diskRecord is what one member must have on its disk. acked begins anew in a new ackedTerm, but then term rises, so a
+// process that was refused is refused again.
 type diskRecord struct {
 	// term and index are lower bounds: the term of its hard state is at least term, because it voted or acknowledged
 	// entries in that term, and its log ends at index at least, because it knew index as committed.
@@ -172,7 +172,7 @@ func (r *diskRecord) acknowledge(term, index uint64) {
 }
 
 // Check refuses the hello of a process whose disk has less than its member must have. It does not wait for the raft
-// loop, which may wait for a slow disk.
+// loop.
 func (d *StaleDetector) Check(h *transport.Hello) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,7 +15,7 @@
 //     peer's data directory with what Instances and StaleDetector know about it.
 //   - Routes keeps the transport's links in step with the registry.
 //   - Joiner finds the identity of a new member in an existing cluster.
-//   - List names members in log lines.
+//   - List is what this member knows about the members, and names them in log lines.
 //
 // Three invariants hold:
 //
@@ -60,7 +60,7 @@ func NewList(self uint64, initial []store.Member, configured []memberdir.Member,
 
 // Known returns the list for the rules of package admission, as of now.
 func (l *List) Known() *admission.Members {
-	return &admission.Members{Registry: l.registry.Members(), Initial: l.initial, Configured: l.configured}
+	return &admission.Members{Registry: l.registry.Members(), AtCreation: l.initial, Configured: l.configured}
 }
 
 // isRegistered reports whether a member is registered now.

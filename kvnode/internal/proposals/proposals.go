@@ -84,7 +84,8 @@ type Leadership interface {
 type proposal struct {
 	id    uint64 // the key of its waiter, and the ID of the command in the entry
 	entry *raftpb.Entry
-	// repeatable means that the command may be proposed again in a later term, each time with that RequiredTerm.
+	// repeatable means that the command may be proposed again in a later term, each time with that term as its
+	// RequiredTerm.
 	// An attempt takes effect in its own term or never, so at most one of them does.
 	repeatable bool
 	// failWithoutLeader is FailsWithoutLeader of the client's context.

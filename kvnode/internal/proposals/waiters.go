@@ -190,7 +190,7 @@ func (p *Pending) deleteAbandoned(qs []proposal) []proposal {
 // failRefused fails a proposal that raft has refused for good.
 func (p *Pending) failRefused(id uint64, err error) { p.remove(id).send(outcome{err: err}) }
 
-// FailProposed fails all proposals that raft has taken with ErrLeaderChanged: the entries may be lost with the
+// FailProposed fails with ErrLeaderChanged all proposals that raft has taken: the entries may be lost with the
 // leader's log, or the next leader may commit them. The others wait for the next leader.
 func (p *Pending) FailProposed() {
 	p.failIf(ErrLeaderChanged, func(w *waiter) bool { return w.proposed })

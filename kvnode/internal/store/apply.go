@@ -36,7 +36,7 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 	st.term = term // also for an entry without effect: the next checkpoint stores it
 	var r Result
 	if err != nil || c.Generations != nil && st.clusterVersion.Load() < ClusterVersionGenerations {
-		// Versions before ClusterVersionGenerations treat this command as malformed. All members must do
+		// Programs that do not know ClusterVersionGenerations treat this command as malformed. All members must do
 		// the same until every one of them knows the cluster version.
 		r.Err = ErrMalformed
 	} else {
@@ -107,8 +107,8 @@ func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
 func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Message, error) {
 	switch r := c.Request; {
 	case r.GetRange() != nil:
-		// A range in the log is a read through the log. It has no context: a cancelled
-		// client is known to one member only.
+		// kvnode's own reads through the log are empty commands, but a range may be proposed. It has no
+		// context: a cancelled client is known to one member only.
 		s.ops.add(&Ops{Ranges: 1})
 		return st.view().rangeKeys(context.Background(), r.GetRange())
 	case r.GetPut() != nil:

@@ -20,8 +20,8 @@ type index struct {
 	// byKey serves point reads without a lock.
 	byKey *table
 
-	// ordered serves ranges. Only creating and finally removing a key takes the write lock.
-	// Other writes do not touch the tree.
+	// ordered serves ranges. Only creating, deleting and finally removing a key takes the
+	// write lock. An overwrite takes no lock.
 	mu      sync.RWMutex
 	ordered *btree.BTreeG[*chain] // under mu
 	// dead holds the chains of ordered without a live version at revision changed: deleted

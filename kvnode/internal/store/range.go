@@ -237,8 +237,8 @@ func sortVersions(r *pb.RangeRequest, found []*Version) {
 }
 
 // count returns how many keys scan would visit. It takes the number of live keys from the index,
-// and for an older revision reverts the creations and deletions since then. If these are more than
-// the range has keys, it scans instead.
+// and for an older revision reverts the creations and deletions since then. It scans instead if there
+// were more writes since then than the range has keys.
 func (w view) count(ctx context.Context, key, end []byte) (n int64, err error) {
 	// The index does not count the writes of a transaction that is being applied.
 	if len(end) > 0 && w.rev <= w.st.revision.Load() {

@@ -78,8 +78,7 @@ func (s *Store) Restore(path string) error {
 	if err != nil {
 		return fmt.Errorf("store: restore %s: %w", path, err)
 	}
-	// The new state is durable. mu is held because a goroutine may be freeing versions of the
-	// old state.
+	// The new state is durable. Apply loads the state under mu.
 	s.mu.Lock()
 	s.durable.Store(&c)
 	s.state.Store(st)

@@ -35,9 +35,8 @@ type Store struct {
 	// durable is the newest checkpoint, never nil.
 	durable atomic.Pointer[Checkpoint]
 
-	// saving is held during checkpoints, Restore, Defragment and Close, and while versions are
-	// freed: one goroutine at a time changes the backend. It is taken before mu, never after it,
-	// so a goroutine that holds mu, and with it Apply, never waits for the disk.
+	// saving serializes checkpoints, Restore, Defragment, Close and the freeing of versions. It is taken
+	// before mu, never after it, so Apply, which takes mu, never waits for the disk.
 	saving semaphore
 	// updateFailed is set after a failed update of the backend: the data that the backend shows
 	// may then be in memory only. Guarded by saving.
@@ -78,9 +77,10 @@ func Open(cfg Config) (*Store, error) {
 
 // Result is the outcome of one entry.
 type Result struct {
-	// ID is the ID of the proposal, 0 if the entry has none.
+	// ID is the ID of the proposal, 0 if the entry has none. ID and Command are not set with ErrStale and
+	// ErrMalformed.
 	ID uint64
-	// Command is the decoded entry, nil if it does not decode.
+	// Command is the decoded entry.
 	Command *Command
 	// Response is the etcd response. Only the revision of its header is set. It is nil for
 	// commands without a request, and with an error.
@@ -207,7 +207,7 @@ var (
 	ErrFormat = errors.New("store: unknown database format")
 	// ErrDamaged means that a database or a snapshot differs from the data that was written to
 	// it.
-	ErrDamaged = errors.New("store: database is damaged (replace this member as one whose data differs)")
+	ErrDamaged = errors.New("store: database is damaged (replace this member as if its data differed)")
 	// ErrNoCheckpoint means that a snapshot contains no checkpoint.
 	ErrNoCheckpoint = errors.New("store: no checkpoint")
 	// ErrClosed means that the store is closed.

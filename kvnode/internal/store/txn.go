@@ -37,7 +37,7 @@ func (w *writer) txn(t *pb.TxnRequest) (*pb.TxnResponse, error) {
 // use the state before t. Then the operations run, and each sees the writes of the earlier ones.
 //
 // A transaction succeeds or fails as a whole. check finds nearly all errors before the first write.
-// If execute fails (an earlier operation has deleted a key), write rolls the writer back.
+// If execute fails (an earlier operation has deleted a key), runWriter rolls the writer back.
 func (w *writer) txnContext(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	path, err := w.view().decide(ctx, nil, t)
 	if err != nil {
@@ -109,8 +109,8 @@ func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 	return path, nil
 }
 
-// checkRange checks a range within a transaction. As in etcd, a negative revision below the
-// compacted one (-1 before the first compaction) is refused; in other ranges it means the newest.
+// checkRange checks a range within a transaction. As in etcd, a negative revision is refused if it
+// is below the compacted one, which is -1 before the first compaction. Outside a transaction it means the newest.
 // Nothing is written yet, so base is the newest revision that a range may name.
 func (w *writer) checkRange(r *pb.RangeRequest) error {
 	switch rev := r.GetRevision(); {
@@ -125,8 +125,8 @@ func (w *writer) checkRange(r *pb.RangeRequest) error {
 	}
 }
 
-// execute runs the operations on the path and returns the rest of the path. Headers of nested
-// responses stay empty, as in etcd.
+// execute runs the operations on the path and returns the rest of the path. The header of a nested
+// transaction's response stays empty, as in etcd.
 //
 // Each operation calls w.view again, since the view moves to base+1 with the first write.
 func (w *writer) execute(ctx context.Context, t *pb.TxnRequest, path []bool) (*pb.TxnResponse, []bool, error) {

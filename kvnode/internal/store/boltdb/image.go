@@ -184,7 +184,7 @@ func Inspect(path string) (store.Summary, error) {
 	return read(path, "inspect", store.Inspect)
 }
 
-// Bootstrap calls store.Bootstrap for a snapshot file. It does not change other files.
+// Bootstrap calls store.Bootstrap for a snapshot file, which it changes in place.
 func Bootstrap(path string, cfg store.BootstrapConfig) (store.Checkpoint, error) {
 	c, err := bootstrap(path, cfg)
 	if err != nil {

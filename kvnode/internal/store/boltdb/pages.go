@@ -13,8 +13,8 @@ import (
 
 // pageWalk reads all pages of a bbolt file that are in use, and checks that each reference between
 // pages stays within the file. When bbolt opens a file for writing, it follows these references in
-// its own goroutine, where a bad one ends the process. The walk does not check contents, since
-// records have checksums.
+// its own goroutine, where a bad one ends the process. The walk also checks the order of keys, but
+// no values: records have checksums.
 //
 // The layout is bbolt's file format 2, in the machine's byte order.
 type pageWalk struct {

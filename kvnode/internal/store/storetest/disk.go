@@ -85,7 +85,8 @@ func (d *Disk) Copy(powerFails bool) *Disk {
 	return &Disk{visible: found, durable: d.durable}
 }
 
-// Fail makes the backend call fail before each step, and return its error. Nil removes it.
+// Fail sets a function that the backend calls before each step. If it returns an error, the step fails with it. Nil
+// removes the function.
 func (d *Disk) Fail(fail func(Op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

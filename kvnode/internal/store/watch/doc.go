@@ -6,7 +6,7 @@
 // events of one revision come together. If a revision that it has not got is compacted, the watcher
 // gets a response with the compacted revision and ends. No event is ever skipped silently.
 //
-// The Revision of a Response is one up to which the watcher has got all events, unless it was compacted.
+// The watcher has got all events up to the Revision of a Response, unless they were compacted.
 //
 // Apply never waits for a watcher, and streams never wait for each other. The memory that a slow
 // stream uses is bounded.

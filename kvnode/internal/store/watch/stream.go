@@ -296,7 +296,7 @@ func (s *Stream) outdated(x *item) bool {
 }
 
 // Tick queues a progress response for each synced watcher with Request.Progress that got no
-// response since the last tick.
+// events since the last tick.
 func (s *Stream) Tick() {
 	h := s.hub
 	h.mu.Lock()

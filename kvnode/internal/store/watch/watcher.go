@@ -70,7 +70,7 @@ type watcher struct {
 
 	// For the stream's goroutine only:
 
-	// notified is set if it got a response since the last tick. progressQueued is set while a
+	// notified is set if it got events since the last tick. progressQueued is set while a
 	// progress response is queued, so a slow client has at most one per watcher.
 	notified, progressQueued bool
 }

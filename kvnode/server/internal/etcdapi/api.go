@@ -40,9 +40,10 @@ type API struct {
 
 	// leader is the connection for requests that only the leader can answer.
 	leader         leaderConn
-	leaderID       fastwire.LeaderField
+	leaderField    fastwire.LeaderField
 	leaderRenewals renewalForwarder
-	// replies limits the memory of large replies, gatewayRequests that of the JSON gateway.
+	// replies limits the memory of large replies. gatewayRequests holds the JSON gateway's requests in progress,
+	// with what they reserve of it.
 	replies         *replyBudget
 	gatewayRequests gatewayRequests
 	// inFlight counts the unary requests in progress.
@@ -199,7 +200,7 @@ func (a *API) fillHeader(h *pb.ResponseHeader) {
 	h.ClusterId = a.node.ClusterID()
 	h.MemberId = a.node.ID()
 	h.RaftTerm = a.node.Term()
-	a.leaderID.Put(h, a.node.Leader())
+	a.leaderField.Put(h, a.node.Leader())
 }
 
 // response is an etcd response with a header.

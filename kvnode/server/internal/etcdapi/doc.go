@@ -7,7 +7,7 @@
 //     rpctypes), because clients match error texts.
 //   - A value is read from the store after the node has permitted the read, never before. A read
 //     that the node cannot permit fails with Unavailable, and clientv3 retries it.
-//   - Every member serves every request. Every response header carries cluster ID, member ID,
+//   - Every member serves every request except MoveLeader. Every response header carries cluster ID, member ID,
 //     revision and term.
 //   - A panic in a handler fails that request with Internal. It does not end the process.
 //   - A unary request has a deadline and a size limit, and counts towards MaxInFlight. Defragment
@@ -22,11 +22,10 @@
 //
 // # Watches
 //
-// A watch stream uses one goroutine that receives requests and one that does everything else. The
-// second one takes events from its watch.Stream when the transport can send more. So a client
-// that does not read costs at most what package watch allows, and delays no other client. The
-// revision in the header of events and of progress is one up to which the watcher has received all
-// events. In etcd it is the newest revision, even if older events are still to be sent.
+// A watch stream uses one goroutine that receives requests and one that does everything else. The second one takes
+// events from its watch.Stream when the transport can send more. So a client that does not read costs at most what
+// package watch allows, and delays no other client. The watcher has received all events up to the revision in the
+// header of events and of progress. In etcd it is the newest revision, even if older events are still to be sent.
 //
 // # Fast
 //

@@ -24,7 +24,7 @@ import (
 const maxIdleWorkers = 256
 
 // fastStream is one stream of service Fast. Each of its requests is answered as a call would be.
-// One goroutine receives and never waits for a request, one sends, and each request that may have
+// One goroutine receives, and answers only requests that cannot wait; one sends, and each request that may have
 // to wait has a worker.
 type fastStream struct {
 	kv         *kvServer
@@ -33,10 +33,10 @@ type fastStream struct {
 	requestCtx context.Context // parent of the requests' contexts
 	cancel     context.CancelCauseFunc
 	chain      grpc.UnaryServerInterceptor
-	md         metadata.MD   // of the stream
-	pairs      int           // number of key-value pairs in md
-	inline     inlineHandler // of the receiving goroutine, as lastID
-	lastID     uint64        // of the last request that was received
+	md         metadata.MD // of the stream
+	pairs      int         // number of key-value pairs in md
+	inline     inlineState // of the receiving goroutine, as lastID
+	lastID     uint64      // of the last request that was received
 	// answerSlot is held by the worker that queues an answer. The others wait with their answers
 	// not encoded.
 	answerSlot chan struct{}

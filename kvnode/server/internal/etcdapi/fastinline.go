@@ -13,8 +13,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/requests"
 )
 
-// inlineHandler answers gets on the receiving goroutine. Only that goroutine uses it.
-type inlineHandler struct {
+// inlineState is the state of gets that the receiving goroutine answers itself. Only that goroutine uses it.
+type inlineState struct {
 	enabled     bool         // the stream's metadata selects no read mode
 	needsLeader bool         // the stream's metadata requires a leader
 	calls       *methodCalls // nil if calls are not counted
@@ -35,7 +35,7 @@ const inlineBytes = 16 << 10
 // none.
 var inlineBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-func (p *inlineHandler) init(ctx context.Context, a *API) {
+func (p *inlineState) init(ctx context.Context, a *API) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	p.enabled, p.needsLeader = len(md.Get(fastwire.MetadataReadMode)) == 0, requiresLeader(ctx)
 	if a.cfg.Metrics != nil {

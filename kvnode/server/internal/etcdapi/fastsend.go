@@ -86,12 +86,12 @@ const (
 	// minMessage is the minimum capacity of a message: gRPC does not report when it has written a
 	// message of up to 1 KiB.
 	minMessage = 2 << 10
-	// maxUnwritten limits the messages that gRPC has and has not written, per stream. Further
+	// maxUnwritten limits the messages of a stream that gRPC holds and has not written yet. Further
 	// answers share a message. With more, a client that does not read makes the member keep
 	// minMessage bytes for each. With two, gRPC writes to the connection more often: puts of 256
 	// at a time take a third longer.
 	maxUnwritten = 16
-	// smallMessage is the maximum capacity of a message that begins with small answers. It is not
+	// smallMessage is the maximum initial capacity of a message whose first answer is small. It is not
 	// above requestCost, so the first answer takes no more space than its request frees.
 	smallMessage = requestCost
 	// maxSpareMessage is the maximum capacity of a message that is reused.

@@ -91,8 +91,8 @@ func readHeaders(ctx context.Context, w http.ResponseWriter, _ proto.Message) er
 // this is not the goroutine that answers.
 type boundedBody struct {
 	io.ReadCloser
-	size  int64                 // as announced, or -1
-	limit atomic.Pointer[error] // not nil after a read beyond the limit
+	size     int64                 // as announced, or -1
+	tooLarge atomic.Pointer[error] // not nil after a read beyond the limit
 }
 
 // boundBodies limits the bodies of requests to h.
@@ -109,7 +109,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		err := tooLarge(b.size, large.Limit)
-		b.limit.Store(&err)
+		b.tooLarge.Store(&err)
 	}
 	return n, err
 }
@@ -125,7 +125,7 @@ func tooLarge(size, limit int64) error {
 // gatewayError replaces the parse error of a truncated body by the size error.
 func gatewayError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	if b, ok := r.Body.(*boundedBody); ok {
-		if large := b.limit.Load(); large != nil {
+		if large := b.tooLarge.Load(); large != nil {
 			err = *large
 		}
 	}

@@ -14,8 +14,8 @@ const (
 	// healthInterval is the time between two checks for a watching client. With a longer one,
 	// clients keep sending requests to a member that cannot serve them.
 	healthInterval = time.Second
-	// healthMaxAge is how long watching clients share a result, so that a thousand of them cause
-	// at most two reads per second.
+	// healthMaxAge is how long watching clients share a result, so that a thousand of them run
+	// each probe at most twice per second.
 	healthMaxAge = healthInterval / 2
 )
 
@@ -86,7 +86,7 @@ func (s *healthServer) Watch(r *healthpb.HealthCheckRequest, out grpc.ServerStre
 // sharedProbe is a probe with a result that many clients share.
 type sharedProbe struct {
 	probe probe // immutable
-	// sem is held by the goroutine that runs the probe, and to access the other fields.
+	// sem guards result and at. latest holds it while it runs the probe.
 	sem    chan struct{}
 	result healthpb.HealthCheckResponse_ServingStatus
 	at     time.Time

@@ -81,8 +81,8 @@ func (a *API) handleWithTimeout(ctx context.Context, begun time.Time, req any, h
 	defer late.stop()
 	resp, err := handle(late, req)
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
-		// The server's timeout has ended the request, for which etcd has an error of its own, after
-		// which clients repeat reads. The client's deadline has not passed.
+		// The server's timeout has ended the request, not the client's deadline. Clients repeat reads after
+		// etcd's error for that.
 		err = rpctypes.ErrGRPCTimeout
 	}
 	return resp, err
@@ -230,8 +230,7 @@ func (c *lazyContext) stop() {
 }
 
 // noLeaderTimeouts is the number of election timeouts for which a stream that requires a leader continues
-// without one. It is etcd's value: a new connection costs more than a rejected request, and most
-// elections take less.
+// without one. It is etcd's value. Most elections take less, so most streams survive them.
 const noLeaderTimeouts = 3
 
 // requiresLeader reports whether the client has used clientv3.WithRequireLeader.

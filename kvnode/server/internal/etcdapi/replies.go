@@ -36,7 +36,8 @@ const (
 	// requests would take the CPU from the raft loop.
 	reclaimInterval = time.Second
 	// maxWaiting limits the replies that wait for the budget, maxWaitingPerConn those of one
-	// connection. Each waiting reply holds at least a tenth of its size. Lower limits reject
+	// connection. A waiting reply is not encoded yet, but its messages take a tenth of its size or
+	// more. Lower limits reject
 	// bursts of large reads that would soon be served. The second limit is lower, so one client
 	// cannot take all places.
 	maxWaiting        = 1000

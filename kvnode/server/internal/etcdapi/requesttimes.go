@@ -108,8 +108,8 @@ type RequestStats struct {
 	Times []kvnode.OpTimes
 	// Slow counts the reads that took longer than Config.WarnApply.
 	Slow uint64
-	// Ranges counts the ranges answered without an entry in the log, alone or in transactions.
-	// Txns counts such transactions with more than one range.
+	// Ranges counts range requests, failed ones included, and the ranges of read-only transactions and of
+	// RangeStream. Txns counts read-only transactions with more than one range.
 	Ranges, Txns uint64
 }
 

@@ -46,7 +46,7 @@ func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.Wat
 	defer c.stream.Close()
 	requests := make(chan *pb.WatchRequest)
 	failed := make(chan error, 1)
-	// Do not wait for this goroutine: if this call ends first, Recv ends only once it has returned.
+	// Do not wait for this goroutine: its Recv may return only after this call has returned.
 	go receiveWatches(ctx, out, requests, failed)
 	return c.run(requests, failed)
 }
@@ -117,8 +117,8 @@ func (c *watchCall) sendNext() (more bool, err error) {
 	return more, err
 }
 
-// watchError returns the error that ends a stream. After Unavailable clients continue at another
-// member; after any other error they give up.
+// watchError returns the error that ends a stream. After most Unavailable errors clientv3 continues at another
+// member. After ErrGRPCWatchCanceled it gives up.
 func watchError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return rpctypes.ErrGRPCWatchCanceled
