@@ -48,9 +48,9 @@ func (e *entry) expires() bool {
 
 func expire(t *tx, args []string, unit time.Duration, at bool) any {
 	e := t.keys[args[1]]
-	ttl, valid := t.s.seconds(args[2], unit, at)
-	if !valid {
-		return errInteger
+	ttl, err := t.s.seconds(args[2], unit, at)
+	if err != nil {
+		return err
 	}
 	return e.expire(ttl)
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -63,11 +62,6 @@ func (l *leases) grant(ctx context.Context, ttl int64) (clientv3.LeaseID, error)
 	return got.ID, nil
 }
 
-// replaced revokes the lease of the value that a put has replaced.
-func (l *leases) replaced(put *pb.PutResponse) {
-	l.revoke(clientv3.LeaseID(put.GetPrevKv().GetLease()))
-}
-
 // revoke revokes leases in the background if this gateway has granted them. They hold no key, so nothing
 // depends on it: a revocation that fails or is dropped leaves an empty lease until its end.
 func (l *leases) revoke(ids ...clientv3.LeaseID) {
@@ -121,17 +115,17 @@ func (t *tx) remaining(e *entry) (int64, error) {
 
 // seconds converts an expiry to whole seconds, rounded up. unit is that of the number; at means a point in
 // Unix time. An expiry that lies in the past is past.
-func (s *Server) seconds(text string, unit time.Duration, at bool) (int64, bool) {
+func (s *Server) seconds(text string, unit time.Duration, at bool) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, false
+		return 0, errInteger
 	}
 	perSecond := int64(time.Second / unit)
 	if at && n > 0 {
 		n -= time.Now().UnixMilli() * perSecond / 1000
 	}
 	if n <= 0 {
-		return past, true
+		return past, nil
 	}
 	sec := n / perSecond
 	if n%perSecond != 0 {
@@ -142,5 +136,16 @@ func (s *Server) seconds(text string, unit time.Duration, at bool) (int64, bool)
 			})
 		}
 	}
-	return sec, sec <= maxTTL
+	if sec > maxTTL {
+		return 0, errExpiry
+	}
+	return sec, nil
+}
+
+// ttl is seconds for an expiry that is set with a value, where zero and less are refused.
+func (s *Server) ttl(text string, unit time.Duration, at bool) (int64, error) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n <= 0 {
+		return 0, errExpiry
+	}
+	return s.seconds(text, unit, at)
 }

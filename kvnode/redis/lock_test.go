@@ -299,6 +299,7 @@ func TestScriptsOfLockLibraries(t *testing.T) {
 		c.want("-ERR Number of keys…", "EVAL", release, "3", "o", "me")
 		c.want("-ERR Number of keys…", "EVAL", release, "-1", "o", "me")
 		c.want("-ERR value is not…", "EVAL", renew, "1", "o", "me", "soon")
+		c.want("-ERR invalid expire time", "EVAL", renew, "1", "o", "me", "0")
 	})
 }
 
@@ -311,14 +312,14 @@ type lossyKV struct {
 	writes atomic.Int64
 }
 
-func (kv *lossyKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+func (kv *lossyKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	kv.writes.Add(1)
 	if !kv.drop {
-		if _, err := kv.KV.Put(ctx, key, value, opts...); err != nil {
-			return nil, err
+		if _, err := kv.KV.Do(ctx, op); err != nil {
+			return clientv3.OpResponse{}, err
 		}
 	}
-	return nil, kv.err
+	return clientv3.OpResponse{}, kv.err
 }
 
 func (kv *lossyKV) Txn(ctx context.Context) clientv3.Txn {

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -12,7 +13,7 @@ import (
 // maxPrefixes limits the label values of contention. Other prefixes count as "other".
 const maxPrefixes = 32
 
-// metrics are the gateway's, a prometheus.Collector.
+// metrics are the gateway's.
 type metrics struct {
 	commands *prometheus.CounterVec
 	latency  *prometheus.HistogramVec
@@ -50,22 +51,14 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.commands, m.latency, m.locks, m.waits, m.unknown, m.unrevoked, m.refused, m.conns}
-}
-
-// Describe implements prometheus.Collector.
-func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range m.all() {
-		c.Describe(ch)
+// register registers the metrics.
+func (m *metrics) register(r prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{m.commands, m.latency, m.locks, m.waits, m.unknown, m.unrevoked, m.refused, m.conns} {
+		if err := r.Register(c); err != nil {
+			return fmt.Errorf("redis: register the metrics: %w", err)
+		}
 	}
-}
-
-// Collect implements prometheus.Collector.
-func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range m.all() {
-		c.Collect(ch)
-	}
+	return nil
 }
 
 func (m *metrics) command(name string, failed bool, took time.Duration) {
@@ -84,16 +77,6 @@ func (m *metrics) command(name string, failed bool, took time.Duration) {
 	m.latency.WithLabelValues(name).Observe(took.Seconds())
 }
 
-// batch returns a function that counts commands which are one request.
-func (m *metrics) batch(name string, n int) func() {
-	began := time.Now()
-	return func() {
-		for range n {
-			m.command(name, false, time.Since(began))
-		}
-	}
-}
-
 func (m *metrics) contended(key string) {
 	prefix := ""
 	if i := strings.IndexAny(key, ":/"); i > 0 {
@@ -110,50 +93,33 @@ func (m *metrics) contended(key string) {
 	m.waits.WithLabelValues(prefix).Inc()
 }
 
-// acquire records an attempt to take a lock, once its transaction is over.
-func (t *tx) acquire(key, owner string, won bool) {
-	t.after(func() {
-		if !won {
-			t.s.metrics.locks.WithLabelValues("contended").Inc()
+// Steps of the lock pattern.
+const (
+	acquired  = "acquired"
+	contended = "contended"
+	renewed   = "renewed"
+	// lost is a renewal by a caller that does not hold the lock any more.
+	lost = "renewal_failed"
+	// refused is a release by a caller that does not hold the lock. It may never have had it: redsync releases after
+	// each attempt that has failed.
+	refused = "release_refused"
+)
+
+// lock records a step of the lock pattern once the transaction is committed. The log line has a part of the owner's
+// token, as all of it would release the lock.
+func (t *tx) lock(step, key, owner string) {
+	t.done = append(t.done, func() {
+		t.s.metrics.locks.WithLabelValues(step).Inc()
+		level := slog.LevelDebug
+		switch step {
+		case contended:
 			t.s.metrics.contended(key)
 			return
-		}
-		t.s.metrics.locks.WithLabelValues("acquired").Inc()
-		t.log(slog.LevelDebug, "a lock is acquired", key, owner)
-	})
-}
-
-// renew records a renewal.
-func (t *tx) renew(key, owner string, held bool) {
-	t.after(func() {
-		if held {
-			t.s.metrics.locks.WithLabelValues("renewed").Inc()
+		case renewed:
 			return
+		case lost:
+			level = slog.LevelWarn
 		}
-		t.s.metrics.locks.WithLabelValues("renewal_failed").Inc()
-		t.log(slog.LevelWarn, "a lock is not renewed, its caller has lost it", key, owner)
+		t.s.cfg.Log.Log(t.ctx, level, "a lock is "+step, "key", key, "token", owner[:min(4, len(owner)/2)], "took", time.Since(t.began))
 	})
-}
-
-// refuse records a release by a caller that does not hold the lock. It may have lost the lock, or never had it:
-// redsync releases after each attempt that has failed.
-func (t *tx) refuse(key, owner string) {
-	t.after(func() {
-		t.s.metrics.locks.WithLabelValues("release_refused").Inc()
-		t.log(slog.LevelDebug, "a lock is not released, its caller does not hold it", key, owner)
-	})
-}
-
-// after runs a function once the transaction is committed.
-func (t *tx) after(f func()) {
-	t.done = append(t.done, func(committed bool) {
-		if committed {
-			f()
-		}
-	})
-}
-
-// log logs a step of the lock pattern with a part of the owner's token, as all of it would release the lock.
-func (t *tx) log(level slog.Level, text, key, owner string) {
-	t.s.cfg.Log.Log(t.ctx, level, text, "key", key, "token", owner[:min(4, len(owner)/2)], "took", time.Since(t.began))
 }

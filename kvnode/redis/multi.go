@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"strings"
 
@@ -52,7 +53,7 @@ func (c *conn) queue(args []string) any {
 	}
 	if _, err := commands[strings.ToUpper(args[0])].keys(args); err != nil {
 		c.broken = true
-		return failure(err.Error())
+		return err
 	}
 	c.queued = append(c.queued, args)
 	return simple("QUEUED")
@@ -70,12 +71,12 @@ func exec(c *conn, _ []string) any {
 	}
 	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
 	defer cancel()
-	replies, failed, aborted := c.s.transact(ctx, queued, watched)
+	replies, err := c.s.transact(ctx, queued, watched)
 	switch {
-	case aborted:
+	case errors.Is(err, errAborted):
 		return nilArray{}
-	case failed != "":
-		return failed
+	case err != nil:
+		return err
 	}
 	return replies
 }

@@ -3,7 +3,6 @@ package redis
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -25,9 +24,9 @@ const (
 var errHTTP = errors.New("redis: HTTP request")
 
 // protocolError is the client's mistake. It is answered, and the connection closed.
-type protocolError string
-
-func (e protocolError) Error() string { return "ERR Protocol error: " + string(e) }
+func protocolError(format string, args ...any) error {
+	return failf("ERR Protocol error: "+format, args...)
+}
 
 // errMore means that the buffer does not hold a whole command yet.
 var errMore = errors.New("redis: incomplete command")
@@ -115,7 +114,7 @@ func (p *parser) fill() error {
 func (p *parser) grow() error {
 	more := int64(len(p.buf))
 	if len(p.buf) >= maxCommand {
-		return protocolError(fmt.Sprintf("command exceeds %d bytes", maxCommand))
+		return protocolError("command exceeds %d bytes", maxCommand)
 	}
 	if p.budget.Add(-more) < 0 {
 		p.budget.Add(more)
@@ -147,7 +146,7 @@ func parseCommand(b []byte, maxBulk int) (args []string, n int, err error) {
 			return nil, 0, errMore
 		}
 		if b[at] != '$' {
-			return nil, 0, protocolError(fmt.Sprintf("expected '$', got '%c'", b[at]))
+			return nil, 0, protocolError("expected '$', got '%c'", b[at])
 		}
 		var size int
 		if size, at, err = parseLength(b, at+1, "bulk", maxBulk); err != nil {
@@ -177,17 +176,17 @@ func parseLength(b []byte, from int, what string, limit int) (value, next int, e
 	i := bytes.IndexByte(b[from:], '\n')
 	if i < 0 {
 		if len(b)-from > 32 {
-			return 0, 0, protocolError("invalid " + what + " length")
+			return 0, 0, protocolError("invalid %s length", what)
 		}
 		return 0, 0, errMore
 	}
 	line := b[from : from+i]
 	if len(line) == 0 || line[len(line)-1] != '\r' {
-		return 0, 0, protocolError("invalid " + what + " length")
+		return 0, 0, protocolError("invalid %s length", what)
 	}
 	value, err = strconv.Atoi(string(line[:min(len(line)-1, 32)]))
 	if err != nil || value < -1 || value > limit {
-		return 0, 0, protocolError(fmt.Sprintf("invalid %s length, at most %d is allowed", what, limit))
+		return 0, 0, protocolError("invalid %s length, at most %d is allowed", what, limit)
 	}
 	return value, from + i + 1, nil
 }
@@ -203,7 +202,7 @@ func parseInline(b []byte) (args []string, n int, err error) {
 	}
 	args = strings.Fields(string(b[:i]))
 	if len(args) > maxArgs {
-		return nil, 0, protocolError(fmt.Sprintf("at most %d arguments are allowed", maxArgs))
+		return nil, 0, protocolError("at most %d arguments are allowed", maxArgs)
 	}
 	if len(args) > 0 && (strings.EqualFold(args[0], "POST") || strings.EqualFold(args[0], "Host:")) {
 		return nil, 0, errHTTP

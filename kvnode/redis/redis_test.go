@@ -213,9 +213,8 @@ var commandTests = []struct{ name, script string }{
 			SELECT 1 => -ERR DB…
 			AUTH a b => -ERR AUTH is refused…
 			CLIENT SETNAME me => OK
-			CLIENT GETNAME => me
 			CLIENT SETINFO lib-name x => OK
-			CONFIG GET appendfsync => [appendfsync always]
+			CONFIG GET appendonly save => [appendonly yes save ]
 			COMMAND DOCS => []
 			INFO => # Server…
 			LPUSH a b => -ERR unknown command 'LPUSH'
@@ -333,23 +332,33 @@ func TestMulti(t *testing.T) {
 }
 
 func TestScan(t *testing.T) {
-	addr := startGateway(t, startCluster(t))
-	c := dial(t, addr)
-	for i := range 25 {
-		c.do("SET", fmt.Sprintf("scan:%02d", i), "x")
-	}
-	seen, cursor := 0, "0"
-	for {
-		got := strings.Fields(strings.Trim(c.do("SCAN", cursor, "MATCH", "scan:[01]?", "COUNT", "7"), "[]"))
-		cursor, seen = got[0], seen+len(got)-1
-		if cursor == "0" {
-			break
+	etcd := startCluster(t)
+	c := dial(t, startGateway(t, etcd, func(c *redis.Config) { c.MaxReply = 15_000 }))
+	for i := range 1100 { // more than are read in one request
+		if _, err := etcd.Put(t.Context(), fmt.Sprintf("s/%04d", i), "x"); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if seen != 20 {
-		t.Errorf("SCAN found %d keys, want 20", seen)
+	c.script(`
+		SET [a] x => OK
+		SCAN 0 MATCH s/000[0-2] => [0 [s/0000 s/0001 s/0002]]
+		SCAN 0 MATCH s?00[^1-9]0 COUNT 1 => [0 [s/0000]]
+		SCAN 0 MATCH *0*99 TYPE string => [0 [s/0099 s/0199 s/0299 s/0399 s/0499 s/0599 s/0699 s/0799 s/0899 s/0999 s/1099]]
+		SCAN 0 MATCH \[a] => [0 [[a]]]
+		SCAN 0 MATCH a* => [0 []]
+		SCAN 0 TYPE list => [0 []]
+		SCAN 0 MATCH [a => -ERR syntax error
+		SCAN 0 MATCH => -ERR syntax error
+		SCAN 0 LIMIT 1 => -ERR syntax error
+		SCAN 12345 => -ERR invalid cursor…`)
+	if got := strings.Fields(c.do("SCAN", "0")); len(got) != 1102 {
+		t.Errorf("SCAN 0: %d words, want the cursor and 1101 keys", len(got))
 	}
-	c.script("SCAN 12345 => -ERR invalid cursor…")
+	for i := range 3 {
+		c.do("SET", strings.Repeat("long", 1000)+fmt.Sprint(i), "x")
+	}
+	c.want("-ERR the keys exceed 15000 bytes…", "SCAN", "0")
+	c.want("[0 [[a]]]", "SCAN", "0", "MATCH", "[[]a]")
 }
 
 func TestPipeline(t *testing.T) {

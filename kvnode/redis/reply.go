@@ -26,7 +26,11 @@ const ok = simple("OK")
 const (
 	errSyntax  = failure("ERR syntax error")
 	errInteger = failure("ERR value is not an integer or out of range")
+	errExpiry  = failure("ERR invalid expire time")
 )
+
+// Error implements error, so that a failure may be returned by what a command calls.
+func (f failure) Error() string { return string(f) }
 
 func failf(format string, args ...any) failure { return failure(fmt.Sprintf(format, args...)) }
 
@@ -34,17 +38,9 @@ func failf(format string, args ...any) failure { return failure(fmt.Sprintf(form
 func writeReply(w *bufio.Writer, r any, resp3 bool) {
 	switch r := r.(type) {
 	case nil:
-		if resp3 {
-			_, _ = w.WriteString("_\r\n")
-			return
-		}
-		_, _ = w.WriteString("$-1\r\n")
+		writeNil(w, '$', resp3)
 	case nilArray:
-		if resp3 {
-			_, _ = w.WriteString("_\r\n")
-			return
-		}
-		_, _ = w.WriteString("*-1\r\n")
+		writeNil(w, '*', resp3)
 	case simple:
 		_, _ = w.WriteString("+" + string(r) + "\r\n")
 	case failure:
@@ -72,6 +68,15 @@ func writeReply(w *bufio.Writer, r any, resp3 bool) {
 	default:
 		panic(fmt.Sprintf("redis: reply of type %T", r))
 	}
+}
+
+// writeNil writes a missing value. In RESP2 it is a string or an array of length -1.
+func writeNil(w *bufio.Writer, kind byte, resp3 bool) {
+	if resp3 {
+		_, _ = w.WriteString("_\r\n")
+		return
+	}
+	writeLength(w, kind, -1)
 }
 
 func writeLength(w *bufio.Writer, kind byte, n int64) {

@@ -12,10 +12,10 @@ import (
 // maxScripts limits the remembered texts.
 const maxScripts = 1000
 
-// script does what a known script does.
+// script does what a known script does, with at least one key and args arguments.
 type script struct {
-	keys, args int // at least
-	do         func(t *tx, keys, args []string) any
+	args int
+	do   func(t *tx, keys, args []string) any
 }
 
 const (
@@ -34,16 +34,18 @@ const (
 		redis.pcall("del", key) count = count + 1 end end return count`
 )
 
-// known are the scripts by their normalised text.
+// known are the scripts by their normalised text. The first five use their first key only.
 var known = map[string]script{
-	normalise(compareAndDelete):  {1, 1, releaser(0)},
-	normalise(redsyncDelete):     {1, 1, releaser(-1)},
-	normalise(compareAndExpire):  {1, 2, renewer(time.Second)},
-	normalise(compareAndRenew):   {1, 2, renewer(time.Millisecond)},
-	normalise(redsyncRenewOrSet): {1, 2, renewOrSet},
-	normalise(redlockAcquire):    {1, 2, acquireAll},
-	normalise(redlockExtend):     {1, 2, extendAll},
-	normalise(redlockRelease):    {1, 1, releaseAll},
+	normalise(compareAndDelete):  {1, func(t *tx, keys, args []string) any { return release(t, keys[:1], args) }},
+	normalise(redsyncDelete):     {1, releaseOrMissing},
+	normalise(compareAndExpire):  {2, renewer(time.Second)},
+	normalise(compareAndRenew):   {2, renewer(time.Millisecond)},
+	normalise(redsyncRenewOrSet): {2, renewOrAcquire},
+	normalise(redlockAcquire):    {2, acquire},
+	normalise(redlockExtend): {2, func(t *tx, keys, args []string) any {
+		return renew(t, keys, args, time.Millisecond)
+	}},
+	normalise(redlockRelease): {1, release},
 }
 
 // normalise drops comments, spaces, semicolons, case and the kind of quotes. A text with a comment of several
@@ -85,7 +87,7 @@ const errScript = failure("ERR this gateway runs only the scripts of lock librar
 	"(compare-and-delete, compare-and-expire, redsync, redlock): the script is none of them")
 
 // load remembers a script.
-func (s *scripts) load(text string) (script, any) {
+func (s *scripts) load(text string) (script, error) {
 	found, is := known[normalise(text)]
 	if !is {
 		return script{}, errScript
@@ -111,11 +113,11 @@ func scriptKeys(args []string) ([]string, error) {
 	n, err := strconv.Atoi(args[2])
 	switch {
 	case err != nil:
-		return nil, failureError{errInteger}
+		return nil, errInteger
 	case n < 0:
-		return nil, failuref("ERR Number of keys can't be negative")
+		return nil, failf("ERR Number of keys can't be negative")
 	case n > len(args)-3:
-		return nil, failuref("ERR Number of keys can't be greater than number of args")
+		return nil, failf("ERR Number of keys can't be greater than number of args")
 	}
 	return args[3 : 3+n], nil
 }
@@ -123,9 +125,9 @@ func scriptKeys(args []string) ([]string, error) {
 func scriptCommands() map[string]command {
 	return map[string]command{
 		"EVAL": {arity: -3, keys: scriptKeys, do: func(t *tx, args []string) any {
-			sc, wrong := t.s.scripts.load(args[1])
-			if wrong != nil {
-				return wrong
+			sc, err := t.s.scripts.load(args[1])
+			if err != nil {
+				return err
 			}
 			return sc.run(t, args)
 		}},
@@ -157,22 +159,21 @@ func (e *entry) token() any {
 
 // kvLock is KV.LOCK key owner PX ms. For the present owner it renews the lock.
 func kvLock(t *tx, args []string) any {
-	ttl, valid := t.s.seconds(args[4], time.Millisecond, false)
-	if !strings.EqualFold(args[3], "PX") || !valid || ttl == past {
+	ttl, err := t.s.ttl(args[4], time.Millisecond, false)
+	if !strings.EqualFold(args[3], "PX") || err != nil {
 		return failure("ERR usage: KV.LOCK key owner PX milliseconds")
 	}
 	e := t.keys[args[1]]
-	if e.exists && e.value != args[2] {
-		t.acquire(args[1], args[2], false)
-		return nil
-	}
 	switch {
+	case e.exists && e.value != args[2]:
+		t.lock(contended, args[1], args[2])
+		return nil
 	case e.exists:
-		t.renew(args[1], args[2], true)
+		t.lock(renewed, args[1], args[2])
 	case e.had: // etcd would keep the creation revision, and so the token of the holder before
 		return failure("ERR nothing was locked: the same MULTI deletes the key before KV.LOCK")
 	default:
-		t.acquire(args[1], args[2], true)
+		t.lock(acquired, args[1], args[2])
 	}
 	e.put(args[2], ttl)
 	return e.token()
@@ -182,8 +183,8 @@ func scriptCommand(c *conn, args []string) any {
 	if !strings.EqualFold(args[1], "LOAD") || len(args) != 3 {
 		return failure("ERR only SCRIPT LOAD script is supported")
 	}
-	if _, wrong := c.s.scripts.load(args[2]); wrong != nil {
-		return wrong
+	if _, err := c.s.scripts.load(args[2]); err != nil {
+		return err
 	}
 	return shaOf(args[2])
 }
@@ -191,105 +192,85 @@ func scriptCommand(c *conn, args []string) any {
 func (sc script) run(t *tx, args []string) any {
 	keys, err := scriptKeys(args)
 	if err != nil {
-		return failure(err.Error())
+		return err
 	}
 	rest := args[3+len(keys):]
-	if len(keys) < sc.keys || len(rest) < sc.args {
-		return failf("ERR the script needs %d keys and %d arguments", sc.keys, sc.args)
+	if len(keys) == 0 || len(rest) < sc.args {
+		return failf("ERR the script needs a key and %d arguments", sc.args)
 	}
 	return sc.do(t, keys, rest)
 }
 
-// releaser deletes a key that has the value. missing is the reply for a key that is gone.
-func releaser(missing int64) func(t *tx, keys, args []string) any {
-	return func(t *tx, keys, args []string) any {
-		e := t.keys[keys[0]]
-		switch {
-		case e.exists && e.value == args[0]:
-			e.remove()
-			return int64(1)
-		case !e.exists:
-			t.refuse(keys[0], args[0])
-			return missing
-		}
-		t.refuse(keys[0], args[0])
-		return int64(0)
-	}
-}
-
-func renewer(unit time.Duration) func(t *tx, keys, args []string) any {
-	return func(t *tx, keys, args []string) any {
-		e := t.keys[keys[0]]
-		ttl, valid := t.s.seconds(args[1], unit, false)
-		if !valid {
-			return errInteger
-		}
-		held := e.exists && e.value == args[0]
-		t.renew(keys[0], args[0], held)
-		if !held {
-			return int64(0)
-		}
-		return e.expire(ttl)
-	}
-}
-
-func renewOrSet(t *tx, keys, args []string) any {
-	if e := t.keys[keys[0]]; e.exists {
-		return renewer(time.Millisecond)(t, keys, args)
-	}
-	r := set(t, []string{"SET", keys[0], args[0], "PX", args[1], "NX"})
-	if r == any(ok) {
-		return int64(1)
-	}
-	return r
-}
-
-// putAll writes a token to all keys.
-func (t *tx) putAll(keys []string, value, ms string) any {
-	ttl, valid := t.s.seconds(ms, time.Millisecond, false)
-	if !valid || ttl == past {
-		return failure("ERR invalid expire time in 'set' command")
+// acquire sets all keys to the owner's token if none exists.
+func acquire(t *tx, keys, args []string) any {
+	ttl, err := t.s.ttl(args[1], time.Millisecond, false)
+	if err != nil {
+		return err
 	}
 	for _, k := range keys {
-		t.keys[k].put(value, ttl)
+		if t.keys[k].exists {
+			t.lock(contended, k, args[0])
+			return int64(0)
+		}
 	}
+	for _, k := range keys {
+		t.keys[k].put(args[0], ttl)
+	}
+	t.lock(acquired, keys[0], args[0])
 	return int64(len(keys))
 }
 
-func acquireAll(t *tx, keys, args []string) any {
+// renew sets the expiry of all keys if all have the owner's token.
+func renew(t *tx, keys, args []string, unit time.Duration) any {
+	ttl, err := t.s.ttl(args[1], unit, false)
+	if err != nil {
+		return err
+	}
 	for _, k := range keys {
-		if t.keys[k].exists {
-			t.acquire(k, args[0], false)
+		if !t.keys[k].held(args[0]) {
+			t.lock(lost, k, args[0])
 			return int64(0)
 		}
 	}
-	r := t.putAll(keys, args[0], args[1])
-	if _, is := r.(int64); is {
-		t.acquire(keys[0], args[0], true)
+	for _, k := range keys {
+		t.keys[k].put(args[0], ttl)
+	}
+	t.lock(renewed, keys[0], args[0])
+	return int64(len(keys))
+}
+
+func renewer(unit time.Duration) func(t *tx, keys, args []string) any {
+	return func(t *tx, keys, args []string) any { return renew(t, keys[:1], args, unit) }
+}
+
+func renewOrAcquire(t *tx, keys, args []string) any {
+	if t.keys[keys[0]].exists {
+		return renew(t, keys[:1], args, time.Millisecond)
+	}
+	return acquire(t, keys[:1], args)
+}
+
+// release removes the keys that have the owner's token, and returns their number.
+func release(t *tx, keys, args []string) any {
+	n := int64(0)
+	for _, k := range keys {
+		if !t.keys[k].held(args[0]) {
+			t.lock(refused, k, args[0])
+			continue
+		}
+		t.keys[k].remove()
+		n++
+	}
+	return n
+}
+
+func releaseOrMissing(t *tx, keys, args []string) any {
+	missing := !t.keys[keys[0]].exists
+	r := release(t, keys[:1], args)
+	if missing {
+		return int64(-1)
 	}
 	return r
 }
 
-func extendAll(t *tx, keys, args []string) any {
-	for _, k := range keys {
-		if e := t.keys[k]; !e.exists || e.value != args[0] {
-			t.renew(k, args[0], false)
-			return int64(0)
-		}
-	}
-	t.renew(keys[0], args[0], true)
-	return t.putAll(keys, args[0], args[1])
-}
-
-func releaseAll(t *tx, keys, args []string) any {
-	n := int64(0)
-	for _, k := range keys {
-		if e := t.keys[k]; e.exists && e.value == args[0] {
-			e.remove()
-			n++
-			continue
-		}
-		t.refuse(k, args[0])
-	}
-	return n
-}
+func (e *entry) held(owner string) bool { return e.exists && e.value == owner }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -53,10 +52,8 @@ type Server struct {
 	budget  atomic.Int64
 	ids     atomic.Int64
 	leases  leases
-	cursors cursors
 	scripts scripts
 	metrics *metrics
-	start   time.Time
 
 	mu    sync.Mutex
 	open  map[net.Conn]struct{} // listeners are in ends
@@ -77,10 +74,10 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	s := &Server{cfg: cfg, metrics: newMetrics(), open: make(map[net.Conn]struct{}), start: time.Now()}
+	s := &Server{cfg: cfg, metrics: newMetrics(), open: make(map[net.Conn]struct{})}
 	if cfg.Registerer != nil {
-		if err := cfg.Registerer.Register(s.metrics); err != nil {
-			return nil, fmt.Errorf("redis: %w", err)
+		if err := s.metrics.register(cfg.Registerer); err != nil {
+			return nil, err
 		}
 	}
 	s.budget.Store(largeBuffers)
@@ -174,7 +171,6 @@ type conn struct {
 	p     *parser
 	w     *bufio.Writer
 	id    int64
-	name  string
 	resp3 bool
 	quit  bool
 
@@ -211,8 +207,8 @@ func (c *conn) serve() {
 	for !c.quit {
 		batch, err := c.batch()
 		c.runBatch(batch)
-		if wrong, is := errors.AsType[protocolError](err); is {
-			c.reply(failure(wrong.Error()))
+		if wrong, is := errors.AsType[failure](err); is {
+			c.reply(wrong)
 		}
 		if c.w.Flush() != nil || err != nil {
 			return
@@ -240,7 +236,7 @@ func (c *conn) batch() (batch [][]string, err error) {
 func (c *conn) runBatch(batch [][]string) {
 	for len(batch) > 0 && !c.quit {
 		n := 0
-		if !c.multi && len(batch) > 1 {
+		if !c.multi {
 			n = max(c.runGets(batch), c.runSets(batch))
 		}
 		if n == 0 {
@@ -280,14 +276,9 @@ func (c *conn) dispatch(name string, cmd command, args []string) any {
 	}
 	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
 	defer cancel()
-	if name == "SET" {
-		if r, done := c.blindSet(ctx, args); done {
-			return r
-		}
-	}
-	replies, failed, _ := c.s.transact(ctx, [][]string{args}, nil)
-	if failed != "" {
-		return failed
+	replies, err := c.s.transact(ctx, [][]string{args}, nil)
+	if err != nil {
+		return err
 	}
 	return replies[0]
 }

@@ -34,7 +34,7 @@ func firstKey(args []string) ([]string, error) { return args[1:2], nil }
 func allKeys(args []string) ([]string, error)  { return args[1:], nil }
 func pairKeys(args []string) (keys []string, err error) {
 	if len(args)%2 == 0 {
-		return nil, failuref("ERR wrong number of arguments for '%s' command", strings.ToLower(args[0]))
+		return nil, failf("ERR wrong number of arguments for '%s' command", strings.ToLower(args[0]))
 	}
 	for i := 1; i < len(args); i += 2 {
 		keys = append(keys, args[i])
@@ -175,9 +175,9 @@ func setnx(t *tx, args []string) any {
 }
 
 func setex(t *tx, args []string, unit time.Duration) any {
-	ttl, valid := t.s.seconds(args[2], unit, false)
-	if !valid || ttl == past {
-		return failf("ERR invalid expire time in '%s' command", strings.ToLower(args[0]))
+	ttl, err := t.s.ttl(args[2], unit, false)
+	if err != nil {
+		return err
 	}
 	t.keys[args[1]].put(args[3], ttl)
 	return ok
@@ -196,7 +196,7 @@ var units = map[string]struct {
 	at   bool
 }{"EX": {time.Second, false}, "PX": {time.Millisecond, false}, "EXAT": {time.Second, true}, "PXAT": {time.Millisecond, true}}
 
-func parseSet(s *Server, args []string) (o setOptions, wrong any) {
+func parseSet(s *Server, args []string) (o setOptions, err error) {
 	timed := false
 	for i := 3; i < len(args); i++ {
 		name := strings.ToUpper(args[i])
@@ -212,8 +212,8 @@ func parseSet(s *Server, args []string) (o setOptions, wrong any) {
 			timed, o.ttl = true, keepTTL
 		case isTime && !timed && i+1 < len(args):
 			i++
-			if o.ttl, wrong = s.setTTL(args[i], u.unit, u.at); wrong != nil {
-				return o, wrong
+			if o.ttl, err = s.ttl(args[i], u.unit, u.at); err != nil {
+				return o, err
 			}
 			timed = true
 		default:
@@ -223,23 +223,10 @@ func parseSet(s *Server, args []string) (o setOptions, wrong any) {
 	return o, nil
 }
 
-// setTTL is seconds for SET, which refuses a time that is not positive.
-func (s *Server) setTTL(text string, unit time.Duration, at bool) (ttl int64, wrong any) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, errInteger
-	}
-	ttl, valid := s.seconds(text, unit, at)
-	if !valid || n <= 0 {
-		return 0, failure("ERR invalid expire time in 'set' command")
-	}
-	return ttl, nil
-}
-
 func set(t *tx, args []string) any {
-	o, wrong := parseSet(t.s, args)
-	if wrong != nil {
-		return wrong
+	o, err := parseSet(t.s, args)
+	if err != nil {
+		return err
 	}
 	e := t.keys[args[1]]
 	old := e.bulk()
@@ -251,7 +238,7 @@ func set(t *tx, args []string) any {
 		e.put(args[2], o.ttl)
 	}
 	if o.nx && o.ttl > 0 {
-		t.acquire(args[1], args[2], won)
+		t.lock(map[bool]string{true: acquired, false: contended}[won], args[1], args[2])
 	}
 	switch {
 	case o.get:

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -63,22 +62,25 @@ type tx struct {
 	// order is the keys in the order of their first use.
 	order []string
 	// done are called after the commit.
-	done []func(committed bool)
+	done []func()
 	// stale is set if something read later does not belong to what was read first.
 	stale bool
 }
 
+// errAborted means that a watched key has changed.
+var errAborted = errors.New("redis: transaction aborted")
+
 // transact runs commands with keys as one transaction on one revision. It is computed again if a key has
-// changed between the read and the write, as nothing was written then. aborted: a watched key has changed.
-func (s *Server) transact(ctx context.Context, cmds [][]string, watched map[string]int64) (replies []any, failed failure, aborted bool) {
+// changed between the read and the write, as nothing was written then. Its error is a failure or errAborted.
+func (s *Server) transact(ctx context.Context, cmds [][]string, watched map[string]int64) (replies []any, err error) {
 	for range maxTries {
 		t := &tx{s: s, ctx: ctx, began: time.Now(), keys: make(map[string]*entry)}
 		if err := t.load(cmds, watched); err != nil {
-			return nil, readFailure(err), false
+			return nil, readFailure(err)
 		}
 		for k, mod := range watched {
 			if t.keys[k].mod != mod {
-				return nil, "", true
+				return nil, errAborted
 			}
 		}
 		replies := make([]any, len(cmds))
@@ -90,19 +92,22 @@ func (s *Server) transact(ctx context.Context, cmds [][]string, watched map[stri
 		}
 		rev, committed, err := t.commit()
 		if err != nil {
-			return nil, s.writeFailure(err), false
+			return nil, s.writeFailure(err)
 		}
 		if !committed {
 			continue
+		}
+		for _, f := range t.done {
+			f()
 		}
 		for i, r := range replies {
 			if _, is := r.(token); is {
 				replies[i] = rev
 			}
 		}
-		return replies, "", false
+		return replies, nil
 	}
-	return nil, "ERR nothing was written: the keys change too often", false
+	return nil, failure("ERR nothing was written: the keys change too often")
 }
 
 // load reads all keys of the commands at one revision.
@@ -134,7 +139,7 @@ func (t *tx) load(cmds [][]string, watched map[string]int64) error {
 				continue
 			}
 			if size += len(kv.GetValue()); size > t.s.cfg.MaxReply {
-				return failuref("ERR the values exceed %d bytes", t.s.cfg.MaxReply)
+				return failf("ERR the values exceed %d bytes", t.s.cfg.MaxReply)
 			}
 			*t.keys[part[j]] = entry{
 				value: string(kv.GetValue()), exists: true, had: true,
@@ -195,7 +200,7 @@ type plan struct {
 // plan grants the leases of the transaction.
 func (t *tx) plan() (p plan, err error) {
 	if len(t.order) > maxOps && slices.ContainsFunc(t.order, func(k string) bool { return t.keys[k].changed }) {
-		return p, failuref("ERR nothing was written: %d keys in a command or MULTI, at most %d", len(t.order), maxOps)
+		return p, failf("ERR nothing was written: %d keys in a command or MULTI, at most %d", len(t.order), maxOps)
 	}
 	for _, k := range t.order {
 		e := t.keys[k]
@@ -228,11 +233,6 @@ func (t *tx) plan() (p plan, err error) {
 
 // commit writes what has changed if no key has changed since it was read.
 func (t *tx) commit() (rev int64, committed bool, err error) {
-	defer func() {
-		for _, f := range t.done {
-			f(committed)
-		}
-	}()
 	p, err := t.plan()
 	if err != nil {
 		t.s.leases.revoke(p.granted...)
@@ -283,8 +283,8 @@ func rejected(err error) bool {
 
 // writeFailure is the reply for a write that has failed.
 func (s *Server) writeFailure(err error) failure {
-	if f, is := errors.AsType[failureError](err); is {
-		return f.failure
+	if f, is := errors.AsType[failure](err); is {
+		return f
 	}
 	if rejected(err) {
 		return failf("ERR nothing was written: %v", err)
@@ -295,18 +295,11 @@ func (s *Server) writeFailure(err error) failure {
 
 // readFailure is the reply for a read that has failed.
 func readFailure(err error) failure {
-	if f, is := errors.AsType[failureError](err); is {
-		return f.failure
+	if f, is := errors.AsType[failure](err); is {
+		return f
 	}
 	return failf("ERR nothing was written: the read failed: %v", err)
 }
-
-// failureError is a reply as an error.
-type failureError struct{ failure }
-
-func (e failureError) Error() string { return string(e.failure) }
-
-func failuref(format string, args ...any) error { return failureError{failf(format, args...)} }
 
 // runGets serves the plain GETs at the front of a batch with one read, and returns their number.
 func (c *conn) runGets(batch [][]string) int {
@@ -317,14 +310,15 @@ func (c *conn) runGets(batch [][]string) int {
 		}
 		keys = append(keys, args[1])
 	}
-	if len(keys) < 2 {
+	if len(keys) == 0 {
 		return 0
 	}
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
 	defer cancel()
-	defer c.s.metrics.batch("GET", len(keys))()
 	kvs, _, err := c.s.read(ctx, keys, 0)
 	for i := range keys {
+		c.s.metrics.command("GET", err != nil, time.Since(began))
 		switch {
 		case err != nil:
 			c.reply(readFailure(err))
@@ -337,8 +331,8 @@ func (c *conn) runGets(batch [][]string) int {
 	return len(keys)
 }
 
-// runSets serves the SETs without options of different keys at the front of a batch with one transaction,
-// and returns their number.
+// runSets serves the SETs without options of different keys at the front of a batch with one request, and
+// returns their number.
 func (c *conn) runSets(batch [][]string) int {
 	var ops []clientv3.Op
 	seen := make(map[string]bool)
@@ -349,54 +343,38 @@ func (c *conn) runSets(batch [][]string) int {
 		seen[args[1]] = true
 		ops = append(ops, clientv3.OpPut(args[1], args[2], clientv3.WithPrevKV()))
 	}
-	if len(ops) < 2 {
+	if len(ops) == 0 {
 		return 0
 	}
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
 	defer cancel()
-	defer c.s.metrics.batch("SET", len(ops))()
-	got, err := c.s.cfg.KV.Txn(ctx).Then(ops...).Commit()
+	err := c.s.put(ctx, ops)
 	for range ops {
+		c.s.metrics.command("SET", err != nil, time.Since(began))
 		if err != nil {
 			c.reply(c.s.writeFailure(err))
 			continue
 		}
 		c.reply(ok)
 	}
-	if err == nil {
-		for _, r := range got.Responses {
-			c.s.leases.replaced(r.GetResponsePut())
-		}
-	}
 	return len(ops)
 }
 
-// blindSet runs a SET that does not depend on the key's present value.
-func (c *conn) blindSet(ctx context.Context, args []string) (reply any, done bool) {
-	o, wrong := parseSet(c.s, args)
-	if wrong != nil {
-		return wrong, true
-	}
-	if o.nx || o.xx || o.get || o.ttl == keepTTL || args[1] == "" || o.ttl == past {
-		return nil, false
-	}
-	opts := []clientv3.OpOption{clientv3.WithPrevKV()}
-	var granted clientv3.LeaseID
-	if o.ttl > 0 {
-		id, err := c.s.leases.grant(ctx, o.ttl)
-		if err != nil {
-			return c.s.writeFailure(notWrittenError{err}), true
+// put writes keys in one request, and revokes the leases that they had.
+func (s *Server) put(ctx context.Context, ops []clientv3.Op) error {
+	if len(ops) == 1 {
+		got, err := s.cfg.KV.Do(ctx, ops[0])
+		if err == nil {
+			s.leases.revoke(clientv3.LeaseID(got.Put().PrevKv.GetLease()))
 		}
-		granted = id
-		opts = append(opts, clientv3.WithLease(id))
+		return err
 	}
-	got, err := c.s.cfg.KV.Put(ctx, args[1], args[2], opts...)
-	if err != nil {
-		if rejected(err) {
-			c.s.leases.revoke(granted)
+	got, err := s.cfg.KV.Txn(ctx).Then(ops...).Commit()
+	if err == nil {
+		for _, r := range got.Responses {
+			s.leases.revoke(clientv3.LeaseID(r.GetResponsePut().GetPrevKv().GetLease()))
 		}
-		return c.s.writeFailure(err), true
 	}
-	c.s.leases.replaced((*pb.PutResponse)(got))
-	return ok, true
+	return err
 }
