@@ -17,5 +17,4 @@
 //   - WATCH of a key that does not exist does not notice that it was created and deleted meanwhile.
 //   - A fencing token is unique to a holder only if all take the lock by KV.LOCK.
 //   - A transaction has at most 128 keys, etcd's default.
-//   - There is no memory limit for all clients together: large replies and WATCH lists add up.
 package redis

@@ -1,41 +1,102 @@
 package redis
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
-func expiryCommands() map[string]command {
-	table := make(map[string]command)
-	for name, c := range map[string]struct {
-		unit time.Duration
-		at   bool
-	}{
-		"EXPIRE": {time.Second, false}, "PEXPIRE": {time.Millisecond, false},
-		"EXPIREAT": {time.Second, true}, "PEXPIREAT": {time.Millisecond, true},
-	} {
-		table[name] = command{arity: 3, keys: firstKey, do: func(t *tx, args []string) any {
-			return expire(t, args, c.unit, c.at)
-		}}
+const (
+	// maxTTL is etcd's limit.
+	maxTTL = 9_000_000_000
+	// past is the TTL of an expiry that lies in the past.
+	past = -2
+)
+
+// seconds converts an expiry to whole seconds, rounded up. unit is that of the number; at means a point in
+// Unix time. An expiry that lies in the past is past.
+func (s *Server) seconds(text string, unit time.Duration, at bool) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, errInteger
 	}
-	for name, unit := range map[string]time.Duration{"TTL": time.Second, "PTTL": time.Millisecond} {
-		table[name] = command{arity: 2, keys: firstKey, do: func(t *tx, args []string) any {
-			left, err := t.remaining(t.keys[args[1]])
+	perSecond := int64(time.Second / unit)
+	if at && n > 0 {
+		n -= time.Now().UnixMilli() * perSecond / 1000
+	}
+	if n <= 0 {
+		return past, nil
+	}
+	sec := n / perSecond
+	if n%perSecond != 0 {
+		sec++
+		if !at {
+			s.rounded.Do(func() {
+				s.cfg.Log.Info("an expiry that is not whole seconds is rounded up, as for all that follow", "expiry", text+"ms", "seconds", sec)
+			})
+		}
+	}
+	if sec > maxTTL {
+		return 0, errExpiry
+	}
+	return sec, nil
+}
+
+// positive is seconds for an expiry that comes with a value, of which zero and less are refused.
+func (s *Server) positive(text string, unit time.Duration, at bool) (int64, error) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n <= 0 {
+		return 0, errExpiry
+	}
+	return s.seconds(text, unit, at)
+}
+
+// expire sets the expiry of a key. A time in the past removes it.
+func expire(unit time.Duration, at bool) func(t *tx, args []string) any {
+	return func(t *tx, args []string) any {
+		e := t.keys[args[1]]
+		sec, err := t.s.seconds(args[2], unit, at)
+		switch {
+		case err != nil:
+			return err
+		case !e.exists:
+			return int64(0)
+		case sec == past:
+			e.remove()
+		default:
+			e.put(e.value, sec)
+		}
+		return int64(1)
+	}
+}
+
+// ttl returns the time until a key ends: -1 without expiry, -2 without key.
+func ttl(unit time.Duration) func(t *tx, args []string) any {
+	return func(t *tx, args []string) any {
+		e := t.keys[args[1]]
+		left := e.ttl // of an earlier command in this transaction
+		switch {
+		case !e.exists:
+			return int64(-2)
+		case !e.expires():
+			return int64(-1)
+		case !e.changed || e.ttl == keepTTL:
+			got, err := t.s.cfg.Lease.TimeToLive(t.ctx, e.lease)
 			if err != nil {
 				return readFailure(err)
 			}
-			if left > 0 {
-				left *= int64(time.Second / unit)
-			}
-			return left
-		}}
-	}
-	table["PERSIST"] = command{arity: 2, keys: firstKey, do: func(t *tx, args []string) any {
-		e := t.keys[args[1]]
-		if !e.expires() {
-			return int64(0)
+			left = got.TTL
+			t.stale = t.stale || left < 0 // the lease has ended since the key was read
 		}
-		e.put(e.value, 0)
-		return int64(1)
-	}}
-	return table
+		return left * int64(time.Second/unit)
+	}
+}
+
+func persist(t *tx, args []string) any {
+	e := t.keys[args[1]]
+	if !e.expires() {
+		return int64(0)
+	}
+	e.put(e.value, 0)
+	return int64(1)
 }
 
 // expires reports whether the key has an expiry.
@@ -44,26 +105,4 @@ func (e *entry) expires() bool {
 		return e.exists && e.ttl > 0
 	}
 	return e.exists && e.lease != 0
-}
-
-func expire(t *tx, args []string, unit time.Duration, at bool) any {
-	e := t.keys[args[1]]
-	ttl, err := t.s.seconds(args[2], unit, at)
-	if err != nil {
-		return err
-	}
-	return e.expire(ttl)
-}
-
-// expire sets the expiry of an existing key. A time in the past removes it.
-func (e *entry) expire(ttl int64) any {
-	switch {
-	case !e.exists:
-		return int64(0)
-	case ttl == past:
-		e.remove()
-	default:
-		e.put(e.value, ttl)
-	}
-	return int64(1)
 }

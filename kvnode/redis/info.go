@@ -15,52 +15,44 @@ const version = "7.0.0"
 
 const errAuth = failure("ERR AUTH is refused: the gateway has no users and no password, so a password would protect nothing")
 
-// infoCommands are the commands that need no key: what clients and redis-benchmark ask when they connect.
-func infoCommands() map[string]command {
-	return map[string]command{
-		"PING": {arity: -1, local: func(_ *conn, args []string) any {
-			if len(args) > 1 {
-				return args[1]
-			}
-			return simple("PONG")
-		}},
-		"ECHO":  {arity: 2, local: func(_ *conn, args []string) any { return args[1] }},
-		"HELLO": {arity: -1, local: hello},
-		"AUTH":  {arity: -2, local: func(*conn, []string) any { return errAuth }},
-		"SELECT": {arity: 2, local: func(_ *conn, args []string) any {
-			if args[1] != "0" {
-				return failure("ERR DB index is out of range: there is only 0")
-			}
-			return ok
-		}},
-		"CLIENT": {arity: -2, local: func(c *conn, args []string) any {
-			switch strings.ToUpper(args[1]) {
-			case "ID":
-				return c.id
-			case "SETNAME", "SETINFO": // nothing shows them
-				return ok
-			}
-			return failf("ERR unknown subcommand '%.32s'", args[1])
-		}},
-		"TIME": {arity: 1, local: func(*conn, []string) any {
-			now := time.Now()
-			return []any{strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond() / 1000)}
-		}},
-		"INFO":    {arity: -1, local: info},
-		"COMMAND": {arity: -1, local: func(*conn, []string) any { return []any{} }}, // redis-cli does without
-		"CONFIG":  {arity: -2, local: configCommand},
-		"QUIT": {arity: -1, inMulti: true, local: func(c *conn, _ []string) any {
-			c.quit = true
-			return ok
-		}},
-		"RESET": {arity: 1, inMulti: true, local: func(c *conn, _ []string) any {
-			c.endMulti()
-			c.resp3 = false
-			return simple("RESET")
-		}},
-		"DBSIZE": {arity: 1, local: dbsize},
-		"SCAN":   {arity: -2, local: scan},
+func ping(_ *conn, args []string) any {
+	if len(args) > 1 {
+		return args[1]
 	}
+	return simple("PONG")
+}
+
+func selectDB(_ *conn, args []string) any {
+	if args[1] != "0" {
+		return failure("ERR DB index is out of range: there is only 0")
+	}
+	return ok
+}
+
+func clientCommand(c *conn, args []string) any {
+	switch strings.ToUpper(args[1]) {
+	case "ID":
+		return c.id
+	case "SETNAME", "SETINFO": // nothing shows them
+		return ok
+	}
+	return failf("ERR unknown subcommand '%.32s'", args[1])
+}
+
+func now(*conn, []string) any {
+	t := time.Now()
+	return []any{strconv.FormatInt(t.Unix(), 10), strconv.Itoa(t.Nanosecond() / 1000)}
+}
+
+func quit(c *conn, _ []string) any {
+	c.quit = true
+	return ok
+}
+
+func reset(c *conn, _ []string) any {
+	c.endMulti()
+	c.resp3 = false
+	return simple("RESET")
 }
 
 // hello is HELLO [2|3 [AUTH user password] [SETNAME name]].
@@ -88,11 +80,8 @@ func hello(c *conn, args []string) any {
 
 // info is INFO, of which clients read the version and whether the server is loading its data.
 func info(c *conn, _ []string) any {
-	c.s.mu.Lock()
-	conns := len(c.s.open)
-	c.s.mu.Unlock()
 	return fmt.Sprintf("# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\nserver_name:kvnode\r\n# Clients\r\n"+
-		"connected_clients:%d\r\n# Persistence\r\nloading:0\r\n# Replication\r\nrole:master\r\n", version, conns)
+		"connected_clients:%d\r\n# Persistence\r\nloading:0\r\n# Replication\r\nrole:master\r\n", version, c.s.open.Load())
 }
 
 // configCommand is CONFIG GET name..., as redis-benchmark asks for it.

@@ -3,30 +3,20 @@ package redis
 import (
 	"context"
 	"math"
-	"strconv"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-const (
-	// maxTTL is etcd's limit.
-	maxTTL = 9_000_000_000
-	// past is the TTL of an expiry that lies in the past.
-	past = -2
-	// maxOwned limits the leases that the gateway remembers to revoke. Others end at their time.
-	maxOwned = 1 << 20
-	// revokers limits the revocations under way.
-	revokers = 32
-)
+// revokers limits the revocations under way.
+const revokers = 32
 
 // leases grants the TTL leases of keys and revokes those that no key needs any more.
 type leases struct {
 	s     *Server
 	slots chan struct{}
 	tasks sync.WaitGroup
-	once  sync.Once
 
 	mu sync.Mutex
 	// owned are the leases of this gateway with their ends. Another client's lease may have other keys,
@@ -56,27 +46,29 @@ func (l *leases) grant(ctx context.Context, ttl int64) (clientv3.LeaseID, error)
 		}
 		l.prune = max(1024, 2*len(l.owned))
 	}
-	if len(l.owned) < maxOwned {
+	if len(l.owned) < l.s.limits.leases {
 		l.owned[got.ID] = now.Add(time.Duration(min(got.TTL, math.MaxInt32)) * time.Second)
+	} else {
+		l.leave(got.ID, exceeds("TTL leases to revoke", len(l.owned)+1, l.s.limits.leases))
 	}
 	return got.ID, nil
 }
 
 // revoke revokes leases in the background if this gateway has granted them. They hold no key, so nothing
-// depends on it: a revocation that fails or is dropped leaves an empty lease until its end.
-func (l *leases) revoke(ids ...clientv3.LeaseID) {
+// depends on it: what is not revoked ends at its time. With too many revocations under way, it waits.
+func (l *leases) revoke(ctx context.Context, ids ...clientv3.LeaseID) {
 	for _, id := range ids {
 		l.mu.Lock()
 		_, owned := l.owned[id]
 		delete(l.owned, id)
 		l.mu.Unlock()
-		if !owned || l.s.ctx.Err() != nil {
+		if !owned {
 			continue
 		}
 		select {
 		case l.slots <- struct{}{}:
-		default:
-			l.s.metrics.unrevoked.Inc()
+		case <-ctx.Done():
+			l.leave(id, ctx.Err())
 			continue
 		}
 		l.tasks.Go(func() {
@@ -84,68 +76,16 @@ func (l *leases) revoke(ids ...clientv3.LeaseID) {
 			ctx, cancel := context.WithTimeout(l.s.ctx, l.s.cfg.Timeout)
 			defer cancel()
 			if _, err := l.s.cfg.Lease.Revoke(ctx, id); err != nil {
-				l.s.metrics.unrevoked.Inc()
+				l.leave(id, err)
 			}
 		})
 	}
 }
 
-func (l *leases) wait() { l.tasks.Wait() }
-
-// remaining returns the seconds until a key ends, as TTL does: -1 without expiry, -2 without key.
-func (t *tx) remaining(e *entry) (int64, error) {
-	switch {
-	case !e.exists:
-		return -2, nil
-	case e.changed && e.ttl != keepTTL:
-		if e.ttl == 0 {
-			return -1, nil
-		}
-		return e.ttl, nil
-	case e.lease == 0:
-		return -1, nil
-	}
-	got, err := t.s.cfg.Lease.TimeToLive(t.ctx, e.lease)
-	if err != nil {
-		return 0, err
-	}
-	t.stale = t.stale || got.TTL < 0 // the lease has ended since the key was read
-	return got.TTL, nil
-}
-
-// seconds converts an expiry to whole seconds, rounded up. unit is that of the number; at means a point in
-// Unix time. An expiry that lies in the past is past.
-func (s *Server) seconds(text string, unit time.Duration, at bool) (int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, errInteger
-	}
-	perSecond := int64(time.Second / unit)
-	if at && n > 0 {
-		n -= time.Now().UnixMilli() * perSecond / 1000
-	}
-	if n <= 0 {
-		return past, nil
-	}
-	sec := n / perSecond
-	if n%perSecond != 0 {
-		sec++
-		if !at {
-			s.leases.once.Do(func() {
-				s.cfg.Log.Info("an expiry that is not whole seconds is rounded up, as for all that follow", "expiry", text+"ms", "seconds", sec)
-			})
-		}
-	}
-	if sec > maxTTL {
-		return 0, errExpiry
-	}
-	return sec, nil
-}
-
-// ttl is seconds for an expiry that is set with a value, where zero and less are refused.
-func (s *Server) ttl(text string, unit time.Duration, at bool) (int64, error) {
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n <= 0 {
-		return 0, errExpiry
-	}
-	return s.seconds(text, unit, at)
+// leave counts a lease without a key that ends at its time.
+func (l *leases) leave(id clientv3.LeaseID, why error) {
+	l.s.metrics.unrevoked.Inc()
+	l.s.logLimit.Do(func() {
+		l.s.cfg.Log.Warn("a TTL lease is not revoked, it ends at its time", "lease", int64(id), "error", why)
+	})
 }

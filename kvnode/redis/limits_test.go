@@ -30,13 +30,13 @@ func (c *client) wantClosed(part string) {
 
 func TestLimits(t *testing.T) {
 	etcd := startCluster(t)
-	addr := startGateway(t, etcd, func(c *redis.Config) { c.MaxBulk = 100_000 })
+	addr := startGateway(t, etcd, func(c *redis.Config) { c.MaxBulk, c.MaxConnMemory = 100_000, 1_000_000 })
 	bystander := dial(t, addr)
 	for _, test := range []struct{ name, sent, want string }{
-		{"bulk", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100001\r\n", "-ERR Protocol error: invalid bulk length, at most 100000"},
-		{"arguments", "*1000000000\r\n", "-ERR Protocol error: invalid multibulk length, at most 1024"},
-		{"a million keys", "*1000001\r\n$4\r\nMGET\r\n", "-ERR Protocol error: invalid multibulk length"},
-		{"command", "*60\r\n" + strings.Repeat("$100000\r\n"+strings.Repeat("a", 100000)+"\r\n", 60), "exceeds"},
+		{"bulk", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100001\r\n", "-ERR Protocol error: bytes of an argument: 100001, the limit is 100000"},
+		{"arguments", "*1000000000\r\n", "-ERR Protocol error: arguments of a command: 1000000000, the limit is 1024"},
+		{"a million keys", "*1000001\r\n$4\r\nMGET\r\n", "-ERR Protocol error: arguments of a command: 1000001, the limit is 1024"},
+		{"command", "*60\r\n" + strings.Repeat("$100000\r\n"+strings.Repeat("a", 100000)+"\r\n", 60), "-ERR bytes of a connection: 1"},
 		{"POST", "POST / HTTP/1.1\r\nHost: a\r\n\r\nSET k web\r\n", ""},
 		{"Host", "host: a\r\nSET k web\r\n", ""},
 		{"after a command", "SET k v\r\n*1\r\nPING\r\n", "+OK\r\n-ERR Protocol error: expected '$'"},
@@ -49,19 +49,44 @@ func TestLimits(t *testing.T) {
 	}
 	bystander.want("v", "GET", "k")
 	bystander.want("OK", "SET", "k", strings.Repeat("a", 100_000))
-	bystander.want("-ERR string exceeds…", "APPEND", "k", "a")
+	bystander.want("-ERR bytes of a value: 100001, the limit is 100000", "APPEND", "k", "a")
 
-	t.Run("values of a reply", func(t *testing.T) {
-		c := dial(t, startGateway(t, etcd, func(c *redis.Config) { c.MaxReply = 250_000 }))
-		c.want("-ERR the values exceed 250000 bytes", "MGET", "k", "k", "k")
-		c.want("[…", "MGET", "k", "k")
+	t.Run("values", func(t *testing.T) {
+		for _, k := range []string{"v1", "v2", "v3"} {
+			bystander.want("OK", "SET", k, strings.Repeat("a", 100_000))
+		}
+		c := dial(t, startGateway(t, etcd, func(c *redis.Config) { c.MaxConnMemory = 250_000 }))
+		c.want("-ERR bytes of a connection: 30…", "MGET", "v1", "v2", "v3")
+		c.want("[…", "MGET", "v1", "v2", "v1", "v1")
+		c.script("MULTI => OK\nGET v1 => QUEUED\nMGET v2 v3 => QUEUED\nEXEC => -ERR bytes of a connection: 30…")
+		c.send(encode("GET", "v1") + encode("GET", "v2"))
+		for range 2 {
+			if got := c.read(); len(got) != 100_000 {
+				t.Errorf("pipelined GET: %.100q", got)
+			}
+		}
+		c.want("-ERR bytes of a pattern: 1025, the limit is 1024", "SCAN", "0", "MATCH", strings.Repeat("*", 1025))
+	})
+	t.Run("WATCH", func(t *testing.T) {
+		c := dial(t, startGateway(t, etcd, func(c *redis.Config) { c.MaxConnMemory = 50_000 }))
+		got := "OK"
+		for i := 0; got == "OK"; i++ {
+			got = c.do("WATCH", fmt.Sprint("w:", i))
+		}
+		if !strings.HasPrefix(got, "-ERR bytes of a connection: 5") {
+			t.Errorf("WATCH: %q", got)
+		}
+		c.script("UNWATCH => OK\nWATCH w:1 w:2 => OK")
 	})
 	t.Run("MULTI", func(t *testing.T) {
 		bystander.want("OK", "MULTI")
-		for range 1024 {
-			bystander.want("QUEUED", "GET", "k:none")
+		got := "QUEUED"
+		for got == "QUEUED" {
+			got = bystander.do("SET", "k:none", strings.Repeat("a", 90_000))
 		}
-		bystander.want("-ERR a MULTI takes…", "GET", "k:none")
+		if !strings.HasPrefix(got, "-ERR bytes of a connection: 1") {
+			t.Errorf("SET inside MULTI: %q", got)
+		}
 		bystander.want("-EXECABORT…", "EXEC")
 		// etcd allows 128 operations.
 		bystander.want("OK", "MULTI")
@@ -107,6 +132,16 @@ func TestSlowReader(t *testing.T) {
 		}
 	}
 	other.want("1", "EXISTS", "k")
+}
+
+// TestIncompleteCommand checks that the rest of a command must come in time, and that a client may be idle.
+func TestIncompleteCommand(t *testing.T) {
+	addr := startGateway(t, startCluster(t), func(c *redis.Config) { c.ReadTimeout = 10 * time.Millisecond })
+	idle, slow := dial(t, addr), dial(t, addr)
+	idle.want("PONG", "PING")
+	slow.send(encode("PING") + "*2\r\n$4\r\nEC") // what is complete is answered
+	slow.wantClosed("+PONG\r\n-ERR Protocol error: the command is not complete after 10ms\r\n")
+	idle.want("PONG", "PING")
 }
 
 // TestEndlessPipeline checks that replies come while a client goes on sending.

@@ -312,16 +312,6 @@ type lossyKV struct {
 	writes atomic.Int64
 }
 
-func (kv *lossyKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
-	kv.writes.Add(1)
-	if !kv.drop {
-		if _, err := kv.KV.Do(ctx, op); err != nil {
-			return clientv3.OpResponse{}, err
-		}
-	}
-	return clientv3.OpResponse{}, kv.err
-}
-
 func (kv *lossyKV) Txn(ctx context.Context) clientv3.Txn {
 	return &lossyTxn{Txn: kv.KV.Txn(ctx), kv: kv}
 }
@@ -425,14 +415,87 @@ func TestAWriteWithoutSpaceMayHaveTakenEffect(t *testing.T) {
 	}
 }
 
+// TestRejectedWrite checks the errors which prove that a write was not applied.
 func TestRejectedWrite(t *testing.T) {
 	etcd := startCluster(t)
-	kv := &lossyKV{KV: etcd.KV, err: rpctypes.ErrRequestTooLarge, drop: true}
-	c := dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.KV = kv }))
-	c.want("-ERR nothing was written…", "SET", "k", "me", "NX", "PX", "30000")
-	c.want("-ERR nothing was written…", "SET", "k", "me")
-	c.want("-ERR nothing was written…", "INCR", "k")
-	if n := kv.writes.Load(); n != 3 {
-		t.Errorf("%d writes, want 3", n)
+	for _, err := range []error{
+		rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps, rpctypes.ErrTooManyRequests, rpctypes.ErrNoLeader,
+		rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrLeaseNotFound,
+	} {
+		kv := &lossyKV{KV: etcd.KV, err: err, drop: true}
+		c := dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.KV = kv }))
+		c.want("-ERR nothing was written…", "SET", "k", "me", "NX", "PX", "30000")
+		c.want("-ERR nothing was written…", "SET", "k", "me")
+		c.want("-ERR nothing was written…", "INCR", "k")
+		if n := kv.writes.Load(); n != 3 {
+			t.Errorf("%v: %d writes, want 3", err, n)
+		}
+	}
+}
+
+// slowLease revokes once it is allowed to.
+type slowLease struct {
+	clientv3.Lease
+
+	asked, revoked atomic.Int64
+	allowed        chan struct{}
+}
+
+func (l *slowLease) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	l.asked.Add(1)
+	select {
+	case <-l.allowed:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer l.revoked.Add(1)
+	return l.Lease.Revoke(ctx, id)
+}
+
+// TestRevocations checks that a command waits while too many revocations are under way, and that none is forgotten.
+func TestRevocations(t *testing.T) {
+	etcd := startCluster(t)
+	lease := &slowLease{Lease: etcd.Lease, allowed: make(chan struct{})}
+	c := dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.Lease, cfg.Timeout = lease, patience }))
+	const renewals, atOnce = 40, 32
+	var sets atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range renewals + 1 {
+			if got := c.try("SET", "k", fmt.Sprint(i), "EX", "1000"); got != "OK" {
+				t.Errorf("SET %d: %q", i, got)
+			}
+			sets.Add(1)
+		}
+	}()
+	wait := func(what string, n *atomic.Int64, want int64) {
+		t.Helper()
+		for began := time.Now(); n.Load() < want; time.Sleep(time.Millisecond) {
+			if time.Since(began) > patience {
+				t.Fatalf("%d %s, want %d", n.Load(), what, want)
+			}
+		}
+	}
+	wait("revocations begin", &lease.asked, atOnce)
+	wait("SETs", &sets, atOnce+1)
+	for { // the next SET is committed, and waits
+		got, err := etcd.Get(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got.Kvs[0].GetValue()) == fmt.Sprint(atOnce+1) {
+			break
+		}
+	}
+	if n := sets.Load(); n != atOnce+1 {
+		t.Errorf("%d SETs are answered while %d revocations are under way, want %d", n, atOnce, atOnce+1)
+	}
+	close(lease.allowed)
+	<-done
+	wait("leases are revoked", &lease.revoked, renewals)
+	got, err := etcd.Leases(t.Context())
+	if err != nil || len(got.Leases) != 1 {
+		t.Errorf("Leases() = %v, %v, want that of the key", got, err)
 	}
 }

@@ -120,6 +120,11 @@ func (t *tx) lock(step, key, owner string) {
 		case lost:
 			level = slog.LevelWarn
 		}
-		t.s.cfg.Log.Log(t.ctx, level, "a lock is "+step, "key", key, "token", owner[:min(4, len(owner)/2)], "took", time.Since(t.began))
+		if !t.s.cfg.Log.Enabled(t.ctx, level) {
+			return
+		}
+		t.s.logLimit.Do(func() {
+			t.s.cfg.Log.Log(t.ctx, level, "step of a lock", "step", step, "key", key[:min(64, len(key))], "token", owner[:min(4, len(owner)/2)], "took", time.Since(t.began))
+		})
 	})
 }

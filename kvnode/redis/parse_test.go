@@ -10,19 +10,22 @@ import (
 	"testing/iotest"
 )
 
+// testLimits are those of a gateway without flags.
+var testLimits = newLimits(Config{MaxBulk: 1 << 20, MaxConnMemory: 4 << 20, MaxMemory: 5 << 20})
+
 func parseAll(r io.Reader) (commands [][]string, err error) {
-	var budget atomic.Int64
-	budget.Store(maxCommand)
-	p := newParser(r, 1<<20, &budget)
+	var all atomic.Int64
+	mem := memory{limits: &testLimits, all: &all}
+	p := newParser(r, &mem)
 	for {
 		args, err := p.next()
 		if err != nil {
-			p.close()
-			if budget.Load() != maxCommand {
-				return nil, errors.New("the parser keeps a part of the budget")
+			if mem.close(); all.Load() != 0 || mem.used != 0 {
+				return nil, errors.New("some memory stays taken")
 			}
 			return commands, err
 		}
+		mem.free(parsing)
 		commands = append(commands, args)
 	}
 }
@@ -36,21 +39,24 @@ func TestParse(t *testing.T) {
 		{in: "*1\r\n$4\r\nPING\r\n", want: [][]string{{"PING"}}},
 		{in: "*2\r\n$3\r\nGET\r\n$0\r\n\r\nPING  a\r\n\r\n*0\r\n*-1\r\nQUIT\n", want: [][]string{{"GET", ""}, {"PING", "a"}, {"QUIT"}}},
 		{in: "*2\r\n$3\r\nGET\r\n$5\r\na\r\nb\x00\r\n", want: [][]string{{"GET", "a\r\nb\x00"}}},
-		{in: "*1000000000\r\n", err: "invalid multibulk length"},
-		{in: "*1025\r\n", err: "invalid multibulk length"},
-		{in: "*-2\r\n", err: "invalid multibulk length"},
-		{in: "*99999999999999999999999\r\n", err: "invalid multibulk length"},
-		{in: "*" + strings.Repeat("0", 100), err: "invalid multibulk length"},
-		{in: "*1\n", err: "invalid multibulk length"},
-		{in: "*1\r\n$1000000000\r\n", err: "invalid bulk length"},
+		{in: "*1000000000\r\n", err: "arguments of a command: 1000000000, the limit is 1024"},
+		{in: "*1025\r\n", err: "arguments of a command: 1025, the limit is 1024"},
+		{in: "*-2\r\n", err: "not a number of arguments"},
+		{in: "*99999999999999999999999\r\n", err: "not a number of arguments"},
+		{in: "*1" + strings.Repeat(" ", 100) + "\r\n", err: "not a number of arguments"},
+		{in: "*" + strings.Repeat("1", 40) + "\r\n", err: "not a number of arguments"},
+		{in: "*" + strings.Repeat("0", 20000), err: "bytes of a line: 16385, the limit is 16384"},
+		{in: "*1\n", err: "not a number of arguments"},
+		{in: "*\n", err: "not a number of arguments"},
+		{in: "*1\r\n$1000000000\r\n", err: "bytes of an argument: 1000000000, the limit is 1048576"},
 		{in: "*1\r\n$-1\r\n", err: "invalid bulk length"},
 		{in: "*1\r\n$1\r\nabc", err: "does not end"},
 		{in: "*1\r\nPING\r\n", err: "expected '$'"},
 		{in: "POST / HTTP/1.1\r\nHost: localhost\r\n\r\nSET k v\r\n", err: "HTTP"},
 		{in: "Host: localhost\r\nSET k v\r\n", err: "HTTP"},
-		{in: strings.Repeat("a", maxInline+2), err: "too big"},
-		{in: strings.Repeat("a ", maxArgs+1) + "\r\n", err: "arguments"},
-		{in: "*5\r\n" + strings.Repeat("$1000000\r\n"+strings.Repeat("a", 1000000)+"\r\n", 5), err: "exceeds"},
+		{in: strings.Repeat("a", 20000), err: "bytes of a line"},
+		{in: strings.Repeat("a ", 1025) + "\r\n", err: "arguments of a command: 1025"},
+		{in: "*5\r\n" + strings.Repeat("$1000000\r\n"+strings.Repeat("a", 1000000)+"\r\n", 5), err: "bytes of a connection: 4"},
 	} {
 		for _, r := range []io.Reader{strings.NewReader(test.in), iotest.HalfReader(strings.NewReader(test.in))} {
 			got, err := parseAll(r)
@@ -64,14 +70,41 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParserSharesABudget(t *testing.T) {
-	var budget atomic.Int64
-	p := newParser(strings.NewReader("*1\r\n$30000\r\n"+strings.Repeat("a", 30000)), 1<<20, &budget)
-	if _, err := p.next(); err == nil || !strings.Contains(err.Error(), "large commands") {
-		t.Errorf("without a budget: %v, want an error that says so", err)
+// TestMemory checks that bytes count as they arrive, and not as they are announced.
+func TestMemory(t *testing.T) {
+	var all atomic.Int64
+	first := memory{limits: &testLimits, all: &all}
+	announced := "*2\r\n$4\r\nECHO\r\n$1048576\r\n"
+	if _, err := newParser(strings.NewReader(announced), &first).next(); !errors.Is(err, io.EOF) {
+		t.Errorf("next() = %v, want EOF", err)
 	}
-	if got := budget.Load(); got != 0 {
-		t.Errorf("budget %d, want 0", got)
+	if first.used > 1000 {
+		t.Errorf("%d bytes are counted for an argument that has not arrived", first.used)
+	}
+	first.close()
+	if err := first.take(kept, 4<<20); err != nil {
+		t.Error(err)
+	}
+	if err := first.take(kept, 1); err == nil || err.Error() != "ERR bytes of a connection: 4194305, the limit is 4194304" {
+		t.Errorf("take() above a connection's limit = %v", err)
+	}
+	second := memory{limits: &testLimits, all: &all}
+	if err := second.take(parsing, 1<<20); err != nil {
+		t.Error(err)
+	}
+	const want = "ERR bytes of all connections, try again later: 5242881, the limit is 5242880"
+	if err := second.take(parsing, 1); err == nil || err.Error() != want {
+		t.Errorf("take() above all connections' limit = %v", err)
+	}
+	second.move(parsing, kept)
+	second.free(parsing)
+	if second.used != 1<<20 || all.Load() != 5<<20 {
+		t.Errorf("after move(): %d of a connection and %d of all", second.used, all.Load())
+	}
+	second.close()
+	first.close()
+	if all.Load() != 0 {
+		t.Errorf("%d bytes stay taken", all.Load())
 	}
 }
 
@@ -87,7 +120,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("at once: %q, %v; byte by byte: %q, %v", whole, errWhole, bytewise, errBytewise)
 		}
 		for _, args := range whole {
-			if len(args) == 0 || len(args) > maxArgs {
+			if len(args) == 0 || len(args) > testLimits.args {
 				t.Errorf("%d arguments", len(args))
 			}
 		}

@@ -333,7 +333,7 @@ func TestMulti(t *testing.T) {
 
 func TestScan(t *testing.T) {
 	etcd := startCluster(t)
-	c := dial(t, startGateway(t, etcd, func(c *redis.Config) { c.MaxReply = 15_000 }))
+	c := dial(t, startGateway(t, etcd, func(c *redis.Config) { c.MaxConnMemory = 300_000 }))
 	for i := range 1100 { // more than are read in one request
 		if _, err := etcd.Put(t.Context(), fmt.Sprintf("s/%04d", i), "x"); err != nil {
 			t.Fatal(err)
@@ -354,10 +354,10 @@ func TestScan(t *testing.T) {
 	if got := strings.Fields(c.do("SCAN", "0")); len(got) != 1102 {
 		t.Errorf("SCAN 0: %d words, want the cursor and 1101 keys", len(got))
 	}
-	for i := range 3 {
+	for i := range 5 {
 		c.do("SET", strings.Repeat("long", 1000)+fmt.Sprint(i), "x")
 	}
-	c.want("-ERR the keys exceed 15000 bytes…", "SCAN", "0")
+	c.want("-ERR bytes of a connection: 30…", "SCAN", "0")
 	c.want("[0 [[a]]]", "SCAN", "0", "MATCH", "[[]a]")
 }
 

@@ -30,13 +30,16 @@ func scan(c *conn, args []string) any {
 			return errSyntax
 		}
 	}
+	if len(pattern) > c.s.limits.pattern {
+		return exceeds("bytes of a pattern", len(pattern), c.s.limits.pattern)
+	}
 	if _, err := match(pattern, ""); err != nil {
 		return errSyntax
 	}
 	if none {
 		return []any{"0", []any{}}
 	}
-	keys, err := c.s.scan(pattern)
+	keys, err := c.scan(pattern)
 	if err != nil {
 		return readFailure(err)
 	}
@@ -44,8 +47,8 @@ func scan(c *conn, args []string) any {
 }
 
 // scan returns the keys that match a pattern.
-func (s *Server) scan(pattern string) (keys []any, err error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Timeout)
+func (c *conn) scan(pattern string) (keys []any, err error) {
+	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
 	defer cancel()
 	from := pattern
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
@@ -55,10 +58,10 @@ func (s *Server) scan(pattern string) (keys []any, err error) {
 	if from == "" {
 		from, end = "\x00", "\x00" // all keys
 	}
-	size, rev := 0, int64(0)
+	rev := int64(0)
 	keys = []any{}
 	for {
-		got, err := s.cfg.KV.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(rev), clientv3.WithKeysOnly(), clientv3.WithLimit(scanPage))
+		got, err := c.s.cfg.KV.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(rev), clientv3.WithKeysOnly(), clientv3.WithLimit(scanPage))
 		if err != nil {
 			return nil, err
 		}
@@ -68,8 +71,8 @@ func (s *Server) scan(pattern string) (keys []any, err error) {
 			if is, _ := match(pattern, k); !is { // the pattern is known to be good
 				continue
 			}
-			if size += len(k); size > s.cfg.MaxReply {
-				return nil, failf("ERR the keys exceed %d bytes, use MATCH with a longer prefix", s.cfg.MaxReply)
+			if err := c.mem.take(values, keyOverhead+len(k)); err != nil {
+				return nil, err
 			}
 			keys = append(keys, k)
 		}

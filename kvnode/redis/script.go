@@ -12,11 +12,8 @@ import (
 // maxScripts limits the remembered texts.
 const maxScripts = 1000
 
-// script does what a known script does, with at least one key and args arguments.
-type script struct {
-	args int
-	do   func(t *tx, keys, args []string) any
-}
+// script does what a known script does. There is at least one key, and there are two arguments, which may be empty.
+type script func(t *tx, keys, args []string) any
 
 const (
 	compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
@@ -36,16 +33,14 @@ const (
 
 // known are the scripts by their normalised text. The first five use their first key only.
 var known = map[string]script{
-	normalise(compareAndDelete):  {1, func(t *tx, keys, args []string) any { return release(t, keys[:1], args) }},
-	normalise(redsyncDelete):     {1, releaseOrMissing},
-	normalise(compareAndExpire):  {2, renewer(time.Second)},
-	normalise(compareAndRenew):   {2, renewer(time.Millisecond)},
-	normalise(redsyncRenewOrSet): {2, renewOrAcquire},
-	normalise(redlockAcquire):    {2, acquire},
-	normalise(redlockExtend): {2, func(t *tx, keys, args []string) any {
-		return renew(t, keys, args, time.Millisecond)
-	}},
-	normalise(redlockRelease): {1, release},
+	normalise(compareAndDelete):  func(t *tx, keys, args []string) any { return release(t, keys[:1], args) },
+	normalise(redsyncDelete):     releaseOrMissing,
+	normalise(compareAndExpire):  func(t *tx, keys, args []string) any { return renew(t, keys[:1], args, time.Second) },
+	normalise(compareAndRenew):   func(t *tx, keys, args []string) any { return renew(t, keys[:1], args, time.Millisecond) },
+	normalise(redsyncRenewOrSet): renewOrAcquire,
+	normalise(redlockAcquire):    acquire,
+	normalise(redlockExtend):     func(t *tx, keys, args []string) any { return renew(t, keys, args, time.Millisecond) },
+	normalise(redlockRelease):    release,
 }
 
 // normalise drops comments, spaces, semicolons, case and the kind of quotes. A text with a comment of several
@@ -90,7 +85,7 @@ const errScript = failure("ERR this gateway runs only the scripts of lock librar
 func (s *scripts) load(text string) (script, error) {
 	found, is := known[normalise(text)]
 	if !is {
-		return script{}, errScript
+		return nil, errScript
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,31 +117,32 @@ func scriptKeys(args []string) ([]string, error) {
 	return args[3 : 3+n], nil
 }
 
-func scriptCommands() map[string]command {
-	return map[string]command{
-		"EVAL": {arity: -3, keys: scriptKeys, do: func(t *tx, args []string) any {
-			sc, err := t.s.scripts.load(args[1])
-			if err != nil {
-				return err
-			}
-			return sc.run(t, args)
-		}},
-		"EVALSHA": {arity: -3, keys: scriptKeys, do: func(t *tx, args []string) any {
-			sc, is := t.s.scripts.bySHA(args[1])
-			if !is {
-				return failure("NOSCRIPT No matching script. Please use EVAL.")
-			}
-			return sc.run(t, args)
-		}},
-		"SCRIPT":  {arity: -2, local: scriptCommand},
-		"KV.LOCK": {arity: 5, keys: firstKey, do: kvLock},
-		"KV.REV": {arity: 2, keys: firstKey, do: func(t *tx, args []string) any {
-			if e := t.keys[args[1]]; e.exists {
-				return e.token()
-			}
-			return nil
-		}},
+func eval(t *tx, args []string) any {
+	do, err := t.s.scripts.load(args[1])
+	if err != nil {
+		return err
 	}
+	return do.run(t, args)
+}
+
+func evalSHA(t *tx, args []string) any {
+	do, is := t.s.scripts.bySHA(args[1])
+	if !is {
+		return failure("NOSCRIPT No matching script. Please use EVAL.")
+	}
+	return do.run(t, args)
+}
+
+func (do script) run(t *tx, args []string) any {
+	keys, err := scriptKeys(args)
+	if err != nil {
+		return err
+	}
+	rest := args[3+len(keys):]
+	if len(keys) == 0 || len(rest) == 0 {
+		return failure("ERR the script needs a key and an argument")
+	}
+	return do(t, keys, append(rest, ""))
 }
 
 // token is the fencing token of a key: its creation revision, which a renewal does not change.
@@ -159,7 +155,7 @@ func (e *entry) token() any {
 
 // kvLock is KV.LOCK key owner PX ms. For the present owner it renews the lock.
 func kvLock(t *tx, args []string) any {
-	ttl, err := t.s.ttl(args[4], time.Millisecond, false)
+	sec, err := t.s.positive(args[4], time.Millisecond, false)
 	if !strings.EqualFold(args[3], "PX") || err != nil {
 		return failure("ERR usage: KV.LOCK key owner PX milliseconds")
 	}
@@ -175,8 +171,15 @@ func kvLock(t *tx, args []string) any {
 	default:
 		t.lock(acquired, args[1], args[2])
 	}
-	e.put(args[2], ttl)
+	e.put(args[2], sec)
 	return e.token()
+}
+
+func kvRev(t *tx, args []string) any {
+	if e := t.keys[args[1]]; e.exists {
+		return e.token()
+	}
+	return nil
 }
 
 func scriptCommand(c *conn, args []string) any {
@@ -189,21 +192,9 @@ func scriptCommand(c *conn, args []string) any {
 	return shaOf(args[2])
 }
 
-func (sc script) run(t *tx, args []string) any {
-	keys, err := scriptKeys(args)
-	if err != nil {
-		return err
-	}
-	rest := args[3+len(keys):]
-	if len(keys) == 0 || len(rest) < sc.args {
-		return failf("ERR the script needs a key and %d arguments", sc.args)
-	}
-	return sc.do(t, keys, rest)
-}
-
 // acquire sets all keys to the owner's token if none exists.
 func acquire(t *tx, keys, args []string) any {
-	ttl, err := t.s.ttl(args[1], time.Millisecond, false)
+	sec, err := t.s.positive(args[1], time.Millisecond, false)
 	if err != nil {
 		return err
 	}
@@ -214,7 +205,7 @@ func acquire(t *tx, keys, args []string) any {
 		}
 	}
 	for _, k := range keys {
-		t.keys[k].put(args[0], ttl)
+		t.keys[k].put(args[0], sec)
 	}
 	t.lock(acquired, keys[0], args[0])
 	return int64(len(keys))
@@ -222,7 +213,7 @@ func acquire(t *tx, keys, args []string) any {
 
 // renew sets the expiry of all keys if all have the owner's token.
 func renew(t *tx, keys, args []string, unit time.Duration) any {
-	ttl, err := t.s.ttl(args[1], unit, false)
+	sec, err := t.s.positive(args[1], unit, false)
 	if err != nil {
 		return err
 	}
@@ -233,14 +224,10 @@ func renew(t *tx, keys, args []string, unit time.Duration) any {
 		}
 	}
 	for _, k := range keys {
-		t.keys[k].put(args[0], ttl)
+		t.keys[k].put(args[0], sec)
 	}
 	t.lock(renewed, keys[0], args[0])
 	return int64(len(keys))
-}
-
-func renewer(unit time.Duration) func(t *tx, keys, args []string) any {
-	return func(t *tx, keys, args []string) any { return renew(t, keys[:1], args, unit) }
 }
 
 func renewOrAcquire(t *tx, keys, args []string) any {

@@ -2,10 +2,14 @@ package redis
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/time/rate"
 )
 
 // Config is the configuration of a Server. Zero values stand for the defaults.
@@ -26,39 +31,38 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Timeout limits the requests to the cluster for one command, 10 s by default.
 	Timeout time.Duration
+	// ReadTimeout is how long the rest of a command may take to arrive, 30 s by default. A client may be idle.
+	ReadTimeout time.Duration
 	// WriteTimeout is how long a client may take to accept a reply until it is dropped, 10 s by default.
 	WriteTimeout time.Duration
 	// MaxConns limits the connections, 1,000 by default.
 	MaxConns int
 	// MaxBulk limits the bytes of an argument, 1 MiB by default. etcd accepts requests up to 1.5 MiB.
 	MaxBulk int
-	// MaxReply limits the values in one reply in bytes, 64 MiB by default.
-	MaxReply int
+	// MaxConnMemory limits the bytes that a connection holds: its commands, MULTI, WATCH and the values of a reply,
+	// 64 MiB by default. MaxMemory limits those of all connections together, 512 MiB by default. The values of a
+	// response of the cluster, 64 at most, count when they have arrived.
+	MaxConnMemory, MaxMemory int
 }
-
-const (
-	// largeBuffers limits the memory of all read buffers above their first size.
-	largeBuffers = 64 << 20
-	// maxBatch and maxBatchBytes limit what is taken of a pipeline before its replies are sent.
-	maxBatch      = 128
-	maxBatchBytes = 1 << 20
-)
 
 // Server serves the Redis protocol.
 type Server struct {
 	cfg     Config
 	ctx     context.Context
 	cancel  context.CancelFunc
-	budget  atomic.Int64
+	limits  limits
+	memory  atomic.Int64 // the bytes of all connections
+	open    atomic.Int64 // connections
 	ids     atomic.Int64
 	leases  leases
 	scripts scripts
 	metrics *metrics
+	rounded sync.Once // the log has said how an expiry is rounded
+	// logLimit limits the log lines that clients cause.
+	logLimit rate.Sometimes
 
 	mu    sync.Mutex
-	open  map[net.Conn]struct{} // listeners are in ends
-	ends  []net.Listener
-	conns sync.WaitGroup
+	tasks sync.WaitGroup // Serve and connections. With mu held, none begins after Close.
 }
 
 // New returns a server without listeners.
@@ -66,110 +70,97 @@ func New(cfg Config) (*Server, error) {
 	if cfg.KV == nil || cfg.Lease == nil {
 		return nil, errors.New("redis: Config needs KV and Lease")
 	}
-	orDefault(&cfg.Timeout, 10*time.Second)
-	orDefault(&cfg.WriteTimeout, 10*time.Second)
-	orDefault(&cfg.MaxConns, 1000)
-	orDefault(&cfg.MaxBulk, 1<<20)
-	orDefault(&cfg.MaxReply, 64<<20)
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
+	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
+	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, 30*time.Second)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, 10*time.Second)
+	cfg.MaxConns = cmp.Or(cfg.MaxConns, 1000)
+	cfg.MaxBulk = cmp.Or(cfg.MaxBulk, 1<<20)
+	cfg.MaxConnMemory = cmp.Or(cfg.MaxConnMemory, 64<<20)
+	cfg.MaxMemory = cmp.Or(cfg.MaxMemory, 512<<20)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	s := &Server{
+		cfg: cfg, limits: newLimits(cfg), metrics: newMetrics(),
+		logLimit: rate.Sometimes{First: 10, Interval: time.Second},
 	}
-	s := &Server{cfg: cfg, metrics: newMetrics(), open: make(map[net.Conn]struct{})}
 	if cfg.Registerer != nil {
 		if err := s.metrics.register(cfg.Registerer); err != nil {
 			return nil, err
 		}
 	}
-	s.budget.Store(largeBuffers)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.leases.init(s)
 	return s, nil
 }
 
-func orDefault[T comparable](v *T, value T) {
-	var zero T
-	if *v == zero {
-		*v = value
-	}
-}
-
 // Serve accepts connections until Close or an error.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
-	s.ends = append(s.ends, l)
-	s.mu.Unlock()
 	if s.ctx.Err() != nil {
+		s.mu.Unlock()
 		return errors.Join(net.ErrClosed, l.Close())
 	}
+	s.tasks.Add(1)
+	s.mu.Unlock()
+	defer s.tasks.Done()
+	defer context.AfterFunc(s.ctx, func() { _ = l.Close() })()
 	for {
 		c, err := l.Accept()
 		switch {
 		case err != nil && s.ctx.Err() != nil:
-			return nil //nolint:nilerr // Close has closed the listener
+			return nil // Close has closed the listener
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil: // such as too many open files
-			s.cfg.Log.Warn("cannot accept a connection", "error", err)
+			s.logLimit.Do(func() { s.cfg.Log.Warn("cannot accept a connection", "error", err) })
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-s.ctx.Done():
 			}
 		default:
-			s.admit(c)
+			s.tasks.Go(func() { s.serveConn(c) })
 		}
 	}
 }
 
-// admit serves a connection, or refuses it above the limit.
-func (s *Server) admit(c net.Conn) {
-	s.mu.Lock()
-	full := len(s.open) >= s.cfg.MaxConns
-	closed := s.ctx.Err() != nil
-	if !full && !closed {
-		s.open[c] = struct{}{}
-		s.conns.Add(1)
-	}
-	s.mu.Unlock()
-	if full || closed {
+// serveConn serves a connection, or refuses it above the limit.
+func (s *Server) serveConn(c net.Conn) {
+	defer func() { _ = c.Close() }()
+	defer s.open.Add(-1)
+	if s.open.Add(1) > int64(s.cfg.MaxConns) {
 		s.metrics.refused.Inc()
-		_ = c.Close() // a TLS client would not understand an error
-		return
+		return // a TLS client would not understand an error
 	}
 	s.metrics.conns.Inc()
-	go func() {
-		defer s.conns.Done()
-		defer func() {
-			s.mu.Lock()
-			delete(s.open, c)
-			s.mu.Unlock()
-			s.metrics.conns.Dec()
-			_ = c.Close()
-		}()
-		newConn(s, c).serve()
-	}()
+	defer s.metrics.conns.Dec()
+	defer context.AfterFunc(s.ctx, func() { _ = c.Close() })()
+	newConn(s, c).serve()
 }
 
 // Close closes listeners and connections and waits for the commands under way, which fail.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.cancel()
-	for _, l := range s.ends {
-		_ = l.Close()
-	}
-	for c := range s.open {
-		_ = c.Close()
-	}
 	s.mu.Unlock()
-	s.conns.Wait()
-	s.leases.wait()
+	s.tasks.Wait()
+	s.leases.tasks.Wait()
 }
 
-// conn is a connection. Its goroutine reads a batch of commands, runs it, and writes the replies.
+const (
+	// maxBatch and maxBatchBytes limit what is taken of a pipeline before it is run.
+	maxBatch      = 128
+	maxBatchBytes = 1 << 20
+	// maxRun limits the commands of a pipeline that are one transaction. Their values fit into a connection's memory.
+	maxRun = 32
+)
+
+// conn is a connection. Its goroutine reads commands, and runs those that have arrived before it waits for more.
 type conn struct {
 	s     *Server
 	c     net.Conn
 	p     *parser
 	w     *bufio.Writer
+	mem   memory
+	batch [][]string // commands to run
 	id    int64
 	resp3 bool
 	quit  bool
@@ -177,15 +168,16 @@ type conn struct {
 	multi   bool
 	broken  bool // a command of the MULTI was refused
 	queued  [][]string
-	bytes   int
 	watched map[string]int64 // mod revisions
 }
 
 func newConn(s *Server, c net.Conn) *conn {
-	return &conn{
-		s: s, c: c, id: s.ids.Add(1), p: newParser(c, s.cfg.MaxBulk, &s.budget),
+	n := &conn{
+		s: s, c: c, id: s.ids.Add(1), mem: memory{limits: &s.limits, all: &s.memory},
 		w: bufio.NewWriterSize(deadlineWriter{c, s.cfg.WriteTimeout}, 16<<10),
 	}
+	n.p = newParser(n, &n.mem)
+	return n
 }
 
 // deadlineWriter drops a client that does not read.
@@ -203,84 +195,126 @@ func (w deadlineWriter) Write(b []byte) (int, error) {
 }
 
 func (c *conn) serve() {
-	defer c.p.close()
-	for !c.quit {
-		batch, err := c.batch()
-		c.runBatch(batch)
-		if wrong, is := errors.AsType[failure](err); is {
-			c.reply(wrong)
-		}
-		if c.w.Flush() != nil || err != nil {
-			return
-		}
-	}
-}
-
-// batch reads one command and takes those that have arrived with it.
-func (c *conn) batch() (batch [][]string, err error) {
-	args, err := c.p.next()
-	for size := 0; err == nil && args != nil; {
-		batch = append(batch, args)
-		for _, a := range args {
-			size += len(a)
-		}
-		if len(batch) == maxBatch || size > maxBatchBytes {
+	defer c.mem.close()
+	err := c.handshake()
+	for err == nil && !c.quit {
+		var args []string
+		if args, err = c.p.next(); err != nil {
 			break
 		}
-		args, err = c.p.buffered()
+		c.batch = append(c.batch, args)
+		c.mem.move(parsing, batched)
+		if len(c.batch) == maxBatch || c.mem.by[batched] > maxBatchBytes {
+			c.runBatch()
+		}
 	}
-	return batch, err
+	c.runBatch()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = protocolError("the command is not complete after %v", c.s.cfg.ReadTimeout)
+	}
+	if wrong, is := errors.AsType[failure](err); is && !c.quit {
+		c.reply(wrong)
+	}
+	_ = c.w.Flush() // the connection ends in any case
 }
 
-// runBatch runs commands in order. Adjacent plain GETs and adjacent plain SETs are one request each.
-func (c *conn) runBatch(batch [][]string) {
-	for len(batch) > 0 && !c.quit {
-		n := 0
+// handshake does the handshake of TLS, which has no time limit otherwise.
+func (c *conn) handshake() error {
+	secured, is := c.c.(interface{ HandshakeContext(context.Context) error })
+	if !is {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.ReadTimeout)
+	defer cancel()
+	return secured.HandshakeContext(ctx)
+}
+
+// Read reads for the parser, once all commands that have arrived are answered.
+func (c *conn) Read(b []byte) (int, error) {
+	c.runBatch()
+	if err := c.w.Flush(); err != nil {
+		return 0, err
+	}
+	if c.quit {
+		return 0, io.EOF
+	}
+	if c.p.started && c.p.deadline.IsZero() {
+		c.p.deadline = time.Now().Add(c.s.cfg.ReadTimeout)
+	}
+	if err := c.c.SetReadDeadline(c.p.deadline); err != nil { // without a command, zero
+		return 0, err
+	}
+	return c.c.Read(b)
+}
+
+// runBatch runs commands in order. Adjacent plain GETs and adjacent plain SETs are one transaction each.
+func (c *conn) runBatch() {
+	for rest := c.batch; len(rest) > 0 && !c.quit; {
+		n := 1
 		if !c.multi {
-			n = max(c.runGets(batch), c.runSets(batch))
+			n = similar(rest)
 		}
-		if n == 0 {
-			c.run(batch[0])
-			n = 1
-		}
-		batch = batch[n:]
+		c.run(rest[:n])
+		rest = rest[n:]
+		c.mem.free(values)
 	}
+	clear(c.batch)
+	c.batch = c.batch[:0]
+	c.mem.free(batched)
 }
 
-// run runs a command and writes its reply.
-func (c *conn) run(args []string) {
-	name := strings.ToUpper(args[0])
+// similar returns how many commands at the front of a batch may be one transaction.
+func similar(batch [][]string) int {
+	plain := func(args []string) string {
+		name := strings.ToUpper(args[0])
+		if len(args) > 1 && args[1] != "" && (name == "GET" && len(args) == 2 || name == "SET" && len(args) == 3) {
+			return name
+		}
+		return ""
+	}
+	first, n, size := plain(batch[0]), 1, len(batch[0][len(batch[0])-1])
+	for first != "" && n < min(len(batch), maxRun) && plain(batch[n]) == first {
+		if size += len(batch[n][1]) + len(batch[n][len(batch[n])-1]); size > maxBatchBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// run runs a command, or similar ones with keys, and writes the replies.
+func (c *conn) run(cmds [][]string) {
+	name := strings.ToUpper(cmds[0][0])
 	began := time.Now()
 	cmd, known := commands[name]
 	if !known {
 		name = "unknown" // bounds the metric
 	}
-	r := c.dispatch(name, cmd, args)
-	_, failed := r.(failure)
-	c.s.metrics.command(name, failed, time.Since(began))
-	c.reply(r)
+	for _, r := range c.dispatch(name, cmd, cmds) {
+		_, failed := r.(failure)
+		c.s.metrics.command(name, failed, time.Since(began))
+		c.reply(r)
+	}
 }
 
 func (c *conn) reply(r any) { writeReply(c.w, r, c.resp3) }
 
-func (c *conn) dispatch(name string, cmd command, args []string) any {
-	wrong := c.check(name, cmd, args)
+func (c *conn) dispatch(name string, cmd command, cmds [][]string) []any {
+	wrong := c.check(name, cmd, cmds[0])
 	switch {
 	case wrong != "":
 		c.broken = c.broken || c.multi
-		return wrong
+		return []any{wrong}
 	case cmd.do == nil:
-		return cmd.local(c, args)
+		return []any{cmd.local(c, cmds[0])}
 	case c.multi:
-		return c.queue(args)
+		return []any{c.queue(cmds[0])}
 	}
-	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
-	defer cancel()
-	replies, err := c.s.transact(ctx, [][]string{args}, nil)
+	replies, err := c.transact(cmds, nil)
 	if err != nil {
-		return err
+		return slices.Repeat([]any{err}, len(cmds))
 	}
-	return replies[0]
+	return replies
 }
 
 // check returns why a command cannot run.

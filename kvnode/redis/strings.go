@@ -1,96 +1,11 @@
 package redis
 
 import (
-	"maps"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// command is a command of Redis. One of do and local is set.
-type command struct {
-	// arity is the number of arguments with the name; negative: at least so many.
-	arity int
-	// keys returns the keys, which are read before do.
-	keys func(args []string) ([]string, error)
-	do   func(t *tx, args []string) any
-	// local serves a command of the connection or the gateway.
-	local   func(c *conn, args []string) any
-	inMulti bool
-}
-
-// commands is filled by init, as transact uses it.
-var commands map[string]command
-
-func init() {
-	commands = make(map[string]command)
-	for _, table := range []map[string]command{stringCommands(), counterCommands(), expiryCommands(), multiCommands(), scriptCommands(), infoCommands()} {
-		maps.Copy(commands, table)
-	}
-}
-
-func firstKey(args []string) ([]string, error) { return args[1:2], nil }
-func allKeys(args []string) ([]string, error)  { return args[1:], nil }
-func pairKeys(args []string) (keys []string, err error) {
-	if len(args)%2 == 0 {
-		return nil, failf("ERR wrong number of arguments for '%s' command", strings.ToLower(args[0]))
-	}
-	for i := 1; i < len(args); i += 2 {
-		keys = append(keys, args[i])
-	}
-	return keys, nil
-}
-
-// one returns a command with one key.
-func one(arity int, do func(t *tx, args []string) any) command {
-	return command{arity: arity, keys: firstKey, do: do}
-}
-
-func stringCommands() map[string]command {
-	return map[string]command{
-		"GET":    one(2, func(t *tx, args []string) any { return t.keys[args[1]].bulk() }),
-		"STRLEN": one(2, func(t *tx, args []string) any { return int64(len(t.keys[args[1]].value)) }),
-		"TYPE": one(2, func(t *tx, args []string) any {
-			if !t.keys[args[1]].exists {
-				return simple("none")
-			}
-			return simple("string")
-		}),
-		"MGET":   {arity: -2, keys: allKeys, do: mget},
-		"EXISTS": {arity: -2, keys: allKeys, do: func(t *tx, args []string) any { return t.count(args[1:], false) }},
-		"DEL":    {arity: -2, keys: allKeys, do: func(t *tx, args []string) any { return t.count(args[1:], true) }},
-		"UNLINK": {arity: -2, keys: allKeys, do: func(t *tx, args []string) any { return t.count(args[1:], true) }},
-		"SET":    one(-3, set),
-		"SETNX":  one(3, setnx),
-		"SETEX":  one(4, func(t *tx, args []string) any { return setex(t, args, time.Second) }),
-		"PSETEX": one(4, func(t *tx, args []string) any { return setex(t, args, time.Millisecond) }),
-		"MSET":   {arity: -3, keys: pairKeys, do: mset},
-		"GETSET": one(3, func(t *tx, args []string) any {
-			e := t.keys[args[1]]
-			defer e.put(args[2], 0)
-			return e.bulk()
-		}),
-		"GETDEL": one(2, func(t *tx, args []string) any {
-			e := t.keys[args[1]]
-			old := e.bulk()
-			if e.exists {
-				e.remove()
-			}
-			return old
-		}),
-	}
-}
-
-func counterCommands() map[string]command {
-	return map[string]command{
-		"INCR":   one(2, func(t *tx, args []string) any { return t.keys[args[1]].add("1", false) }),
-		"DECR":   one(2, func(t *tx, args []string) any { return t.keys[args[1]].add("1", true) }),
-		"INCRBY": one(3, func(t *tx, args []string) any { return t.keys[args[1]].add(args[2], false) }),
-		"DECRBY": one(3, func(t *tx, args []string) any { return t.keys[args[1]].add(args[2], true) }),
-		"APPEND": one(3, appendTo),
-	}
-}
 
 // bulk is the reply for the value.
 func (e *entry) bulk() any {
@@ -100,15 +15,13 @@ func (e *entry) bulk() any {
 	return e.value
 }
 
-// add adds an integer to the value.
-func (e *entry) add(text string, negative bool) any {
+// add adds an integer to the value, or subtracts it with sign -1.
+func (e *entry) add(text string, sign int64) any {
 	by, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || negative && by == math.MinInt64 {
+	if err != nil || sign < 0 && by == math.MinInt64 {
 		return errInteger
 	}
-	if negative {
-		by = -by
-	}
+	by *= sign
 	n := int64(0)
 	if e.exists {
 		n, err = strconv.ParseInt(e.value, 10, 64)
@@ -125,23 +38,19 @@ func (e *entry) add(text string, negative bool) any {
 
 func appendTo(t *tx, args []string) any {
 	e := t.keys[args[1]]
-	if len(e.value)+len(args[2]) > t.s.cfg.MaxBulk {
-		return failf("ERR string exceeds maximum allowed size (%d bytes)", t.s.cfg.MaxBulk)
+	if n := len(e.value) + len(args[2]); n > t.s.limits.bulk {
+		return exceeds("bytes of a value", n, t.s.limits.bulk)
 	}
 	e.put(e.value+args[2], keepTTL)
 	return int64(len(e.value))
 }
 
 func mget(t *tx, args []string) any {
-	values := make([]any, len(args)-1)
-	size := 0
+	all := make([]any, len(args)-1)
 	for i, k := range args[1:] {
-		values[i] = t.keys[k].bulk()
-		if size += len(t.keys[k].value); size > t.s.cfg.MaxReply { // the same key many times
-			return failf("ERR the values exceed %d bytes", t.s.cfg.MaxReply)
-		}
+		all[i] = t.keys[k].bulk()
 	}
-	return values
+	return all
 }
 
 func mset(t *tx, args []string) any {
@@ -151,36 +60,46 @@ func mset(t *tx, args []string) any {
 	return ok
 }
 
-// count counts the keys that exist, and removes them if it is asked to.
-func (t *tx) count(keys []string, remove bool) any {
+func exists(t *tx, args []string) any {
 	n := int64(0)
-	for _, k := range keys {
-		if e := t.keys[k]; e.exists {
+	for _, k := range args[1:] {
+		if t.keys[k].exists {
 			n++
-			if remove {
-				e.remove()
-			}
 		}
 	}
 	return n
 }
 
-func setnx(t *tx, args []string) any {
-	e := t.keys[args[1]]
-	if e.exists {
-		return int64(0)
+func del(t *tx, args []string) any {
+	n := int64(0)
+	for _, k := range args[1:] {
+		if t.keys[k].exists {
+			n++
+			t.keys[k].remove()
+		}
 	}
-	e.put(args[2], 0)
-	return int64(1)
+	return n
 }
 
-func setex(t *tx, args []string, unit time.Duration) any {
-	ttl, err := t.s.ttl(args[2], unit, false)
-	if err != nil {
-		return err
+func typeOf(t *tx, args []string) any {
+	if !t.keys[args[1]].exists {
+		return simple("none")
 	}
-	t.keys[args[1]].put(args[3], ttl)
-	return ok
+	return simple("string")
+}
+
+func getdel(t *tx, args []string) any {
+	old := t.keys[args[1]].bulk()
+	del(t, args)
+	return old
+}
+
+func setnx(t *tx, args []string) any {
+	if t.keys[args[1]].exists {
+		return int64(0)
+	}
+	t.keys[args[1]].put(args[2], 0)
+	return int64(1)
 }
 
 // setOptions are the options of SET.
@@ -212,7 +131,7 @@ func parseSet(s *Server, args []string) (o setOptions, err error) {
 			timed, o.ttl = true, keepTTL
 		case isTime && !timed && i+1 < len(args):
 			i++
-			if o.ttl, err = s.ttl(args[i], u.unit, u.at); err != nil {
+			if o.ttl, err = s.positive(args[i], u.unit, u.at); err != nil {
 				return o, err
 			}
 			timed = true
@@ -221,6 +140,11 @@ func parseSet(s *Server, args []string) (o setOptions, err error) {
 		}
 	}
 	return o, nil
+}
+
+// blindSet reports whether a SET has no option that depends on what the key holds.
+func blindSet(args []string) bool {
+	return len(args) == 3 || len(args) == 5 && (strings.EqualFold(args[3], "EX") || strings.EqualFold(args[3], "PX"))
 }
 
 func set(t *tx, args []string) any {

@@ -24,6 +24,9 @@ const (
 
 // entry is a key in a transaction: as read, and then as the commands have left it.
 type entry struct {
+	// blind is set if all commands write the key whatever it holds. It is not read then.
+	blind bool
+
 	value  string
 	exists bool
 	// mod, create and lease are as read.
@@ -56,6 +59,7 @@ func (e *entry) remove() {
 // tx is an attempt at a transaction.
 type tx struct {
 	s     *Server
+	mem   *memory
 	ctx   context.Context //nolint:containedctx // of this attempt
 	began time.Time
 	keys  map[string]*entry
@@ -72,9 +76,11 @@ var errAborted = errors.New("redis: transaction aborted")
 
 // transact runs commands with keys as one transaction on one revision. It is computed again if a key has
 // changed between the read and the write, as nothing was written then. Its error is a failure or errAborted.
-func (s *Server) transact(ctx context.Context, cmds [][]string, watched map[string]int64) (replies []any, err error) {
+func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []any, err error) {
+	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
+	defer cancel()
 	for range maxTries {
-		t := &tx{s: s, ctx: ctx, began: time.Now(), keys: make(map[string]*entry)}
+		t := &tx{s: c.s, mem: &c.mem, ctx: ctx, began: time.Now(), keys: make(map[string]*entry, len(cmds))}
 		if err := t.load(cmds, watched); err != nil {
 			return nil, readFailure(err)
 		}
@@ -92,7 +98,7 @@ func (s *Server) transact(ctx context.Context, cmds [][]string, watched map[stri
 		}
 		rev, committed, err := t.commit()
 		if err != nil {
-			return nil, s.writeFailure(err)
+			return nil, c.s.writeFailure(err)
 		}
 		if !committed {
 			continue
@@ -110,23 +116,28 @@ func (s *Server) transact(ctx context.Context, cmds [][]string, watched map[stri
 	return nil, failure("ERR nothing was written: the keys change too often")
 }
 
-// load reads all keys of the commands at one revision.
+// load reads the keys of the commands at one revision.
 func (t *tx) load(cmds [][]string, watched map[string]int64) error {
+	t.mem.free(values) // of the attempt before
 	for _, args := range cmds {
-		keys, err := commands[strings.ToUpper(args[0])].keys(args)
+		cmd := commands[strings.ToUpper(args[0])]
+		keys, err := cmd.keys(args)
+		if err == nil {
+			err = t.mem.take(values, keyOverhead*len(keys))
+		}
 		if err != nil {
 			return err
 		}
 		for _, k := range keys {
-			t.use(k)
+			t.use(k, cmd.blind != nil && cmd.blind(args))
 		}
 	}
 	for k := range watched {
-		t.use(k)
+		t.use(k, false)
 	}
-	size, rev := 0, int64(0)
-	for i := 0; i < len(t.order); i += chunk {
-		part := t.order[i:min(i+chunk, len(t.order))]
+	rev := int64(0)
+	read := slices.DeleteFunc(slices.Clone(t.order), func(k string) bool { return t.keys[k].blind })
+	for part := range slices.Chunk(read, chunk) {
 		kvs, at, err := t.s.read(t.ctx, part, rev)
 		if err != nil {
 			return err
@@ -138,8 +149,8 @@ func (t *tx) load(cmds [][]string, watched map[string]int64) error {
 			if kv == nil {
 				continue
 			}
-			if size += len(kv.GetValue()); size > t.s.cfg.MaxReply {
-				return failf("ERR the values exceed %d bytes", t.s.cfg.MaxReply)
+			if err := t.mem.take(values, len(kv.GetValue())); err != nil {
+				return err
 			}
 			*t.keys[part[j]] = entry{
 				value: string(kv.GetValue()), exists: true, had: true,
@@ -150,11 +161,13 @@ func (t *tx) load(cmds [][]string, watched map[string]int64) error {
 	return nil
 }
 
-func (t *tx) use(key string) {
-	if _, is := t.keys[key]; !is {
-		t.keys[key] = new(entry)
-		t.order = append(t.order, key)
+func (t *tx) use(key string, blind bool) {
+	if e, is := t.keys[key]; is {
+		e.blind = e.blind && blind
+		return
 	}
+	t.keys[key] = &entry{blind: blind}
+	t.order = append(t.order, key)
 }
 
 // read reads keys at one revision, 0 for the newest. A missing key's entry is nil.
@@ -204,29 +217,33 @@ func (t *tx) plan() (p plan, err error) {
 	}
 	for _, k := range t.order {
 		e := t.keys[k]
-		p.compares = append(p.compares, clientv3.Compare(clientv3.ModRevision(k), "=", e.mod))
-		if !e.changed {
-			continue
+		var opts []clientv3.OpOption
+		if e.blind {
+			opts = append(opts, clientv3.WithPrevKV()) // shows the lease that it replaces
+		} else {
+			p.compares = append(p.compares, clientv3.Compare(clientv3.ModRevision(k), "=", e.mod))
 		}
 		keeps := e.exists && e.ttl == keepTTL && e.lease != 0
-		if e.lease != 0 && !keeps {
+		if e.changed && !keeps {
 			p.replaced = append(p.replaced, e.lease)
 		}
 		switch {
+		case !e.changed:
+			continue
 		case !e.exists:
 			p.ops = append(p.ops, clientv3.OpDelete(k))
+			continue
 		case keeps:
-			p.ops = append(p.ops, clientv3.OpPut(k, e.value, clientv3.WithIgnoreLease()))
+			opts = append(opts, clientv3.WithIgnoreLease())
 		case e.ttl > 0:
 			id, err := t.s.leases.grant(t.ctx, e.ttl)
 			if err != nil {
 				return p, notWrittenError{err}
 			}
 			p.granted = append(p.granted, id)
-			p.ops = append(p.ops, clientv3.OpPut(k, e.value, clientv3.WithLease(id)))
-		default:
-			p.ops = append(p.ops, clientv3.OpPut(k, e.value))
+			opts = append(opts, clientv3.WithLease(id))
 		}
+		p.ops = append(p.ops, clientv3.OpPut(k, e.value, opts...))
 	}
 	return p, nil
 }
@@ -234,26 +251,30 @@ func (t *tx) plan() (p plan, err error) {
 // commit writes what has changed if no key has changed since it was read.
 func (t *tx) commit() (rev int64, committed bool, err error) {
 	p, err := t.plan()
-	if err != nil {
-		t.s.leases.revoke(p.granted...)
+	unused := p.granted
+	defer func() { t.s.leases.revoke(t.ctx, unused...) }()
+	switch {
+	case err != nil:
 		return 0, false, err
-	}
-	if len(p.ops) == 0 { // the reads were of one revision
+	case len(p.ops) == 0: // the reads were of one revision
 		return 0, true, nil
+	case t.ctx.Err() != nil: // the request would not be sent
+		return 0, false, notWrittenError{t.ctx.Err()}
 	}
 	got, err := t.s.cfg.KV.Txn(t.ctx).If(p.compares...).Then(p.ops...).Commit()
 	switch {
 	case err != nil:
-		if rejected(err) { // else the key may hold the lease
-			t.s.leases.revoke(p.granted...)
+		if !rejected(err) { // the key may hold the lease
+			unused = nil
 		}
 		return 0, false, err
-	case !got.Succeeded:
-		t.s.leases.revoke(p.granted...)
-		return 0, false, nil
+	case got.Succeeded:
+		unused = p.replaced
+		for _, r := range got.Responses {
+			unused = append(unused, clientv3.LeaseID(r.GetResponsePut().GetPrevKv().GetLease()))
+		}
 	}
-	t.s.leases.revoke(p.replaced...)
-	return got.Header.GetRevision(), true, nil
+	return got.Header.GetRevision(), got.Succeeded, nil
 }
 
 // notWrittenError is an error before the write.
@@ -262,10 +283,14 @@ type notWrittenError struct{ error }
 func (e notWrittenError) Unwrap() error { return e.error }
 
 // rejected reports whether an error proves that nothing was written. Only the errors that etcd's API
-// defines do: with the same code, gRPC reports a response that was too large. ResourceExhausted does not:
-// etcd applies a write that reaches the quota, and then answers ErrNoSpace.
+// defines do: with the same code, gRPC reports a response that was too large. ErrNoSpace does not:
+// etcd applies a write that reaches the quota, and then answers with it.
 func rejected(err error) bool {
 	if _, is := errors.AsType[notWrittenError](err); is {
+		return true
+	}
+	// Both are answered before the write is proposed.
+	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.ErrTooManyRequests) {
 		return true
 	}
 	known, is := errors.AsType[rpctypes.EtcdError](err)
@@ -299,82 +324,4 @@ func readFailure(err error) failure {
 		return f
 	}
 	return failf("ERR nothing was written: the read failed: %v", err)
-}
-
-// runGets serves the plain GETs at the front of a batch with one read, and returns their number.
-func (c *conn) runGets(batch [][]string) int {
-	var keys []string
-	for _, args := range batch {
-		if len(args) != 2 || !strings.EqualFold(args[0], "GET") || args[1] == "" || len(keys) == chunk {
-			break
-		}
-		keys = append(keys, args[1])
-	}
-	if len(keys) == 0 {
-		return 0
-	}
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
-	defer cancel()
-	kvs, _, err := c.s.read(ctx, keys, 0)
-	for i := range keys {
-		c.s.metrics.command("GET", err != nil, time.Since(began))
-		switch {
-		case err != nil:
-			c.reply(readFailure(err))
-		case kvs[i] == nil:
-			c.reply(nil)
-		default:
-			c.reply(string(kvs[i].GetValue()))
-		}
-	}
-	return len(keys)
-}
-
-// runSets serves the SETs without options of different keys at the front of a batch with one request, and
-// returns their number.
-func (c *conn) runSets(batch [][]string) int {
-	var ops []clientv3.Op
-	seen := make(map[string]bool)
-	for _, args := range batch {
-		if len(args) != 3 || !strings.EqualFold(args[0], "SET") || args[1] == "" || seen[args[1]] || len(ops) == chunk {
-			break
-		}
-		seen[args[1]] = true
-		ops = append(ops, clientv3.OpPut(args[1], args[2], clientv3.WithPrevKV()))
-	}
-	if len(ops) == 0 {
-		return 0
-	}
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
-	defer cancel()
-	err := c.s.put(ctx, ops)
-	for range ops {
-		c.s.metrics.command("SET", err != nil, time.Since(began))
-		if err != nil {
-			c.reply(c.s.writeFailure(err))
-			continue
-		}
-		c.reply(ok)
-	}
-	return len(ops)
-}
-
-// put writes keys in one request, and revokes the leases that they had.
-func (s *Server) put(ctx context.Context, ops []clientv3.Op) error {
-	if len(ops) == 1 {
-		got, err := s.cfg.KV.Do(ctx, ops[0])
-		if err == nil {
-			s.leases.revoke(clientv3.LeaseID(got.Put().PrevKv.GetLease()))
-		}
-		return err
-	}
-	got, err := s.cfg.KV.Txn(ctx).Then(ops...).Commit()
-	if err == nil {
-		for _, r := range got.Responses {
-			s.leases.revoke(clientv3.LeaseID(r.GetResponsePut().GetPrevKv().GetLease()))
-		}
-	}
-	return err
 }

@@ -1,0 +1,93 @@
+package redis
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// limits bound what clients can make the gateway hold or compute.
+type limits struct {
+	line    int // bytes of an inline command, or of the length of an array or a string; the size of the read buffer
+	args    int // arguments of a command, with its name
+	bulk    int // bytes of an argument
+	pattern int // bytes of a pattern of SCAN, which is compared with every key
+	conn    int // bytes that a connection holds
+	all     int // bytes that all connections hold
+	leases  int // TTL leases that the gateway remembers to revoke; others end at their time
+}
+
+func newLimits(cfg Config) limits {
+	return limits{
+		line: 16 << 10, args: 1024, bulk: cfg.MaxBulk, pattern: 1024,
+		conn: cfg.MaxConnMemory, all: cfg.MaxMemory, leases: 1 << 20,
+	}
+}
+
+// exceeds returns an error that names a value above its limit.
+func exceeds(what string, value, limit int) failure {
+	return failure("ERR " + tooLarge(what, value, limit))
+}
+
+func tooLarge(what string, value, limit int) string {
+	return fmt.Sprintf("%s: %d, the limit is %d", what, value, limit)
+}
+
+// What the parts of a connection count with beside their bytes.
+const (
+	argOverhead = 32  // an argument of a command
+	keyOverhead = 256 // a key in a transaction, in WATCH or in a reply of SCAN
+)
+
+// purpose is what memory is held for.
+type purpose int
+
+const (
+	parsing purpose = iota // the command that is arriving
+	batched                // commands that wait to run
+	kept                   // MULTI and WATCH
+	values                 // what the cluster has returned for the command that runs
+	purposes
+)
+
+// memory counts the bytes that a connection holds. Its read and write buffers are not counted, as the number of
+// connections is limited.
+type memory struct {
+	limits *limits
+	all    *atomic.Int64 // the bytes of all connections
+	used   int
+	by     [purposes]int
+}
+
+// take counts n bytes, or returns a failure.
+func (m *memory) take(p purpose, n int) error {
+	if m.used+n > m.limits.conn {
+		return exceeds("bytes of a connection", m.used+n, m.limits.conn)
+	}
+	if all := int(m.all.Add(int64(n))); all > m.limits.all {
+		m.all.Add(-int64(n))
+		return exceeds("bytes of all connections, try again later", all, m.limits.all)
+	}
+	m.used += n
+	m.by[p] += n
+	return nil
+}
+
+// move makes bytes that are held for one purpose be held for another.
+func (m *memory) move(from, to purpose) {
+	m.by[to] += m.by[from]
+	m.by[from] = 0
+}
+
+// free returns the bytes of a purpose.
+func (m *memory) free(p purpose) {
+	m.all.Add(-int64(m.by[p]))
+	m.used -= m.by[p]
+	m.by[p] = 0
+}
+
+// close returns all bytes.
+func (m *memory) close() {
+	for p := range purposes {
+		m.free(p)
+	}
+}
