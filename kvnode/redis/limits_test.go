@@ -50,12 +50,19 @@ func TestLimits(t *testing.T) {
 	bystander.want("v", "GET", "k")
 	bystander.want("OK", "SET", "k", strings.Repeat("a", 100_000))
 	bystander.want("-ERR bytes of a value: 100001, the limit is 100000", "APPEND", "k", "a")
+}
 
+// TestMemoryLimit checks what a connection may hold.
+func TestMemoryLimit(t *testing.T) {
+	etcd := startCluster(t)
+	limited := func(limit int) *client {
+		return dial(t, startGateway(t, etcd, func(c *redis.Config) { c.MaxConnMemory = limit }))
+	}
 	t.Run("values", func(t *testing.T) {
+		c := limited(250_000)
 		for _, k := range []string{"v1", "v2", "v3"} {
-			bystander.want("OK", "SET", k, strings.Repeat("a", 100_000))
+			c.want("OK", "SET", k, strings.Repeat("a", 100_000))
 		}
-		c := dial(t, startGateway(t, etcd, func(c *redis.Config) { c.MaxConnMemory = 250_000 }))
 		c.want("-ERR bytes of a connection: 30…", "MGET", "v1", "v2", "v3")
 		c.want("[…", "MGET", "v1", "v2", "v1", "v1")
 		c.script("MULTI => OK\nGET v1 => QUEUED\nMGET v2 v3 => QUEUED\nEXEC => -ERR bytes of a connection: 30…")
@@ -68,7 +75,7 @@ func TestLimits(t *testing.T) {
 		c.want("-ERR bytes of a pattern: 1025, the limit is 1024", "SCAN", "0", "MATCH", strings.Repeat("*", 1025))
 	})
 	t.Run("WATCH", func(t *testing.T) {
-		c := dial(t, startGateway(t, etcd, func(c *redis.Config) { c.MaxConnMemory = 50_000 }))
+		c := limited(50_000)
 		got := "OK"
 		for i := 0; got == "OK"; i++ {
 			got = c.do("WATCH", fmt.Sprint("w:", i))
@@ -79,22 +86,23 @@ func TestLimits(t *testing.T) {
 		c.script("UNWATCH => OK\nWATCH w:1 w:2 => OK")
 	})
 	t.Run("MULTI", func(t *testing.T) {
-		bystander.want("OK", "MULTI")
+		c := limited(1_000_000)
+		c.want("OK", "MULTI")
 		got := "QUEUED"
 		for got == "QUEUED" {
-			got = bystander.do("SET", "k:none", strings.Repeat("a", 90_000))
+			got = c.do("SET", "k:none", strings.Repeat("a", 90_000))
 		}
 		if !strings.HasPrefix(got, "-ERR bytes of a connection: 1") {
 			t.Errorf("SET inside MULTI: %q", got)
 		}
-		bystander.want("-EXECABORT…", "EXEC")
+		c.want("-EXECABORT…", "EXEC")
 		// etcd allows 128 operations.
-		bystander.want("OK", "MULTI")
+		c.want("OK", "MULTI")
 		for i := range 129 {
-			bystander.want("QUEUED", "SET", fmt.Sprint("many:", i), "v")
+			c.want("QUEUED", "SET", fmt.Sprint("many:", i), "v")
 		}
-		bystander.want("-ERR nothing was written…", "EXEC")
-		bystander.want("0", "EXISTS", "many:0", "many:128")
+		c.want("-ERR nothing was written…", "EXEC")
+		c.want("0", "EXISTS", "many:0", "many:128")
 	})
 }
 
