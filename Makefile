@@ -95,6 +95,10 @@ explore: ## every schedule of a small group, STATES=10000000 of each search, and
 	$(GO) test ./leaderlease/leasetest -run '^TestExplore$$' -count 1 -timeout 0 -v -args -explore.deeper=$(DEEPER)
 	$(GO) test ./leaderlease/leasetest -run '^TestExploreSchedules$$' -count 1 -timeout 0 -v -args -explore.deviations=2
 
+.PHONY: redlock
+redlock: ## locks by redlock and ioredis from npm at kvnode redis, while the leader is killed and paused; skipped without node
+	cd kvnode/e2e && $(GO) test -run '^TestRedlock$$' -count 1 -v . -args -npm
+
 .PHONY: floods
 floods: ## hostile clients of HTTP/2 at the leader's port, kvnode beside etcd, about 7 minutes
 	cd kvnode/e2e && $(GO) test -run '^TestFloods$$' -count 1 -v -timeout 30m . -args -slow -servers=kvnode,etcd

@@ -4,8 +4,12 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -238,4 +242,52 @@ func (l *lockLoad) compete(ctx context.Context, client *redis.Client, me int) {
 		}
 		l.rounds.Add(1)
 	}
+}
+
+var npmFlag = flag.Bool("npm", false, "take locks with redlock and ioredis, installed from npm")
+
+// TestRedlock takes locks with redlock and ioredis for node while the leader is killed and paused.
+func TestRedlock(t *testing.T) {
+	if !*npmFlag {
+		t.Skip("make redlock runs it")
+	}
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	c := startCluster(t, onlyKvnode(t), electsSoon)
+	dir := t.TempDir()
+	must(t, os.CopyFS(dir, os.DirFS("testdata/redlock")))
+	install := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--prefix", dir)
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", install, err, out)
+	}
+	ctx := deadline(t)
+	node := exec.CommandContext(ctx, "node", append([]string{filepath.Join(dir, "locks.js")}, startRedis(t, c, 2)...)...)
+	node.Stderr = os.Stderr
+	stop, err := node.StdinPipe()
+	must(t, err)
+	stdout, err := node.StdoutPipe()
+	must(t, err)
+	must(t, node.Start())
+	lines := bufio.NewScanner(stdout)
+	var leader *testcluster.Member
+	for i, step := range []func(*testcluster.Member) error{
+		(*testcluster.Member).Kill, (*testcluster.Member).Start, (*testcluster.Member).Pause, (*testcluster.Member).Resume,
+	} {
+		if !lines.Scan() {
+			break // the script has failed
+		}
+		if i%2 == 0 {
+			leader, err = c.Leader(ctx)
+			must(t, err)
+		}
+		must(t, step(leader))
+	}
+	lines.Scan()
+	t.Log(lines.Text())
+	must(t, stop.Close())
+	_, _ = io.Copy(io.Discard, stdout) // the rest
+	must(t, node.Wait())
 }
