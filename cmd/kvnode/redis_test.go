@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,6 +75,62 @@ func TestRedis(t *testing.T) {
 			t.Errorf("kvnode get = %d %q %s", code, stdout, stderr)
 		}
 	})
+}
+
+// TestRedisSession runs the session with redis-cli in docs/kvnode.md.
+func TestRedisSession(t *testing.T) {
+	page, err := os.ReadFile("../../docs/kvnode.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "redis-cli\n127.0.0.1:6379> ")
+	block, _, _ = strings.Cut(block, "\n```")
+	steps := strings.Split(block, "\n127.0.0.1:6379> ")
+	if len(steps) < 5 {
+		t.Fatalf("the page has %d commands", len(steps))
+	}
+	one(t, func(addr string) {
+		gatewayUntil(t, func(plain string) {
+			c, err := net.Dial("tcp", plain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			r := bufio.NewReader(c)
+			number := regexp.MustCompile(`[0-9]+`)
+			for _, step := range steps {
+				line, want, _ := strings.Cut(step, "\n")
+				if got := cli(t, c, r, line); number.ReplaceAllString(got, "N") != number.ReplaceAllString(want, "N") {
+					t.Errorf("%s: %s, want %s", line, got, want)
+				}
+			}
+		}, "--endpoints", addr)
+	})
+}
+
+// cli sends a command as it is typed into redis-cli, and returns what that prints.
+func cli(t *testing.T, c net.Conn, r *bufio.Reader, line string) string {
+	t.Helper()
+	args := regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(line, -1)
+	text := fmt.Sprintf("*%d\r\n", len(args))
+	for _, a := range args {
+		a = strings.Trim(a, `"`)
+		text += fmt.Sprintf("$%d\r\n%s\r\n", len(a), a)
+	}
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch reply = strings.TrimSpace(reply); {
+	case reply == "$-1":
+		return "(nil)"
+	case reply[0] == ':':
+		return "(integer) " + reply[1:]
+	}
+	return strings.TrimPrefix(reply, "+")
 }
 
 func TestRedisOverTLS(t *testing.T) {

@@ -15,6 +15,6 @@
 //
 //   - The package is experimental.
 //   - WATCH of a key that does not exist does not notice that it was created and deleted meanwhile.
-//   - A fencing token is unique to a holder only if all take the lock by KV.LOCK.
+//   - A fencing token is unique to a holder only if all take the lock by KV.LOCK, SET with NX, or a known script.
 //   - A transaction has at most 128 keys, etcd's default.
 package redis
