@@ -73,27 +73,24 @@ type scripts struct {
 	byRaw map[string]script
 }
 
-func shaOf(text string) string {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-	return hex.EncodeToString(sum[:])
-}
-
 const errScript = failure("ERR this gateway runs only the scripts of lock libraries that it knows " +
 	"(compare-and-delete, compare-and-expire, redsync, redlock): the script is none of them")
 
-// load remembers a script.
-func (s *scripts) load(text string) (script, error) {
-	found, is := known[normalise(text)]
+// load remembers a script, and returns its SHA-1.
+func (s *scripts) load(text string) (script, string, error) {
+	do, is := known[normalise(text)]
 	if !is {
-		return nil, errScript
+		return nil, "", errScript
 	}
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+	sha := hex.EncodeToString(sum[:])
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byRaw == nil || len(s.byRaw) >= maxScripts { // clients load again after NOSCRIPT
 		s.byRaw = make(map[string]script)
 	}
-	s.byRaw[shaOf(text)] = found
-	return found, nil
+	s.byRaw[sha] = do
+	return do, sha, nil
 }
 
 func (s *scripts) bySHA(sha string) (script, bool) {
@@ -118,7 +115,7 @@ func scriptKeys(args []string) ([]string, error) {
 }
 
 func eval(t *tx, args []string) any {
-	do, err := t.s.scripts.load(args[1])
+	do, _, err := t.s.scripts.load(args[1])
 	if err != nil {
 		return err
 	}
@@ -186,10 +183,11 @@ func scriptCommand(c *conn, args []string) any {
 	if !strings.EqualFold(args[1], "LOAD") || len(args) != 3 {
 		return failure("ERR only SCRIPT LOAD script is supported")
 	}
-	if _, err := c.s.scripts.load(args[2]); err != nil {
+	_, sha, err := c.s.scripts.load(args[2])
+	if err != nil {
 		return err
 	}
-	return shaOf(args[2])
+	return sha
 }
 
 // acquire sets all keys to the owner's token if none exists.

@@ -172,26 +172,9 @@ type conn struct {
 }
 
 func newConn(s *Server, c net.Conn) *conn {
-	n := &conn{
-		s: s, c: c, id: s.ids.Add(1), mem: memory{limits: &s.limits, all: &s.memory},
-		w: bufio.NewWriterSize(deadlineWriter{c, s.cfg.WriteTimeout}, 16<<10),
-	}
-	n.p = newParser(n, &n.mem)
+	n := &conn{s: s, c: c, id: s.ids.Add(1), mem: memory{limits: &s.limits, all: &s.memory}}
+	n.p, n.w = newParser(n, &n.mem), bufio.NewWriterSize(n, 16<<10)
 	return n
-}
-
-// deadlineWriter drops a client that does not read.
-type deadlineWriter struct {
-	net.Conn
-
-	timeout time.Duration
-}
-
-func (w deadlineWriter) Write(b []byte) (int, error) {
-	if err := w.SetWriteDeadline(time.Now().Add(w.timeout)); err != nil {
-		return 0, err
-	}
-	return w.Conn.Write(b)
 }
 
 func (c *conn) serve() {
@@ -245,6 +228,14 @@ func (c *conn) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return c.c.Read(b)
+}
+
+// Write drops a client that does not read.
+func (c *conn) Write(b []byte) (int, error) {
+	if err := c.c.SetWriteDeadline(time.Now().Add(c.s.cfg.WriteTimeout)); err != nil {
+		return 0, err
+	}
+	return c.c.Write(b)
 }
 
 // runBatch runs commands in order. Adjacent plain GETs and adjacent plain SETs are one transaction each.
