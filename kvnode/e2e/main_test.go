@@ -36,7 +36,7 @@ var (
 var binDir string
 
 func TestMain(m *testing.M) {
-	for variable, be := range map[string]func(string) error{holderEnv: hold, diskEnv: holdDisk} {
+	for variable, be := range map[string]func(string) error{holderEnv: hold, redisHolderEnv: holdRedis, diskEnv: holdDisk} {
 		value := os.Getenv(variable)
 		if value == "" {
 			continue

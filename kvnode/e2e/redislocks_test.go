@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,7 +87,7 @@ func TestRedsync(t *testing.T) {
 	a, b := redisClient(t, gateways[0]), redisClient(t, gateways[1])
 	t.Run("the holder renews, until the lock has expired", func(t *testing.T) { renewsUntilExpired(t, a, b) })
 	t.Run("release deletes the holder's own lock only", func(t *testing.T) { releasesItsOwn(t, a, b) })
-	t.Run("a holder that was paused is refused", func(t *testing.T) { isRefusedAfterPause(t, a, b) })
+	t.Run("a holder that was paused is refused", func(t *testing.T) { isRefusedAfterPause(t, gateways[0], b) })
 }
 
 func renewsUntilExpired(t *testing.T, a, b *redis.Client) {
@@ -126,25 +127,68 @@ func releasesItsOwn(t *testing.T, a, b *redis.Client) {
 	}
 }
 
-func isRefusedAfterPause(t *testing.T, a, b *redis.Client) {
+// redisHolderEnv makes the test binary a holder of a lock: its value is a gateway's address.
+const redisHolderEnv = "E2E_REDIS_HOLDER"
+
+// holdRedis takes a lock and prints its token. For each line on its standard input it prints its token as that of a
+// write, and whether it has renewed the lock.
+func holdRedis(addr string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	m := mutex(client, "stopped", time.Second, 1)
+	if err := m.LockContext(ctx); err != nil {
+		return err
+	}
+	token, err := fencing(ctx, client, m)
+	if err != nil {
+		return err
+	}
+	fmt.Println(token.Index)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		fmt.Println(token.Index)
+		renewed, _ := m.ExtendContext(ctx)
+		fmt.Println(renewed)
+	}
+	return nil
+}
+
+func isRefusedAfterPause(t *testing.T, gateway string, b *redis.Client) {
 	ctx := deadline(t)
-	var resource fence.Gate
-	write := func() error { return nil }
-	paused, next := mutex(a, "paused", time.Second, 1), mutex(b, "paused", 30*time.Second, 1)
-	must(t, paused.LockContext(ctx))
-	old, err := fencing(ctx, a, paused)
+	self, err := os.Executable()
 	must(t, err)
-	must(t, resource.Do(old, write))
-	gone(t, b, "paused") // it was paused for longer than the lock's time
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env, cmd.Stderr = append(os.Environ(), redisHolderEnv+"="+gateway), os.Stderr
+	stdin, err := cmd.StdinPipe()
+	must(t, err)
+	stdout, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	out := bufio.NewScanner(stdout)
+	says := func() string { out.Scan(); return out.Text() }
+	var resource fence.Gate
+	write := func(token fence.Token) error { return resource.Do(token, func() error { return nil }) }
+
+	must(t, write(fence.Token{Index: uint64(number(t, says()))}))
+	must(t, cmd.Process.Signal(syscall.SIGSTOP))
+	gone(t, b, "stopped")
+	next := mutex(b, "stopped", 30*time.Second, 1)
 	must(t, next.LockContext(ctx))
 	token, err := fencing(ctx, b, next)
 	must(t, err)
-	must(t, resource.Do(token, write))
-	if err := resource.Do(old, write); !errors.Is(err, fence.ErrStale) {
-		t.Errorf("the resource admits the token %v after %v: %v", old, token, err)
+	must(t, write(token))
+	_, err = fmt.Fprintln(stdin, "write")
+	must(t, err)
+	must(t, cmd.Process.Signal(syscall.SIGCONT))
+	if err := write(fence.Token{Index: uint64(number(t, says()))}); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("a write of the paused holder: %v, want that it is stale", err)
 	}
-	if _, err := fencing(ctx, a, paused); err == nil {
-		t.Error("the former holder gets a token")
+	if renewed := says(); renewed != "false" {
+		t.Errorf("the paused holder has renewed: %s", renewed)
+	}
+	if got := b.Get(ctx, "stopped").Val(); got != next.Value() {
+		t.Errorf("the lock has the value %q, want the next holder's, %q", got, next.Value())
 	}
 }
 
