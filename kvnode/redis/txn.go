@@ -212,8 +212,11 @@ type plan struct {
 
 // plan grants the leases of the transaction.
 func (t *tx) plan() (p plan, err error) {
-	if len(t.order) > maxOps && slices.ContainsFunc(t.order, func(k string) bool { return t.keys[k].changed }) {
-		return p, failf("ERR nothing was written: %d keys in a command or MULTI, at most %d", len(t.order), maxOps)
+	switch {
+	case !slices.ContainsFunc(t.order, func(k string) bool { return t.keys[k].changed }):
+		return p, nil
+	case len(t.order) > maxOps:
+		return p, failure("ERR nothing was written: " + tooLarge("keys of a command or MULTI", len(t.order), maxOps))
 	}
 	for _, k := range t.order {
 		e := t.keys[k]
