@@ -67,9 +67,13 @@ func (l *leases) revoke(ctx context.Context, ids ...clientv3.LeaseID) {
 		}
 		select {
 		case l.slots <- struct{}{}:
-		case <-ctx.Done():
-			l.leave(id, ctx.Err())
-			continue
+		default:
+			select {
+			case l.slots <- struct{}{}:
+			case <-ctx.Done():
+				l.leave(id, ctx.Err())
+				continue
+			}
 		}
 		l.tasks.Go(func() {
 			defer func() { <-l.slots }()
