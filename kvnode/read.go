@@ -138,7 +138,8 @@ func (r *reads) byRound(ctx context.Context, round func(context.Context) (leader
 func (r *reads) retry(ctx context.Context, read func(context.Context) (leaderlease.ReadResult, error)) (_ Read, err error) {
 	client := ctx
 	defer func() {
-		if err != nil && !errors.Is(client.Err(), context.Canceled) && !errors.Is(err, leaderlease.ErrLeaderTooOld) {
+		cancelled := errors.Is(err, context.Canceled) || errors.Is(client.Err(), context.Canceled)
+		if err != nil && !cancelled && !errors.Is(err, leaderlease.ErrLeaderTooOld) {
 			r.failed.Add(1)
 		}
 	}()

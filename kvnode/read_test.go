@@ -91,7 +91,7 @@ func TestReadThatMayWaitHasADeadline(t *testing.T) {
 	})
 }
 
-// Failed reads are counted, except those that their clients cancelled.
+// Failed reads are counted, except those that their clients cancelled or that go through the log next.
 func TestFailedReadsAreCounted(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -100,11 +100,17 @@ func TestFailedReadsAreCounted(t *testing.T) {
 		for _, step := range []struct {
 			err  error
 			want uint64
-		}{{nil, 0}, {context.Canceled, 0}, {failure, 1}, {nil, 1}, {context.DeadlineExceeded, 2}} {
+		}{{nil, 0}, {context.Canceled, 0}, {leaderlease.ErrLeaderTooOld, 0}, {failure, 1}, {nil, 1}, {context.DeadlineExceeded, 2}} {
 			_, err := n.reads.retry(t.Context(), func(context.Context) (leaderlease.ReadResult, error) { return leaderlease.ReadResult{}, step.err })
 			if got := n.reads.failed.Load() - before; !errors.Is(err, step.err) || got != step.want {
 				t.Errorf("retry() = %v, and %d reads have failed, want %v and %d", err, got, step.err, step.want)
 			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, _ = n.reads.retry(ctx, func(context.Context) (leaderlease.ReadResult, error) { return leaderlease.ReadResult{}, failure })
+		if got := n.reads.failed.Load() - before; got != 2 {
+			t.Errorf("%d reads have failed, want 2: the client has cancelled the last one", got)
 		}
 	})
 }
