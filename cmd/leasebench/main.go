@@ -157,7 +157,7 @@ func progress(to io.Writer, total time.Duration) func(step string, behind time.D
 	return func(step string, behind time.Duration) {
 		if part, _, _ := strings.Cut(step, ","); part != last {
 			last = part
-			write("%3.0f%% %s", 100*float64(behind)/float64(max(total, 1)), part)
+			write("%3.0f%% done, next %s", 100*float64(behind)/float64(max(total, 1)), part)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func story(ctx context.Context, client *clientv3.Client, out io.Writer) error {
 
 	_, _ = fmt.Fprintln(out, "the first wakes up and writes:")
 	_, _ = fmt.Fprintln(out, "  to kvnode:   ", first.writeInside(ctx, "late"))
-	_, _ = fmt.Fprintln(out, "  to the other:", errors.Is(r.write(first.token, "late"), fence.ErrStale), "that it is stale")
+	_, _ = fmt.Fprintln(out, "  to the other: refused as stale:", errors.Is(r.write(first.token, "late"), fence.ErrStale))
 	inside, err := client.Get(ctx, "guarded")
 	if err != nil {
 		return err

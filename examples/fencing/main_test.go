@@ -9,7 +9,7 @@ const want = `the first holder has written, and is paused
 the second holder has written; its token is higher: true
 the first wakes up and writes:
   to kvnode:    refused: the lock is lost
-  to the other: true that it is stale
+  to the other: refused as stale: true
 kvnode has "by the second", the other "by the second"
 `
 

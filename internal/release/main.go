@@ -58,6 +58,7 @@ func run(args []string) error {
 	made := make(map[string][]byte) // by name
 	for _, platform := range on {
 		for _, p := range programs {
+			fmt.Fprintf(os.Stderr, "building %s for %s\n", p.name, platform)
 			if err := pack(made, platform, p.name, p.dir, version); err != nil {
 				return fmt.Errorf("%s for %s: %w", p.name, platform, err)
 			}
