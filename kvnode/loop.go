@@ -202,7 +202,6 @@ func (l *raftLoop) tick() {
 	l.elect(l.detector.Tick(now, l.detectorView()))
 	l.pollSoon(now)
 	l.publishSuspicions()
-	// Without its disk this member applies no new entry.
 	if l.writer.disk.Tick() {
 		l.transfers.stepAside()
 	}

@@ -113,7 +113,7 @@ func (l *Lease) panicsLocked(m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgPreVote || l.mu.term != 0 {
 		return false
 	}
-	return m.GetLogTerm() < l.termAtStart || (m.GetLogTerm() == l.termAtStart && m.GetIndex() < l.lastAtStart)
+	return m.GetLogTerm() < l.lastTermAtStart || (m.GetLogTerm() == l.lastTermAtStart && m.GetIndex() < l.lastAtStart)
 }
 
 // mayWin withholds votes for this node from raft while it is bound: it must not be elected (V3). A bound

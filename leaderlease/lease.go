@@ -36,7 +36,7 @@ type Lease struct {
 	clockInfo       clock.Info        // immutable, measured by New
 	lastAtStart     uint64            // immutable, last index in the log at New
 	hardTermAtStart uint64            // immutable, term of the hard state at New
-	termAtStart     uint64            // immutable, term of the entry or snapshot at lastAtStart
+	lastTermAtStart uint64            // immutable, term of the entry or snapshot at lastAtStart
 	longest         time.Duration     // immutable, the longest promise of this and earlier processes
 
 	// view is the newest lease. The holder of mu replaces it; readers load it without a lock.
@@ -164,7 +164,7 @@ func New(cfg Config) (*Lease, error) {
 	mu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex
 	l.commit.Store(start.commit)
 	mu.committed = start.committed
-	l.lastAtStart, l.termAtStart = start.last, start.lastTerm
+	l.lastAtStart, l.lastTermAtStart = start.last, start.lastTerm
 	l.hardTermAtStart = start.hard.GetTerm()
 	l.longest = max(cfg.MaxPromise, start.saved)
 	l.applied.Store(min(cfg.Raft.Applied, start.commit))

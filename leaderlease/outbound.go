@@ -20,7 +20,7 @@ func (l *Lease) outboundLocked(msgs []*raftpb.Message, now core.Instant) []*raft
 			l.releaseLocked(m, now)
 		}
 	}
-	kept := without(msgs, func(m *raftpb.Message) bool { return !l.mayLeaveLocked(m, now) })
+	kept := without(msgs, func(m *raftpb.Message) bool { return !l.stampOrWithholdLocked(m, now) })
 	if !l.cfg.Raft.AsyncStorageWrites {
 		return kept // a candidate's HardState is durable before its messages are sent
 	}
@@ -50,8 +50,8 @@ func without(msgs []*raftpb.Message, withheld func(*raftpb.Message) bool) []*raf
 	return kept
 }
 
-// mayLeaveLocked stamps m and reports whether it may be sent.
-func (l *Lease) mayLeaveLocked(m *raftpb.Message, now core.Instant) bool {
+// stampOrWithholdLocked stamps m and reports whether it may be sent.
+func (l *Lease) stampOrWithholdLocked(m *raftpb.Message, now core.Instant) bool {
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
 		l.stampProbeLocked(m, now)

@@ -133,7 +133,7 @@ func (l *Lease) startLocked(w *waiter) finished {
 		w.at, w.commitAt = now, l.commit.Load()
 	}
 	mu.reads.add(w)
-	if l.overdueLocked() {
+	if l.needsRoundLocked() {
 		l.askLocked()
 	}
 	return nil

@@ -47,14 +47,14 @@ func (l *Lease) Tick() bool {
 func (l *Lease) retryLocked() {
 	r := &l.mu.reads
 	r.age++
-	if r.waiting.len() > 0 && l.overdueLocked() {
+	if r.waiting.len() > 0 && l.needsRoundLocked() {
 		l.askLocked()
 	}
 }
 
-// overdueLocked reports whether no round is under way, or the newest one seems to be lost. It may be lost without a
+// needsRoundLocked reports whether no round is under way, or the newest one seems to be lost. It may be lost without a
 // retry, if all of its reads were given up.
-func (l *Lease) overdueLocked() bool {
+func (l *Lease) needsRoundLocked() bool {
 	r := &l.mu.reads
 	return !r.asked || r.age >= max(l.cfg.Raft.ElectionTick/2, 1)
 }

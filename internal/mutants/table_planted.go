@@ -24,7 +24,7 @@ var planted = []Mutant{
 	{
 		Rule: "V4", Name: "no exit filter", Trace: true, Sim: true,
 		File: "leaderlease/outbound.go",
-		Old:  "return !l.mayLeaveLocked(m, now) })", New: "return !l.mayLeaveLocked(m, now) && false })",
+		Old:  "return !l.stampOrWithholdLocked(m, now) })", New: "return !l.stampOrWithholdLocked(m, now) && false })",
 		More: []Edit{{"leaderlease/outbound.go", "return vote && !l.voteLocked(r, now)", "return vote && !l.voteLocked(r, now) && false"}},
 	},
 	{

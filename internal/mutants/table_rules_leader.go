@@ -33,7 +33,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L1", Name: "a quorum round with each tick", Pkg: rulesPkg, Test: "^TestL1NoExtraMessages$",
 		File: "leaderlease/tick.go",
-		Old:  "if r.waiting.len() > 0 && l.overdueLocked() {", New: "if true {",
+		Old:  "if r.waiting.len() > 0 && l.needsRoundLocked() {", New: "if true {",
 	},
 	{
 		Rule: "L2", Name: "lease measured from the arrival of the answer", Trace: true, Sim: true, Pkg: rulesPkg, Test: "^TestL2LeaseRunsFromTheSendTime$",
@@ -103,7 +103,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L4", Name: "the commit of an earlier term counts", Pkg: "./leaderlease/core", Test: "^TestTermsAreApart$",
 		File: leaseFile,
-		Old:  "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n", New: "\tl.clockFault, l.stepped = false, false\n",
+		Old:  "\tl.ownCommit, l.clockFault, l.unrenewed = false, false, false\n", New: "\tl.clockFault, l.unrenewed = false, false\n",
 	},
 	{
 		Rule: "L4", Name: "read before an own-term commit", Sim: true, Trace: true, Pkg: rulesPkg, Test: "^TestL4OwnTermMustBeCommitted$",
@@ -284,7 +284,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L8", Name: "grants of an earlier term count", Pkg: rulesPkg, Test: "^TestL8OldGrantsDoNotReviveTheLease$",
 		File: leaseFile,
-		Old:  "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n\tfor i := range l.peers {\n\t\tl.peers[i].forget()\n\t}\n", New: "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n",
+		Old:  "\tl.ownCommit, l.clockFault, l.unrenewed = false, false, false\n\tfor i := range l.peers {\n\t\tl.peers[i].forget()\n\t}\n", New: "\tl.ownCommit, l.clockFault, l.unrenewed = false, false, false\n",
 	},
 }
 

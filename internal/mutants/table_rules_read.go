@@ -30,7 +30,7 @@ var readRules = []Mutant{
 	{
 		Rule: "§6", Name: "a round for each read", Pkg: rulesPkg, Test: "^TestReadsShareOneRound$",
 		File: "leaderlease/read.go",
-		Old:  "\tif l.overdueLocked() {\n", New: "\tif true {\n",
+		Old:  "\tif l.needsRoundLocked() {\n", New: "\tif true {\n",
 	},
 	{
 		Rule: "§6", Name: "forwarded reads answered without a lease", Pkg: rulesPkg, Test: "^TestReadForwardedNeedsALease$", Sim: true,

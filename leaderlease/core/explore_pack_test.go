@@ -16,7 +16,7 @@ import (
 func TestExplorerKnowsEveryField(t *testing.T) {
 	for of, want := range map[reflect.Type]string{
 		reflect.TypeFor[Guard](): "maxPromise incarnation saved holdUntil holdFor term promise owed release dead",
-		reflect.TypeFor[Lease](): "p voters voter term ownCommit after probed shift steps transferUntil clockFault stepped " +
+		reflect.TypeFor[Lease](): "p voters voter term ownCommit after probed shift steps transferUntil clockFault unrenewed " +
 			"closed disabled hold confPending diskStalled peers tooFewClocks end",
 		reflect.TypeFor[peer]():  "id promised last rate",
 		reflect.TypeFor[saved](): "limit longest",
@@ -239,7 +239,7 @@ func (p *packer) guard(g *Guard, forced Release) {
 }
 
 func (p *packer) lease(l *Lease, o order) {
-	p.put(uint8(l.term) | bit(l.ownCommit, 4) | bit(l.clockFault, 5) | bit(l.stepped, 6) | bit(l.confPending, 7))
+	p.put(uint8(l.term) | bit(l.ownCommit, 4) | bit(l.clockFault, 5) | bit(l.unrenewed, 6) | bit(l.confPending, 7))
 	p.instant(l.after)
 	p.instant(l.probed)
 	p.instant(l.transferUntil)
@@ -386,7 +386,7 @@ func (s *stage) unpackLease(u *unpacker, i int) {
 	}
 	a.lease = Lease{
 		p: s.b.params(uint64(i+1), v&15), voters: known.cfg, voter: isVoter(known.cfg, uint64(i+1)),
-		term: uint64(v & 15), ownCommit: v>>4&1 != 0, clockFault: v>>5&1 != 0, stepped: v>>6&1 != 0, confPending: v>>7 != 0,
+		term: uint64(v & 15), ownCommit: v>>4&1 != 0, clockFault: v>>5&1 != 0, unrenewed: v>>6&1 != 0, confPending: v>>7 != 0,
 		after: u.instant(), probed: u.instant(), transferUntil: u.instant(), end: u.instant(),
 		shift: time.Duration(u.get()),
 	}

@@ -45,8 +45,8 @@ type Lease struct {
 	// transferUntil is when a transfer under way can no longer succeed.
 	transferUntil Instant
 	// clockFault lasts from a reading that failed until ClockRead, or for the rest of the term.
-	// stepped lasts from ClockRead until a quorum has answered; it only explains why there is no lease.
-	clockFault, stepped bool
+	// unrenewed lasts from ClockRead until a quorum has answered; it only explains why there is no lease.
+	clockFault, unrenewed bool
 
 	// The driver sets these, independent of the term.
 	closed, disabled, hold, confPending, diskStalled bool
@@ -78,7 +78,7 @@ func (l *Lease) Lead(term uint64, now Instant) {
 // StepDown ends the leadership. The next one starts without grants (L8).
 func (l *Lease) StepDown() {
 	l.term, l.after, l.probed, l.shift, l.steps, l.transferUntil, l.end = 0, 0, 0, 0, 0, 0, 0
-	l.ownCommit, l.clockFault, l.stepped = false, false, false
+	l.ownCommit, l.clockFault, l.unrenewed = false, false, false
 	for i := range l.peers {
 		l.peers[i].forget()
 	}
@@ -203,7 +203,7 @@ func (l *Lease) FailClock() { l.clockFault = l.term != 0 }
 // now count.
 func (l *Lease) ClockRead(now Instant) {
 	bad := l.steps > maxSteps || l.shift >= time.Duration(maxReading)
-	l.clockFault, l.stepped = bad && l.term != 0, l.term != 0
+	l.clockFault, l.unrenewed = bad && l.term != 0, l.term != 0
 	l.Invalidate(now)
 }
 
@@ -260,7 +260,7 @@ func (l *Lease) status(now Instant) Status {
 		return ConfPending
 	case now.Before(l.transferUntil):
 		return Transferring
-	case l.clockFault || l.stepped || l.tooFewClocks:
+	case l.clockFault || l.unrenewed || l.tooFewClocks:
 		return ClockFault
 	case l.diskStalled:
 		return DiskStalled
@@ -274,7 +274,7 @@ func (l *Lease) recompute() {
 	l.end = 0
 	if l.term != 0 {
 		l.end = quorumEnd(l.voters, promises{l})
-		l.stepped = l.stepped && l.end == 0
+		l.unrenewed = l.unrenewed && l.end == 0
 	}
 }
 
