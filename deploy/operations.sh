@@ -58,7 +58,8 @@ wait_until() {
       return 1
     fi
     if test "$waited" -ge "$told"; then
-      echo "waiting: $what ($(printf '%s\n' "$out" | tail -n 1))" >&2
+      # Of a page of checks, the lines with [+] are in order.
+      echo "waiting: $what ($(printf '%s\n' "$out" | grep -v '^\[+\]' | tail -n 1))" >&2
       told=$((waited + 10))
     fi
     sleep 1
