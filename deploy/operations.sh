@@ -46,6 +46,10 @@ absent() {
 copy_from() { absent "$3" && scp -rq "root@$(machine "$1"):$2" "$3"; }
 copy_to() { absent "$3" "$2" && scp -rq "$1" "root@$(machine "$2"):$3"; }
 
+# reason prints the check that fails of a page of checks, the member of endpoint health that is not healthy, or the
+# last line of other output.
+reason() { awk '!found { last = $0 } /^\[-\]|is unhealthy/ { found = 1 } END { print last }'; }
+
 # wait_until WHAT COMMAND... runs a command once a second until it succeeds, for at most $WAIT seconds (300).
 # It says what it waits for, and why, after the first attempt, and then about every ten seconds.
 wait_until() {
@@ -58,8 +62,7 @@ wait_until() {
       return 1
     fi
     if test "$waited" -ge "$told"; then
-      # Of a page of checks, the lines with [+] are in order.
-      echo "waiting: $what ($(printf '%s\n' "$out" | grep -v '^\[+\]' | tail -n 1))" >&2
+      echo "waiting: $what ($(printf '%s\n' "$out" | reason))" >&2
       told=$((waited + 10))
     fi
     sleep 1
@@ -182,8 +185,14 @@ restart() {
 # defrag NAME defragments the store of a member, and waits until all members serve.
 defrag() { etcdctl --endpoints="$(client_url "$1")" defrag && healthy "$ALL"; }
 
-# set_aside NAME renames the data directory of a member that is stopped.
-set_aside() { absent "$DATA/$1.old" "$1" && on "$1" mv -T "$DATA/$1" "$DATA/$1.old"; }
+# no_old NAME fails if a restore has left the former data directory of a member.
+no_old() { absent "$DATA/$1.old" "$1"; }
+
+# set_aside NAME renames the data directory of a member that is stopped, unless that is done.
+set_aside() {
+  on "$1" test ! -e "$DATA/$1" -a -e "$DATA/$1.old" && return
+  no_old "$1" && on "$1" mv -T "$DATA/$1" "$DATA/$1.old"
+}
 
 # import_all PATH FLAG... makes the data directories of a new cluster from a snapshot or a data
 # directory on this machine, with flags of kvnode snapshot restore.
