@@ -92,10 +92,13 @@ copy_program() {
 # directory, or none if the directory has none.
 use_client_certificate() {
   unset ETCDCTL_CACERT ETCDCTL_CERT ETCDCTL_KEY
-  test ! -e "$1/client.crt" ||
+  if test -e "$1/client.crt"; then
     export ETCDCTL_CACERT="$1/ca.crt" ETCDCTL_CERT="$1/client.crt" ETCDCTL_KEY="$1/client.key"
+  else
+    echo "no client certificate is used, since there is no $1/client.crt" >&2
+  fi
 }
-use_client_certificate "$TLS"
+test ! -e "$TLS/client.crt" || use_client_certificate "$TLS"
 
 # make_authority makes an authority in $AUTHORITY, unless there is one.
 make_authority() {

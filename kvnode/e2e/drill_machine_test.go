@@ -313,7 +313,7 @@ func beSystemctl(addr string, args []string) error {
 }
 
 // drillDiskSize has room for the log's segments of 64 MiB, the spare segments and a small store.
-const drillDiskSize = "400m"
+const drillDiskSize = "900m"
 
 // drillDisk fills the disk of m3 until a checkpoint fails.
 func drillDisk(t *testing.T, m *machines) {
