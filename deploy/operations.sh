@@ -179,9 +179,14 @@ validate() {
 start() { on "$1" systemctl enable --now --no-block "kvnode@$1"; }
 stop() { on "$1" systemctl disable --now "kvnode@$1"; }
 
-# restart NAME restarts a member and waits until it serves.
+# ready succeeds if all members are ready.
+ready() { for url in $(echo "$ALL" | tr , ' '); do fetch "$url/readyz" || return; done; }
+
+# restart NAME restarts a member once all members are ready, and waits until it is ready again.
 restart() {
-  on "$1" systemctl restart "kvnode@$1" &&
+  wait_until "$ALL are ready" ready &&
+    on "$1" systemctl stop "kvnode@$1" &&
+    on "$1" systemctl start --no-block "kvnode@$1" &&
     wait_until "$1 is ready" fetch "$(client_url "$1")/readyz"
 }
 

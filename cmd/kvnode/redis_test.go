@@ -112,12 +112,13 @@ func TestRedisSession(t *testing.T) {
 func cli(t *testing.T, c net.Conn, r *bufio.Reader, line string) string {
 	t.Helper()
 	args := regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(line, -1)
-	text := fmt.Sprintf("*%d\r\n", len(args))
+	var text strings.Builder
+	text.WriteString(fmt.Sprintf("*%d\r\n", len(args)))
 	for _, a := range args {
 		a = strings.Trim(a, `"`)
-		text += fmt.Sprintf("$%d\r\n%s\r\n", len(a), a)
+		text.WriteString(fmt.Sprintf("$%d\r\n%s\r\n", len(a), a))
 	}
-	if _, err := io.WriteString(c, text); err != nil {
+	if _, err := io.WriteString(c, text.String()); err != nil {
 		t.Fatal(err)
 	}
 	reply, err := r.ReadString('\n')

@@ -238,11 +238,11 @@ func (u *user) operate(round string, o *operation) string {
 
 // several sends commands at once and returns the last reply.
 func (u *user) several(commands ...[]string) (reply string) {
-	text := ""
+	var text strings.Builder
 	for _, args := range commands {
-		text += encode(args...)
+		text.WriteString(encode(args...))
 	}
-	if _, err := u.c.Write([]byte(text)); err != nil {
+	if _, err := u.c.Write([]byte(text.String())); err != nil {
 		return err.Error()
 	}
 	for range commands {
