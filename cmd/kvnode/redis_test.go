@@ -113,10 +113,10 @@ func cli(t *testing.T, c net.Conn, r *bufio.Reader, line string) string {
 	t.Helper()
 	args := regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(line, -1)
 	var text strings.Builder
-	text.WriteString(fmt.Sprintf("*%d\r\n", len(args)))
+	fmt.Fprintf(&text, "*%d\r\n", len(args))
 	for _, a := range args {
 		a = strings.Trim(a, `"`)
-		text.WriteString(fmt.Sprintf("$%d\r\n%s\r\n", len(a), a))
+		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(a), a)
 	}
 	if _, err := io.WriteString(c, text.String()); err != nil {
 		t.Fatal(err)
