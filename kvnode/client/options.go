@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -52,7 +53,22 @@ func intercept(ctx context.Context, method string, req, reply any, cc *grpc.Clie
 	case code == codes.Unavailable, code == codes.DeadlineExceeded && !waitingMethods[method]:
 		via.known.recordFailure(via.name, time.Now())
 	}
+	if code := status.Code(err); (code == codes.DeadlineExceeded || code == codes.Canceled) && ctx.Err() == nil && writes(req) {
+		// The server's, so the write may be applied. clientv3 would repeat it after these codes, but not after this one.
+		return status.Errorf(codes.Unavailable, "the outcome of the write is unknown: %v", err)
+	}
 	return err
+}
+
+// writes reports whether a request changes keys.
+func writes(req any) bool {
+	switch r := req.(type) {
+	case *pb.PutRequest, *pb.DeleteRangeRequest:
+		return true
+	case *pb.TxnRequest:
+		return slices.ContainsFunc(slices.Concat(r.GetSuccess(), r.GetFailure()), func(op *pb.RequestOp) bool { return op.GetRequestRange() == nil })
+	}
+	return false
 }
 
 // waitingMethods are the methods that wait for other clients.

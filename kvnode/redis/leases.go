@@ -49,7 +49,7 @@ func (l *leases) grant(ctx context.Context, ttl int64) (clientv3.LeaseID, error)
 	if len(l.owned) < l.s.limits.leases {
 		l.owned[got.ID] = now.Add(time.Duration(min(got.TTL, math.MaxInt32)) * time.Second)
 	} else {
-		l.leave(got.ID, exceeds("TTL leases to revoke", len(l.owned)+1, l.s.limits.leases))
+		l.leave(exceeds("TTL leases to revoke", len(l.owned)+1, l.s.limits.leases), got.ID)
 	}
 	return got.ID, nil
 }
@@ -71,7 +71,7 @@ func (l *leases) revoke(ctx context.Context, ids ...clientv3.LeaseID) {
 			select {
 			case l.slots <- struct{}{}:
 			case <-ctx.Done():
-				l.leave(id, ctx.Err())
+				l.leave(ctx.Err(), id)
 				continue
 			}
 		}
@@ -80,16 +80,19 @@ func (l *leases) revoke(ctx context.Context, ids ...clientv3.LeaseID) {
 			ctx, cancel := context.WithTimeout(l.s.ctx, l.s.cfg.Timeout)
 			defer cancel()
 			if _, err := l.s.cfg.Lease.Revoke(ctx, id); err != nil {
-				l.leave(id, err)
+				l.leave(err, id)
 			}
 		})
 	}
 }
 
-// leave counts a lease without a key that ends at its time.
-func (l *leases) leave(id clientv3.LeaseID, why error) {
-	l.s.metrics.unrevoked.Inc()
+// leave counts leases without a key that end at their time.
+func (l *leases) leave(why error, ids ...clientv3.LeaseID) {
+	if len(ids) == 0 {
+		return
+	}
+	l.s.metrics.unrevoked.Add(float64(len(ids)))
 	l.s.logLimit.Do(func() {
-		l.s.cfg.Log.Warn("a TTL lease is not revoked, it ends at its time", "lease", int64(id), "error", why)
+		l.s.cfg.Log.Warn("a TTL lease is not revoked, it ends at its time", "lease", int64(ids[0]), "error", why)
 	})
 }

@@ -22,7 +22,8 @@ import (
 
 // Config is the configuration of a Server. Zero values stand for the defaults.
 type Config struct {
-	// KV and Lease are the cluster, such as a clientv3.Client's. Both are required.
+	// KV and Lease are the cluster, those of a clientv3.Client with client.DialOptions, without which clientv3
+	// repeats some writes. Both are required.
 	KV    clientv3.KV
 	Lease clientv3.Lease
 	// Log is slog.Default by default.

@@ -69,21 +69,33 @@ type tx struct {
 	done []func()
 	// stale is set if something read later does not belong to what was read first.
 	stale bool
+	// granted are the leases of a commit whose compares have failed.
+	granted []clientv3.LeaseID
 }
 
 // errAborted means that a watched key has changed.
 var errAborted = errors.New("redis: transaction aborted")
+
+// errRepeated means that a client of the cluster has sent a write twice: the second fails if the first is applied.
+var errRepeated = errors.New("the write was sent more than once")
 
 // transact runs commands with keys as one transaction on one revision. It is computed again if a key has
 // changed between the read and the write, as nothing was written then. Its error is a failure or errAborted.
 func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []any, err error) {
 	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
 	defer cancel()
-	for range maxTries {
+	var granted []clientv3.LeaseID // by the try before, which was not applied as far as its answer says
+	defer func() { c.s.leases.leave(errors.New("a key may have it"), granted...) }()
+	for try := range maxTries {
 		t := &tx{s: c.s, mem: &c.mem, ctx: ctx, began: time.Now(), keys: make(map[string]*entry, len(cmds))}
-		if err := t.load(cmds, watched); err != nil {
+		if err := t.load(cmds, watched, try == 0); err != nil {
 			return nil, readFailure(err)
 		}
+		if t.holds(granted) {
+			return nil, c.s.writeFailure(errRepeated)
+		}
+		c.s.leases.revoke(ctx, granted...)
+		granted = nil
 		for k, mod := range watched {
 			if t.keys[k].mod != mod {
 				return nil, errAborted
@@ -101,6 +113,7 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 			return nil, c.s.writeFailure(err)
 		}
 		if !committed {
+			granted = t.granted
 			continue
 		}
 		for _, f := range t.done {
@@ -116,8 +129,8 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 	return nil, failure("ERR nothing was written: the keys change too often")
 }
 
-// load reads the keys of the commands at one revision.
-func (t *tx) load(cmds [][]string, watched map[string]int64) error {
+// load reads the keys of the commands at one revision, without those of blind writes if that is allowed.
+func (t *tx) load(cmds [][]string, watched map[string]int64, blind bool) error {
 	t.mem.free(values) // of the attempt before
 	for _, args := range cmds {
 		cmd := commands[strings.ToUpper(args[0])]
@@ -129,7 +142,7 @@ func (t *tx) load(cmds [][]string, watched map[string]int64) error {
 			return err
 		}
 		for _, k := range keys {
-			t.use(k, cmd.blind != nil && cmd.blind(args))
+			t.use(k, blind && cmd.blind != nil && cmd.blind(args))
 		}
 	}
 	for k := range watched {
@@ -168,6 +181,11 @@ func (t *tx) use(key string, blind bool) {
 	}
 	t.keys[key] = &entry{blind: blind}
 	t.order = append(t.order, key)
+}
+
+// holds reports whether a key has one of the leases.
+func (t *tx) holds(ids []clientv3.LeaseID) bool {
+	return slices.ContainsFunc(t.order, func(k string) bool { return slices.Contains(ids, t.keys[k].lease) })
 }
 
 // read reads keys at one revision, 0 for the newest. A missing key's entry is nil.
@@ -276,6 +294,10 @@ func (t *tx) commit() (rev int64, committed bool, err error) {
 		for _, r := range got.Responses {
 			unused = append(unused, clientv3.LeaseID(r.GetResponsePut().GetPrevKv().GetLease()))
 		}
+		// If the write was sent twice, the second replaces the lease by itself.
+		unused = slices.DeleteFunc(unused, func(id clientv3.LeaseID) bool { return slices.Contains(p.granted, id) })
+	default:
+		t.granted, unused = p.granted, nil
 	}
 	return got.Header.GetRevision(), got.Succeeded, nil
 }
