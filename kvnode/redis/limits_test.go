@@ -74,6 +74,11 @@ func TestMemoryLimit(t *testing.T) {
 		}
 		c.want("-ERR bytes of a pattern: 1025, the limit is 1024", "SCAN", "0", "MATCH", strings.Repeat("*", 1025))
 	})
+	t.Run("APPEND", func(t *testing.T) {
+		c := limited(250_000)
+		c.script("MULTI => OK\nAPPEND v1 x => QUEUED\nGET v1 => QUEUED\nAPPEND v1 x => QUEUED\nEXEC => -ERR bytes of a connection: 30…")
+		c.want("100000", "STRLEN", "v1")
+	})
 	t.Run("WATCH", func(t *testing.T) {
 		c := limited(50_000)
 		got := "OK"

@@ -41,7 +41,9 @@ func appendTo(t *tx, args []string) any {
 	if n := len(e.value) + len(args[2]); n > t.s.limits.bulk {
 		return exceeds("bytes of a value", n, t.s.limits.bulk)
 	}
-	e.put(e.value+args[2], keepTTL)
+	if t.err = t.mem.take(values, len(e.value)+len(args[2])); t.err == nil { // replies may have the values before
+		e.put(e.value+args[2], keepTTL)
+	}
 	return int64(len(e.value))
 }
 

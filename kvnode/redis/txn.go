@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -69,6 +70,8 @@ type tx struct {
 	done []func()
 	// stale is set if something read later does not belong to what was read first.
 	stale bool
+	// err ends the attempt before it writes.
+	err error
 	// granted are the leases of a commit whose compares have failed.
 	granted []clientv3.LeaseID
 }
@@ -101,9 +104,9 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 				return nil, errAborted
 			}
 		}
-		replies := make([]any, len(cmds))
-		for i, args := range cmds {
-			replies[i] = commands[strings.ToUpper(args[0])].do(t, args)
+		replies, err := t.do(cmds)
+		if err != nil {
+			return nil, readFailure(err)
 		}
 		if t.stale {
 			continue
@@ -127,6 +130,18 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 		return replies, nil
 	}
 	return nil, failure("ERR nothing was written: the keys change too often")
+}
+
+// do computes the replies of commands. After an error, nothing may be written.
+func (t *tx) do(cmds [][]string) ([]any, error) {
+	replies := make([]any, len(cmds))
+	for i, args := range cmds {
+		replies[i] = commands[strings.ToUpper(args[0])].do(t, args)
+		if err := cmp.Or(t.err, t.ctx.Err()); err != nil {
+			return nil, err
+		}
+	}
+	return replies, nil
 }
 
 // load reads the keys of the commands at one revision, without those of blind writes if that is allowed.
