@@ -81,7 +81,8 @@ func ttl(unit time.Duration) func(t *tx, args []string) any {
 		case !e.changed || e.ttl == keepTTL:
 			got, err := t.s.cfg.Lease.TimeToLive(t.ctx, e.lease)
 			if err != nil {
-				return readFailure(err)
+				t.err = err
+				return nil
 			}
 			left = got.TTL
 			t.stale = t.stale || left < 0 // the lease has ended since the key was read

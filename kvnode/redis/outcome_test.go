@@ -147,6 +147,24 @@ func TestRejectedWrite(t *testing.T) {
 	}
 }
 
+// silentLease knows no time to live.
+type silentLease struct{ clientv3.Lease }
+
+func (silentLease) TimeToLive(context.Context, clientv3.LeaseID, ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+	return nil, status.Error(codes.Unavailable, "gone")
+}
+
+func TestAFailedReadEndsEXEC(t *testing.T) {
+	etcd := startCluster(t)
+	dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.Lease = silentLease{etcd.Lease} })).script(`
+		SET e 1 EX 100 => OK
+		MULTI => OK
+		SET other 1 => QUEUED
+		TTL e => QUEUED
+		EXEC => -ERR nothing was written…
+		GET other => nil`)
+}
+
 // slowLease revokes once it is allowed to.
 type slowLease struct {
 	clientv3.Lease
