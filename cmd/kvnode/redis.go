@@ -34,7 +34,7 @@ const redisLong = `Experimental. Redis serves the Redis protocol in front of a c
 and WATCH, and the scripts of lock libraries. Reads are linearizable, and a write is acknowledged when
 the cluster has committed it. An expiry is rounded up to whole seconds. An error that begins with
 UNKNOWN says that a write may or may not have taken effect. KV.LOCK KEY OWNER PX MS returns a fencing
-token, or nil if another owner holds the key, and KV.REV KEY returns the present token.`
+token, or nil if another owner holds the key, and KV.REV KEY OWNER returns the token again.`
 
 func newRedis(sys *System) *cobra.Command {
 	g := &redisGateway{}

@@ -60,16 +60,10 @@ func mutex(client *redis.Client, key string, expiry time.Duration, tries int) *r
 
 // fencing returns the fencing token of a lock while its holder has it.
 func fencing(ctx context.Context, client *redis.Client, m *redsync.Mutex) (fence.Token, error) {
-	var value *redis.StringCmd
-	var rev *redis.Cmd
-	_, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		value, rev = p.Get(ctx, m.Name()), p.Do(ctx, "KV.REV", m.Name())
-		return nil
-	})
-	if err != nil || value.Val() != m.Value() {
-		return fence.Token{}, fmt.Errorf("the lock is lost: %q, %w", value.Val(), err)
+	index, err := client.Do(ctx, "KV.REV", m.Name(), m.Value()).Uint64()
+	if errors.Is(err, redis.Nil) {
+		return fence.Token{}, fmt.Errorf("the lock is lost: %w", err)
 	}
-	index, err := rev.Uint64()
 	return fence.Token{Index: index}, err
 }
 

@@ -62,7 +62,7 @@ func keyCommands() map[string]command {
 		"EVAL":    {arity: -3, keys: scriptKeys, do: eval},
 		"EVALSHA": {arity: -3, keys: scriptKeys, do: evalSHA},
 		"KV.LOCK": one(5, kvLock),
-		"KV.REV":  one(2, kvRev),
+		"KV.REV":  one(3, kvRev),
 	}
 }
 

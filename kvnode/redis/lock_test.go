@@ -207,9 +207,10 @@ func testOneHolder(t *testing.T, addr string) {
 
 func testToken(t *testing.T, etcd *clientv3.Client, addr string) {
 	a, b := dial(t, addr), dial(t, addr)
-	a.want("nil", "KV.REV", "t")
+	a.want("nil", "KV.REV", "t", "a")
 	first := a.do("KV.LOCK", "t", "a", "PX", "30000")
-	a.want(first, "KV.REV", "t")
+	a.want(first, "KV.REV", "t", "a")
+	a.want("nil", "KV.REV", "t", "b")
 	a.want(first, "KV.LOCK", "t", "a", "PX", "30000") // it renews
 	b.want("nil", "KV.LOCK", "t", "b", "PX", "30000")
 	expire(t, etcd, "t")
@@ -224,7 +225,7 @@ func testToken(t *testing.T, etcd *clientv3.Client, addr string) {
 		MULTI => OK
 		DEL t => QUEUED
 		KV.LOCK t c PX 1000 => QUEUED
-		EXEC => [1 -ERR nothing was locked: the same MULTI deletes the key before KV.LOCK]
+		EXEC => [1 -ERR nothing was locked: the same MULTI deletes the key before]
 		MULTI => OK
 		KV.LOCK t c PX 1000 => QUEUED
 		KV.LOCK t d PX 1000 => QUEUED
@@ -233,8 +234,27 @@ func testToken(t *testing.T, etcd *clientv3.Client, addr string) {
 	if len(fields) != 3 || fields[1] != "nil" || fields[2] != "c" {
 		t.Errorf("KV.LOCK in MULTI: %q", fields)
 	}
-	b.want(fields[0], "KV.REV", "t")
+	b.want(fields[0], "KV.REV", "t", "c")
+	b.send(encode("MULTI") + encode("EVAL", release, "1", "t", "c") + encode("SET", "t", "d", "NX") + encode("SETNX", "t", "d") +
+		encode("EVAL", redlockLock, "1", "t", "d", "1000") + encode("EXEC"))
+	for _, want := range []string{"OK", "QUEUED", "QUEUED", "QUEUED", "QUEUED", "-ERR nothing was locked: the same MULTI deletes the key before"} {
+		if got := b.read(); got != want {
+			t.Errorf("release and lock in a MULTI: %q, want %q", got, want)
+		}
+	}
+	b.want(fields[0], "KV.REV", "t", "c")
 	b.script(`
+		MULTI => OK
+		KV.LOCK u c PX 1000 => QUEUED
+		DEL u => QUEUED
+		SET v w => QUEUED
+		EXEC => -ERR nothing was written: the MULTI deletes a key that it has locked
+		MULTI => OK
+		SET u c NX => QUEUED
+		DEL u => QUEUED
+		SET u d NX => QUEUED
+		EXEC => [OK 1 -ERR nothing was locked: the same MULTI deletes the key before]
+		EXISTS u v => 0
 		KV.LOCK t c PX 0 => -ERR usage…
 		KV.LOCK t c PX x => -ERR usage…
 		KV.LOCK t c EX 10 => -ERR usage…

@@ -144,8 +144,9 @@ func (do script) run(t *tx, args []string) any {
 
 // token is the fencing token of a key: its creation revision, which a renewal does not change.
 func (e *entry) token() any {
-	if e.create == 0 {
-		return token{} // this transaction creates it
+	if e.create == 0 { // this transaction creates it
+		e.hasToken = true
+		return token{}
 	}
 	return e.create
 }
@@ -163,17 +164,19 @@ func kvLock(t *tx, args []string) any {
 		return nil
 	case e.exists:
 		t.lock(renewed, args[1], args[2])
-	case e.had: // etcd would keep the creation revision, and so the token of the holder before
-		return failure("ERR nothing was locked: the same MULTI deletes the key before KV.LOCK")
-	default:
-		t.lock(acquired, args[1], args[2])
+		e.put(args[2], sec)
+		return e.token()
 	}
-	e.put(args[2], sec)
+	if err := e.lock(args[2], sec); err != nil {
+		return err
+	}
+	t.lock(acquired, args[1], args[2])
 	return e.token()
 }
 
+// kvRev is KV.REV key owner. The token is for the holder only.
 func kvRev(t *tx, args []string) any {
-	if e := t.keys[args[1]]; e.exists {
+	if e := t.keys[args[1]]; e.held(args[2]) {
 		return e.token()
 	}
 	return nil
@@ -203,7 +206,10 @@ func acquire(t *tx, keys, args []string) any {
 		}
 	}
 	for _, k := range keys {
-		t.keys[k].put(args[0], sec)
+		if err := t.keys[k].lock(args[0], sec); err != nil {
+			t.err = err // other keys may be locked
+			return nil
+		}
 	}
 	t.lock(acquired, keys[0], args[0])
 	return int64(len(keys))

@@ -100,7 +100,9 @@ func setnx(t *tx, args []string) any {
 	if t.keys[args[1]].exists {
 		return int64(0)
 	}
-	t.keys[args[1]].put(args[2], 0)
+	if err := t.keys[args[1]].lock(args[2], 0); err != nil {
+		return err
+	}
 	return int64(1)
 }
 
@@ -160,8 +162,13 @@ func set(t *tx, args []string) any {
 	switch {
 	case won && o.ttl == past:
 		e.remove()
+	case won && o.nx:
+		err = e.lock(args[2], o.ttl)
 	case won:
 		e.put(args[2], o.ttl)
+	}
+	if err != nil {
+		return err
 	}
 	if o.nx && o.ttl > 0 {
 		t.lock(map[bool]string{true: acquired, false: contended}[won], args[1], args[2])

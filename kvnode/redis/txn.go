@@ -37,6 +37,8 @@ type entry struct {
 	had bool
 	// changed is set by put, expire and remove.
 	changed bool
+	// created is set by lock, hasToken once a reply has the revision of this transaction as its token.
+	created, hasToken bool
 	// ttl is the expiry in seconds of a changed key: 0 is none, keepTTL the present one.
 	ttl int64
 }
@@ -51,6 +53,17 @@ func (e *entry) put(value string, ttl int64) {
 		ttl = e.ttl
 	}
 	e.value, e.exists, e.changed, e.ttl = value, true, true, ttl
+}
+
+// lock puts a key that does not exist. etcd would give a key that the transaction has removed the fencing token of the
+// holder before.
+func (e *entry) lock(value string, ttl int64) error {
+	if e.had || e.created {
+		return failure("ERR nothing was locked: the same MULTI deletes the key before")
+	}
+	e.put(value, ttl)
+	e.created = true
+	return nil
 }
 
 func (e *entry) remove() {
@@ -139,6 +152,11 @@ func (t *tx) do(cmds [][]string) ([]any, error) {
 		replies[i] = commands[strings.ToUpper(args[0])].do(t, args)
 		if err := cmp.Or(t.err, t.ctx.Err()); err != nil {
 			return nil, err
+		}
+	}
+	for _, e := range t.keys {
+		if e.hasToken && !e.exists {
+			return nil, failure("ERR nothing was written: the MULTI deletes a key that it has locked")
 		}
 	}
 	return replies, nil
