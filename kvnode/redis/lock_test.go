@@ -303,6 +303,7 @@ func TestScriptsOfLockLibraries(t *testing.T) {
 			strings.Replace(release, "ARGV[1]", "ARGV[2]", 1),
 			"--[[\n" + release + "\n]]",
 			release + " return 1",
+			"-- a comment\rif ARGV[2] then return 0 end\n" + release,
 		} {
 			c.want("-ERR this gateway runs only…", "EVAL", text, "1", "o", "me", "x")
 			c.want("-ERR this gateway runs only…", "SCRIPT", "LOAD", text)

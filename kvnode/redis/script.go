@@ -49,10 +49,11 @@ func normalise(text string) string {
 	if strings.Contains(text, "--[") {
 		return ""
 	}
+	text = strings.ReplaceAll(text, "\r", "\n") // either ends a comment
 	var b strings.Builder
 	for line := range strings.SplitSeq(text, "\n") {
 		line, _, _ = strings.Cut(line, "--")
-		for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n;", r) }) {
+		for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t;", r) }) {
 			// Two words stay two words; a space beside a sign says nothing.
 			if s := b.String(); s != "" && isWord(s[len(s)-1]) && isWord(word[0]) {
 				b.WriteByte(' ')
