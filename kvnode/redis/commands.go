@@ -72,7 +72,7 @@ func connCommands() map[string]command {
 		"MULTI":   {arity: 1, inMulti: true, local: multi},
 		"DISCARD": {arity: 1, inMulti: true, local: discard},
 		"EXEC":    {arity: 1, inMulti: true, local: exec},
-		"WATCH":   {arity: -2, local: watch},
+		"WATCH":   {arity: -2, keys: allKeys, local: watch},
 		"UNWATCH": {arity: 1, local: unwatch},
 		"SCRIPT":  {arity: -2, local: scriptCommand},
 

@@ -16,5 +16,5 @@
 //   - The package is experimental.
 //   - WATCH of a key that does not exist does not notice that it was created and deleted meanwhile.
 //   - A fencing token is unique to a holder only if all take the lock by KV.LOCK, SET with NX, or a known script.
-//   - A transaction has at most 128 keys, etcd's default.
+//   - A key has at most 16 KiB. A transaction has at most 128 keys and 1.5 MiB, the defaults of etcd.
 package redis

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 )
 
@@ -21,6 +22,20 @@ func newLimits(cfg Config) limits {
 		line: 16 << 10, args: 1024, bulk: cfg.MaxBulk, pattern: 1024,
 		conn: cfg.MaxConnMemory, all: cfg.MaxMemory, leases: 1 << 20,
 	}
+}
+
+// maxKey is the most bytes of a key, so that a page of SCAN is limited.
+const maxKey = 16 << 10
+
+// keysOf returns the keys of a command.
+func keysOf(args []string) ([]string, error) {
+	keys, err := commands[strings.ToUpper(args[0])].keys(args)
+	for _, k := range keys {
+		if len(k) > maxKey {
+			return nil, exceeds("bytes of a key", len(k), maxKey)
+		}
+	}
+	return keys, err
 }
 
 // exceeds returns an error that names a value above its limit.

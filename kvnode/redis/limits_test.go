@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,6 +49,11 @@ func TestLimits(t *testing.T) {
 		})
 	}
 	bystander.want("v", "GET", "k")
+	for _, command := range [][]string{{"SET", "k", "v"}, {"MGET", "a", "k"}, {"WATCH", "k"}, {"EVAL", release, "1", "k", "me"}} {
+		long := slices.Clone(command)
+		long[slices.Index(command, "k")] = strings.Repeat("k", 16<<10+1)
+		bystander.want("-ERR bytes of a key: 16385, the limit is 16384", long...)
+	}
 	bystander.want("OK", "SET", "k", strings.Repeat("a", 100_000))
 	bystander.want("-ERR bytes of a value: 100001, the limit is 100000", "APPEND", "k", "a")
 }

@@ -42,7 +42,7 @@ func (c *conn) queue(args []string) any {
 	for _, a := range args {
 		size += argOverhead + len(a)
 	}
-	_, err := commands[strings.ToUpper(args[0])].keys(args)
+	_, err := keysOf(args)
 	if err == nil {
 		err = c.mem.take(kept, size)
 	}
@@ -80,7 +80,11 @@ func watch(c *conn, args []string) any {
 	if c.watched == nil {
 		c.watched = make(map[string]int64)
 	}
-	for part := range slices.Chunk(args[1:], chunk) {
+	keys, err := keysOf(args)
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(keys, chunk) {
 		kvs, _, err := c.s.read(ctx, part, 0, clientv3.WithKeysOnly())
 		if err != nil {
 			return readFailure(err)

@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// scanPage is the number of keys that SCAN reads in one request.
-const scanPage = 1000
+// scanPage is the number of keys that SCAN reads in one request. A page counts when it has arrived.
+const scanPage = 500
 
 // scan is SCAN 0 [MATCH pattern] [COUNT n] [TYPE type]. One reply has all keys of one revision, so there is no
 // cursor to go on with. A pattern's fixed prefix bounds the range that is read.
@@ -66,6 +66,9 @@ func (c *conn) scan(pattern string) (keys []any, err error) {
 			return nil, err
 		}
 		for _, kv := range got.Kvs {
+			if err := ctx.Err(); err != nil { // a pattern may take long with long keys
+				return nil, err
+			}
 			k := string(kv.GetKey())
 			from = k + "\x00"
 			if is, _ := match(pattern, k); !is { // the pattern is known to be good

@@ -259,7 +259,7 @@ func (c *conn) runBatch() {
 func similar(batch [][]string) int {
 	plain := func(args []string) string {
 		name := strings.ToUpper(args[0])
-		if len(args) > 1 && args[1] != "" && (name == "GET" && len(args) == 2 || name == "SET" && len(args) == 3) {
+		if len(args) > 1 && args[1] != "" && len(args[1]) <= maxKey && (name == "GET" && len(args) == 2 || name == "SET" && len(args) == 3) {
 			return name
 		}
 		return ""

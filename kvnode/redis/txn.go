@@ -167,7 +167,7 @@ func (t *tx) load(cmds [][]string, watched map[string]int64, blind bool) error {
 	t.mem.free(values) // of the attempt before
 	for _, args := range cmds {
 		cmd := commands[strings.ToUpper(args[0])]
-		keys, err := cmd.keys(args)
+		keys, err := keysOf(args)
 		if err == nil {
 			err = t.mem.take(values, keyOverhead*len(keys))
 		}
