@@ -23,7 +23,11 @@ type leases struct {
 	// and its session, so the gateway does not revoke it.
 	owned map[clientv3.LeaseID]time.Time
 	prune int // size of owned at which the ended ones go
+	// pruned is when they went. At the limit of owned, they go each pruneInterval.
+	pruned time.Time
 }
+
+const pruneInterval = 10 * time.Second
 
 func (l *leases) init(s *Server) {
 	l.s, l.owned, l.prune, l.slots = s, make(map[clientv3.LeaseID]time.Time), 1024, make(chan struct{}, revokers)
@@ -38,13 +42,14 @@ func (l *leases) grant(ctx context.Context, ttl int64) (clientv3.LeaseID, error)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if len(l.owned) >= l.prune {
+	full := len(l.owned) >= l.s.limits.leases
+	if len(l.owned) >= l.prune || full && now.Sub(l.pruned) >= pruneInterval {
 		for id, end := range l.owned {
 			if now.After(end) {
 				delete(l.owned, id)
 			}
 		}
-		l.prune = max(1024, 2*len(l.owned))
+		l.prune, l.pruned = max(1024, 2*len(l.owned)), now
 	}
 	if len(l.owned) < l.s.limits.leases {
 		l.owned[got.ID] = now.Add(time.Duration(min(got.TTL, math.MaxInt32)) * time.Second)
@@ -63,6 +68,9 @@ func (l *leases) revoke(ctx context.Context, ids ...clientv3.LeaseID) {
 		delete(l.owned, id)
 		l.mu.Unlock()
 		if !owned {
+			if id != 0 { // another client has granted it
+				l.s.metrics.unrevoked.Inc()
+			}
 			continue
 		}
 		select {
