@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,7 @@ func (g *grants) Grant(_ context.Context, ttl int64) (*clientv3.LeaseGrantRespon
 // At its limit, the gateway forgets leases that have ended for new ones.
 func TestLeasesAtTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(Config{KV: struct{ clientv3.KV }{}, Lease: &grants{}})
+		s, err := New(Config{KV: struct{ clientv3.KV }{}, Lease: &grants{}, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,6 +47,9 @@ func tooLarge(what string, value, limit int) string {
 	return fmt.Sprintf("%s: %d, the limit is %d", what, value, limit)
 }
 
+// ownMemory is what a connection may hold when others hold all that is shared.
+const ownMemory = 64 << 10
+
 // What the parts of a connection count with beside their bytes.
 const (
 	argOverhead = 32  // an argument of a command
@@ -68,7 +71,7 @@ const (
 // connections is limited.
 type memory struct {
 	limits *limits
-	all    *atomic.Int64 // the bytes of all connections
+	all    *atomic.Int64 // the bytes that all connections share
 	used   int
 	by     [purposes]int
 }
@@ -78,14 +81,18 @@ func (m *memory) take(p purpose, n int) error {
 	if m.used+n > m.limits.conn {
 		return exceeds("bytes of a connection", m.used+n, m.limits.conn)
 	}
-	if all := int(m.all.Add(int64(n))); all > m.limits.all {
-		m.all.Add(-int64(n))
-		return exceeds("bytes of all connections, try again later", all, m.limits.all)
+	more := shared(m.used+n) - shared(m.used)
+	if all := m.all.Add(more); more > 0 && int(all) > m.limits.all {
+		m.all.Add(-more)
+		return exceeds("bytes of all connections, try again later", int(all), m.limits.all)
 	}
 	m.used += n
 	m.by[p] += n
 	return nil
 }
+
+// shared returns how many of a connection's bytes count against those of all connections.
+func shared(used int) int64 { return int64(max(0, used-ownMemory)) }
 
 // move makes bytes that are held for one purpose be held for another.
 func (m *memory) move(from, to purpose) {
@@ -95,7 +102,7 @@ func (m *memory) move(from, to purpose) {
 
 // free returns the bytes of a purpose.
 func (m *memory) free(p purpose) {
-	m.all.Add(-int64(m.by[p]))
+	m.all.Add(shared(m.used-m.by[p]) - shared(m.used))
 	m.used -= m.by[p]
 	m.by[p] = 0
 }

@@ -117,6 +117,21 @@ func TestMemoryLimit(t *testing.T) {
 	})
 }
 
+// Connections that hold all memory leave each other one enough for small commands.
+func TestSharedMemory(t *testing.T) {
+	addr := startGateway(t, startCluster(t), func(c *redis.Config) { c.MaxConnMemory, c.MaxMemory = 10_000_000, 200_000 })
+	hoarder, other := dial(t, addr), dial(t, addr)
+	hoarder.want("OK", "MULTI")
+	for got := "QUEUED"; got == "QUEUED"; {
+		if got = hoarder.do("SET", "k", strings.Repeat("a", 10_000)); !strings.HasPrefix(got, "-ERR bytes of all connections") && got != "QUEUED" {
+			t.Fatal(got)
+		}
+	}
+	other.send(strings.Repeat("\r\n", 50_000)) // empty lines hold nothing
+	other.want("OK", "SET", "k", strings.Repeat("a", 10_000))
+	other.want("-ERR bytes of all connections…", "ECHO", strings.Repeat("a", 100_000))
+}
+
 func TestConnectionLimit(t *testing.T) {
 	addr := startGateway(t, startCluster(t), func(c *redis.Config) { c.MaxConns = 2 })
 	a, b := dial(t, addr), dial(t, addr)

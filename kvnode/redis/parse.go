@@ -36,6 +36,7 @@ func newParser(r io.Reader, mem *memory) *parser {
 func (p *parser) next() ([]string, error) {
 	for {
 		p.started, p.deadline = false, time.Time{}
+		p.mem.free(parsing) // of an empty line
 		first, err := p.r.Peek(1)
 		if err != nil {
 			return nil, err

@@ -89,7 +89,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("take() above a connection's limit = %v", err)
 	}
 	second := memory{limits: &testLimits, all: &all}
-	if err := second.take(parsing, 1<<20); err != nil {
+	if err := second.take(parsing, 1<<20+2*ownMemory); err != nil {
 		t.Error(err)
 	}
 	const want = "ERR bytes of all connections, try again later: 5242881, the limit is 5242880"
@@ -98,7 +98,7 @@ func TestMemory(t *testing.T) {
 	}
 	second.move(parsing, kept)
 	second.free(parsing)
-	if second.used != 1<<20 || all.Load() != 5<<20 {
+	if second.used != 1<<20+2*ownMemory || all.Load() != 5<<20 {
 		t.Errorf("after move(): %d of a connection and %d of all", second.used, all.Load())
 	}
 	second.close()

@@ -41,8 +41,8 @@ type Config struct {
 	// MaxBulk limits the bytes of an argument, 1 MiB by default. etcd accepts requests up to 1.5 MiB.
 	MaxBulk int
 	// MaxConnMemory limits the bytes that a connection holds: its commands, MULTI, WATCH and the values of a reply,
-	// 64 MiB by default. MaxMemory limits those of all connections together, 512 MiB by default. The values of a
-	// response of the cluster, 64 at most, count when they have arrived.
+	// 64 MiB by default. MaxMemory limits those of all connections together beyond 64 KiB of each, 512 MiB by default.
+	// The values of a response of the cluster, 64 at most, count when they have arrived.
 	MaxConnMemory, MaxMemory int
 }
 
@@ -52,7 +52,7 @@ type Server struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	limits  limits
-	memory  atomic.Int64 // the bytes of all connections
+	memory  atomic.Int64 // the bytes that all connections share
 	open    atomic.Int64 // connections
 	ids     atomic.Int64
 	leases  leases
