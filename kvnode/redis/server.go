@@ -147,11 +147,12 @@ func (s *Server) Close() {
 }
 
 const (
-	// maxBatch and maxBatchBytes limit what is taken of a pipeline before it is run.
-	maxBatch      = 128
-	maxBatchBytes = 1 << 20
-	// maxRun limits the commands of a pipeline that are one transaction. Their values fit into a connection's memory.
-	maxRun = 32
+	// maxBatch limits the commands of a pipeline that are taken before they run.
+	maxBatch = 128
+	// maxRun and maxRunBytes limit the commands of a pipeline that are one transaction. Their values fit into a
+	// connection's memory.
+	maxRun      = 32
+	maxRunBytes = 1 << 20
 )
 
 // conn is a connection. Its goroutine reads commands, and runs those that have arrived before it waits for more.
@@ -188,7 +189,7 @@ func (c *conn) serve() {
 		}
 		c.batch = append(c.batch, args)
 		c.mem.move(parsing, batched)
-		if len(c.batch) == maxBatch || c.mem.by[batched] > maxBatchBytes {
+		if len(c.batch) == maxBatch { // the bytes are limited by the read buffer: Read runs the batch
 			c.runBatch()
 		}
 	}
@@ -266,7 +267,7 @@ func similar(batch [][]string) int {
 	}
 	first, n, size := plain(batch[0]), 1, len(batch[0][len(batch[0])-1])
 	for first != "" && n < min(len(batch), maxRun) && plain(batch[n]) == first {
-		if size += len(batch[n][1]) + len(batch[n][len(batch[n])-1]); size > maxBatchBytes {
+		if size += len(batch[n][1]) + len(batch[n][len(batch[n])-1]); size > maxRunBytes {
 			break
 		}
 		n++
