@@ -40,6 +40,7 @@ func TestLimits(t *testing.T) {
 		{"command", "*60\r\n" + strings.Repeat("$100000\r\n"+strings.Repeat("a", 100000)+"\r\n", 60), "-ERR bytes of a connection: 1"},
 		{"POST", "POST / HTTP/1.1\r\nHost: a\r\n\r\nSET k web\r\n", ""},
 		{"Host", "host: a\r\nSET k web\r\n", ""},
+		{"quotes", "SET k \"a b\"\r\n", "-ERR Protocol error: an inline command has quotes"},
 		{"after a command", "SET k v\r\n*1\r\nPING\r\n", "+OK\r\n-ERR Protocol error: expected '$'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

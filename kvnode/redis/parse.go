@@ -138,6 +138,9 @@ func (p *parser) inline() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if bytes.ContainsAny(line, `"'`) {
+		return nil, protocolError("an inline command has quotes: send an array of bulk strings")
+	}
 	args := strings.Fields(string(line))
 	if len(args) > p.mem.limits.args {
 		return nil, protocolError("%s", tooLarge("arguments of a command", len(args), p.mem.limits.args))
