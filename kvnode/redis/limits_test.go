@@ -115,6 +115,8 @@ func TestMemoryLimit(t *testing.T) {
 		}
 		c.want("-ERR nothing was written…", "EXEC")
 		c.want("0", "EXISTS", "many:0", "many:128")
+		a := strings.Repeat("a", 400_000)
+		limited(8_000_000).want("-ERR nothing was written: bytes of a transaction: 1600008, the limit is 1572864", "MSET", "a", a, "b", a, "c", a, "d", a)
 	})
 }
 

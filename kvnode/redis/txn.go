@@ -21,6 +21,11 @@ const (
 	chunk = 64
 	// maxTries limits how often a transaction that was not applied is computed again.
 	maxTries = 100
+	// staleWait is the time between tries that find an ended lease.
+	staleWait = 10 * time.Millisecond
+	// maxWrite is etcd's default limit of a request. Above gRPC's, which is a little more, the error would not
+	// prove that the write was not sent.
+	maxWrite = 3 << 19
 )
 
 // entry is a key in a transaction: as read, and then as the commands have left it.
@@ -121,7 +126,11 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 		if err != nil {
 			return nil, readFailure(err)
 		}
-		if t.stale {
+		if t.stale { // until the members know of the end of the lease
+			select {
+			case <-time.After(staleWait):
+			case <-ctx.Done():
+			}
 			continue
 		}
 		rev, committed, err := t.commit()
@@ -261,13 +270,28 @@ type plan struct {
 	replaced []clientv3.LeaseID // hold no key once it is committed
 }
 
+// size returns the bytes that a transaction writes, with those of its keys.
+func (t *tx) size() (n int) {
+	for _, k := range t.order {
+		if e := t.keys[k]; e.changed {
+			n += len(k) + len(e.value)
+		}
+		if !t.keys[k].blind {
+			n += len(k)
+		}
+	}
+	return n
+}
+
 // plan grants the leases of the transaction.
 func (t *tx) plan() (p plan, err error) {
-	switch {
+	switch n := t.size(); {
 	case !slices.ContainsFunc(t.order, func(k string) bool { return t.keys[k].changed }):
 		return p, nil
 	case len(t.order) > maxOps:
 		return p, failure("ERR nothing was written: " + tooLarge("keys of a command or MULTI", len(t.order), maxOps))
+	case n > maxWrite:
+		return p, failure("ERR nothing was written: " + tooLarge("bytes of a transaction", n, maxWrite))
 	}
 	for _, k := range t.order {
 		e := t.keys[k]
