@@ -235,15 +235,30 @@ func testToken(t *testing.T, etcd *clientv3.Client, addr string) {
 		t.Errorf("KV.LOCK in MULTI: %q", fields)
 	}
 	b.want(fields[0], "KV.REV", "t", "c")
-	b.send(encode("MULTI") + encode("EVAL", release, "1", "t", "c") + encode("SET", "t", "d", "NX") + encode("SETNX", "t", "d") +
-		encode("EVAL", redlockLock, "1", "t", "d", "1000") + encode("EXEC"))
-	for _, want := range []string{"OK", "QUEUED", "QUEUED", "QUEUED", "QUEUED", "-ERR nothing was locked: the same MULTI deletes the key before"} {
-		if got := b.read(); got != want {
-			t.Errorf("release and lock in a MULTI: %q, want %q", got, want)
-		}
-	}
-	b.want(fields[0], "KV.REV", "t", "c")
 	b.script(`
+		KV.LOCK t c PX 0 => -ERR usage…
+		KV.LOCK t c PX x => -ERR usage…
+		KV.LOCK t c EX 10 => -ERR usage…
+		KV.LOCK t c => -ERR wrong number…`)
+}
+
+// No two holders have the same token when a MULTI releases a lock and takes it.
+func TestTokensOfAMULTI(t *testing.T) {
+	c := dial(t, startGateway(t, startCluster(t)))
+	c.script(`
+		SET t c => OK
+		MULTI => OK
+		DEL t => QUEUED
+		SET t d NX => QUEUED
+		SETNX t d => QUEUED
+		EXEC => [1 -ERR nothing was locked: the same MULTI deletes the key before -ERR nothing was locked: the same MULTI deletes the key before]
+		SET t c => OK
+		MULTI => OK
+		DEL t => QUEUED`)
+	c.want("QUEUED", "EVAL", redlockLock, "1", "t", "d", "1000")
+	c.script(`
+		EXEC => -ERR nothing was locked: the same MULTI deletes the key before
+		GET t => c
 		MULTI => OK
 		KV.LOCK u c PX 1000 => QUEUED
 		DEL u => QUEUED
@@ -254,11 +269,7 @@ func testToken(t *testing.T, etcd *clientv3.Client, addr string) {
 		DEL u => QUEUED
 		SET u d NX => QUEUED
 		EXEC => [OK 1 -ERR nothing was locked: the same MULTI deletes the key before]
-		EXISTS u v => 0
-		KV.LOCK t c PX 0 => -ERR usage…
-		KV.LOCK t c PX x => -ERR usage…
-		KV.LOCK t c EX 10 => -ERR usage…
-		KV.LOCK t c => -ERR wrong number…`)
+		EXISTS u v => 0`)
 }
 
 func TestScriptsOfLockLibraries(t *testing.T) {

@@ -9,15 +9,18 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	kvclient "github.com/leaderlease/go/kvnode/client"
 	"github.com/leaderlease/go/kvnode/redis"
 )
 
-// lossyKV applies writes, or drops them, and returns an error for each.
+// lossyKV applies writes, or drops them, and returns an error for each. Without an error, it applies each twice.
 type lossyKV struct {
 	clientv3.KV
 
@@ -27,18 +30,19 @@ type lossyKV struct {
 }
 
 func (kv *lossyKV) Txn(ctx context.Context) clientv3.Txn {
-	return &lossyTxn{Txn: kv.KV.Txn(ctx), kv: kv}
+	return &lossyTxn{Txn: kv.KV.Txn(ctx), again: kv.KV.Txn(ctx), kv: kv}
 }
 
 type lossyTxn struct {
 	clientv3.Txn
 
+	again  clientv3.Txn
 	kv     *lossyKV
 	writes bool
 }
 
 func (x *lossyTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	x.Txn = x.Txn.If(cs...)
+	x.Txn, x.again = x.Txn.If(cs...), x.again.If(cs...)
 	return x
 }
 
@@ -46,7 +50,7 @@ func (x *lossyTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 	for _, op := range ops {
 		x.writes = x.writes || !op.IsGet()
 	}
-	x.Txn = x.Txn.Then(ops...)
+	x.Txn, x.again = x.Txn.Then(ops...), x.again.Then(ops...)
 	return x
 }
 
@@ -59,6 +63,9 @@ func (x *lossyTxn) Commit() (*clientv3.TxnResponse, error) {
 		if _, err := x.Txn.Commit(); err != nil {
 			return nil, err
 		}
+	}
+	if x.kv.err == nil {
+		return x.again.Commit()
 	}
 	return nil, x.kv.err
 }
@@ -147,16 +154,9 @@ func TestRejectedWrite(t *testing.T) {
 	}
 }
 
-// silentLease knows no time to live.
-type silentLease struct{ clientv3.Lease }
-
-func (silentLease) TimeToLive(context.Context, clientv3.LeaseID, ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
-	return nil, status.Error(codes.Unavailable, "gone")
-}
-
 func TestAFailedReadEndsEXEC(t *testing.T) {
 	etcd := startCluster(t)
-	dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.Lease = silentLease{etcd.Lease} })).script(`
+	dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.Lease = &slowLease{Lease: etcd.Lease} })).script(`
 		SET e 1 EX 100 => OK
 		MULTI => OK
 		SET other 1 => QUEUED
@@ -165,7 +165,48 @@ func TestAFailedReadEndsEXEC(t *testing.T) {
 		GET other => nil`)
 }
 
-// slowLease revokes once it is allowed to.
+// A write that is sent twice may have its lease from the first time.
+func TestARepeatedWriteKeepsItsLease(t *testing.T) {
+	etcd := startCluster(t)
+	lease := &slowLease{Lease: etcd.Lease}
+	c := dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.KV, cfg.Lease = &lossyKV{KV: etcd.KV}, lease }))
+	c.want("OK", "SET", "k", "v", "EX", "1000")
+	c.want("-UNKNOWN…", "SET", "l", "me", "NX", "PX", "100000")
+	c.want("[v me]", "MGET", "k", "l")
+	if n := lease.asked.Load(); n != 0 {
+		t.Errorf("%d revocations, want none", n)
+	}
+}
+
+// lateKV answers each write as etcd does when the time of the server is over.
+type lateKV struct {
+	pb.UnimplementedKVServer
+
+	writes atomic.Int64
+}
+
+func (kv *lateKV) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
+	kv.writes.Add(1)
+	return nil, context.DeadlineExceeded
+}
+
+func TestALateWriteIsNotRepeated(t *testing.T) {
+	l, kv, g := listen(t), &lateKV{}, grpc.NewServer()
+	pb.RegisterKVServer(g, kv)
+	go func() { _ = g.Serve(l) }()
+	defer g.Stop()
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{l.Addr().String()}, DialOptions: kvclient.DialOptions(), DialTimeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = etcd.Close() }()
+	dial(t, startGateway(t, etcd)).want("-UNKNOWN…", "SET", "k", "v")
+	if n := kv.writes.Load(); n != 1 {
+		t.Errorf("the write was sent %d times, want once", n)
+	}
+}
+
+// slowLease revokes once it is allowed to, and knows no TTL.
 type slowLease struct {
 	clientv3.Lease
 
@@ -182,6 +223,10 @@ func (l *slowLease) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.
 	}
 	defer l.revoked.Add(1)
 	return l.Lease.Revoke(ctx, id)
+}
+
+func (*slowLease) TimeToLive(context.Context, clientv3.LeaseID, ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+	return nil, status.Error(codes.Unavailable, "gone")
 }
 
 // TestRevocations checks that a command waits while too many revocations are under way, and that none is forgotten.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -8,6 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // testLimits are those of a gateway without flags.
@@ -105,6 +109,38 @@ func TestMemory(t *testing.T) {
 	first.close()
 	if all.Load() != 0 {
 		t.Errorf("%d bytes stay taken", all.Load())
+	}
+}
+
+// grants grants leases.
+type grants struct {
+	clientv3.Lease
+
+	last clientv3.LeaseID
+}
+
+func (g *grants) Grant(_ context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	g.last++
+	return &clientv3.LeaseGrantResponse{ID: g.last, TTL: ttl}, nil
+}
+
+// At its limit, the gateway forgets leases that have ended for new ones.
+func TestLeasesAtTheLimit(t *testing.T) {
+	s, err := New(Config{KV: struct{ clientv3.KV }{}, Lease: &grants{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.limits.leases = 1000
+	for id := range s.limits.leases {
+		s.leases.owned[clientv3.LeaseID(-id)] = time.Time{}
+	}
+	for range 100 {
+		if _, err := s.leases.grant(t.Context(), 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.leases.owned); n != 100 {
+		t.Errorf("%d leases are remembered, want the new 100", n)
 	}
 }
 

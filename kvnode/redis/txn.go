@@ -90,7 +90,7 @@ type tx struct {
 	stale bool
 	// err ends the attempt before it writes.
 	err error
-	// granted are the leases of a commit whose compares have failed.
+	// granted are the leases of a commit with compares that have failed.
 	granted []clientv3.LeaseID
 }
 
