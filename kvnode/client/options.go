@@ -15,7 +15,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// DialOptions returns options for clientv3.Config.DialOptions that send requests to the leader.
+// DialOptions returns options for clientv3.Config.DialOptions that send requests to the leader. With them,
+// clientv3 does not repeat a write that a server has answered with DeadlineExceeded or Canceled.
 // Any number of clients may use them at the same time.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{

@@ -94,7 +94,7 @@ func (l *leases) revoke(ctx context.Context, ids ...clientv3.LeaseID) {
 	}
 }
 
-// leave counts leases without a key that end at their time.
+// leave counts leases that end at their time, as no key has them as far as the gateway knows.
 func (l *leases) leave(why error, ids ...clientv3.LeaseID) {
 	if len(ids) == 0 {
 		return

@@ -42,7 +42,7 @@ func newMetrics() *metrics {
 		locks:     prometheus.NewCounterVec(opts("locks_total", "Steps of the lock pattern: acquired, contended, renewed, renewal_failed, release_refused."), []string{"step"}),
 		waits:     prometheus.NewCounterVec(opts("lock_contention_total", "Locks that were held already, by the key's prefix up to a colon or slash."), []string{"prefix"}),
 		unknown:   prometheus.NewCounter(opts("unknown_outcomes_total", "Writes with an unknown outcome.")),
-		unrevoked: prometheus.NewCounter(opts("leases_left_total", "TTL leases without key that were left to end by themselves.")),
+		unrevoked: prometheus.NewCounter(opts("leases_left_total", "TTL leases that were left to end by themselves, as no key has them, or a write with an unknown outcome.")),
 		refused:   prometheus.NewCounter(opts("connections_refused_total", "Connections above the limit.")),
 		conns: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "kvnode", Subsystem: "redis", Name: "connections", Help: "Open connections.",

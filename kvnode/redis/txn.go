@@ -344,6 +344,7 @@ func (t *tx) commit() (rev int64, committed bool, err error) {
 	case err != nil:
 		if !rejected(err) { // the key may hold the lease
 			unused = nil
+			t.s.leases.leave(err, p.granted...)
 		}
 		return 0, false, err
 	case got.Succeeded:
