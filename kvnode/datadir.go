@@ -92,6 +92,6 @@ func (c Config) CheckDataDir() error {
 func (c *Config) warnOfWriters() {
 	if path, users, mode := c.dir().WritableByOthers(); users != "" {
 		c.Logger.With("component", "kvnode").Warn("other users may write to the data directory, and so change this member's votes and promises",
-			"path", path, "who", users, "mode", mode.String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
+			"path", path, "users", users, "mode", mode.String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
 	}
 }

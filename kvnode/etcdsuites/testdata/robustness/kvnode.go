@@ -60,7 +60,7 @@ func open(dir string) (l *raftwal.Log, err error) {
 	return nil, err
 }
 
-// request returns the InternalRaftRequest in an entry of kvnode, whose format is that of store.Command.
+// request returns the InternalRaftRequest in an entry of kvnode. The format of entries is that of store.Command.
 func request(e *raftpb.Entry) ([]byte, error) {
 	const kindRequest, kindGenerations = 0x11, 0x13
 	data := e.GetData()

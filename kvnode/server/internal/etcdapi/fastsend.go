@@ -91,7 +91,7 @@ const (
 	// minMessage bytes for each. With two, gRPC writes to the connection more often: puts of 256
 	// at a time take a third longer.
 	maxUnwritten = 16
-	// smallMessage is the maximum initial capacity of a message whose first answer is small. It is not
+	// smallMessage is the maximum initial capacity of a message with a small first answer. It is not
 	// above requestCost, so the first answer takes no more space than its request frees.
 	smallMessage = requestCost
 	// maxSpareMessage is the maximum capacity of a message that is reused.
