@@ -20,7 +20,7 @@
 //
 // The choice of the member changes how long a request takes, never its result: every member
 // answers linearizably. A request is sent once, to one member. clientv3 decides about retries as
-// before.
+// before, except for writes with an unknown outcome (DialOptions).
 //
 // If a request to an endpoint fails with Unavailable or DeadlineExceeded, that endpoint does not
 // count as the leader's for a second, whatever other members report: it may be stuck, or

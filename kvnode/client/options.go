@@ -41,11 +41,9 @@ type callKey struct{}
 func intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c := &call{toLeader: toLeader(method, req)}
 	err := invoke(context.WithValue(ctx, callKey{}, c), method, req, reply, cc, opts...)
-	via := c.endpoint.Load()
-	if via == nil {
-		return err
-	}
-	switch code := status.Code(err); {
+	code := status.Code(err)
+	switch via := c.endpoint.Load(); {
+	case via == nil:
 	case code == codes.OK:
 		if r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
 			h := r.GetHeader()
@@ -54,7 +52,7 @@ func intercept(ctx context.Context, method string, req, reply any, cc *grpc.Clie
 	case code == codes.Unavailable, code == codes.DeadlineExceeded && !waitingMethods[method]:
 		via.known.recordFailure(via.name, time.Now())
 	}
-	if code := status.Code(err); (code == codes.DeadlineExceeded || code == codes.Canceled) && ctx.Err() == nil && writes(req) {
+	if (code == codes.DeadlineExceeded || code == codes.Canceled) && ctx.Err() == nil && writes(req) {
 		// The server's, so the write may be applied. clientv3 would repeat it after these codes, but not after this one.
 		return status.Errorf(codes.Unavailable, "the outcome of the write is unknown: %v", err)
 	}
