@@ -257,10 +257,10 @@ func together(ctx context.Context, n int, do func(ctx context.Context, i int) er
 	return context.Cause(ctx)
 }
 
-// rollingPause is the longest time without an answered write or read in a rolling restart on a quiet
-// machine. A transfer takes a tenth of it, an election after the promise has expired half of it (see
-// notTransferred), and an election after silence alone twice as long.
-const rollingPause = 500 * time.Millisecond
+// rollingPause is the longest time without an answered write or read in a rolling restart. It leaves
+// room for a busy machine: a transfer takes 50 ms on a quiet one, an election after silence a second.
+// Each restart prints its pause, and notTransferred shows a transfer that failed.
+const rollingPause = 2 * time.Second
 
 // notTransferred is logged by a leader that stops although no other member leads.
 const notTransferred = "leadership was not transferred"
