@@ -83,8 +83,7 @@ func (a *applier) run() {
 	}
 }
 
-// runJob applies a job. Then it reports the new index to the lease, in which linearizable reads wait for it, to the
-// replay, for which stale reads wait, and to raft, which then hands out more entries. It returns false if the member
+// runJob applies a job, and reports the new index to the lease, the replay and raft. It returns false if the member
 // stops.
 func (a *applier) runJob(j applyJob) bool {
 	if j.restore != nil {
@@ -150,16 +149,15 @@ func (a *applier) reachTerm(term uint64) {
 }
 
 // applyConf makes the commit index durable, switches raft and the lease to the new configuration, on the loop, and
-// then the store. Without the durable commit index, this member would start with the old configuration after a crash.
-// Raft gets the response to the job only after all of that (L5).
+// then the store. Without the durable commit index, this member would start with the old configuration after a
+// crash. Raft gets the response to the job only after all of that (L5).
 //
 // Raft and the lease switch in one turn of the loop. With the old quorum in the lease, a leader could hold a lease
-// although the new quorum has elected another one. The store follows raft, because its readers act on the members. It
-// precedes the outcome, so that the client of the change reads the new members.
+// although the new quorum has elected another one. The store precedes the outcome, so that the client of the change
+// reads the new members.
 //
 // Raft may have restored a snapshot meanwhile that contains the change. Then the snapshot's configuration stays,
-// because the change would set it back. The store shows the change only once it has restored that snapshot, too, and
-// the client does not wait for that: it gets ErrTimeout.
+// and the client gets ErrTimeout: the store shows the change only once it has restored the snapshot.
 func (a *applier) applyConf(e *raftpb.Entry) bool {
 	if !a.disk.SaveCommit(e.GetIndex(), func() { a.progress.note(time.Now()) }) {
 		return false
@@ -240,8 +238,8 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 	}
 	a.proposals.SnapshotRestored()
 	alarms := a.store.Alarms()
-	// Restore consumes the file. After a crash before the end of Restore the file is still there, and after a later
-	// crash the store is at the index. The next start handles both (checkpoint.Checkpointer.Reconcile).
+	// Restore consumes the file. The next start handles a crash before the end of Restore, and one after it
+	// (checkpoint.Checkpointer.Reconcile).
 	if err := a.store.Restore(a.received.Path(index)); err != nil {
 		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}

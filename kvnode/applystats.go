@@ -94,7 +94,7 @@ func (t *applyTimes) load() (all []OpTimes, slow uint64) {
 }
 
 // invalidEntries counts entries, and proposals of peers, that no member of this version writes. They have no effect
-// on any member, so the state is sound, and no alarm is raised, which would stop the clients.
+// on any member, so no alarm is raised.
 type invalidEntries struct {
 	log    *slog.Logger
 	logged rate.Sometimes

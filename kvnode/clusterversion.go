@@ -37,12 +37,10 @@ type versionUpgrade struct {
 	log        *slog.Logger
 }
 
-// run raises the cluster version, if this member leads, once all members know a newer one. Until then the features
-// that need it are off.
+// run raises the cluster version, if this member leads, once all members know a newer one.
 //
-// The hellos of the members show only what they know now: a member may come back with an older version of kvnode. The
-// entry that raises the cluster version stops such a member. The first versions of kvnode stop at each configuration
-// change of this kind, and later ones if they do not know the cluster version in it.
+// The hellos of the members show only what they know now: a member may come back with an older version of kvnode.
+// The entry that raises the cluster version stops such a member.
 func (v *versionUpgrade) run() {
 	var logged []string
 	loggedAt := time.Now()

@@ -55,8 +55,8 @@ type Config struct {
 	// ElectionTimeout is the time without a message of the leader after which a follower campaigns.
 	// Default: 1 s, at least 5 ticks.
 	ElectionTimeout time.Duration
-	// LeaseDuration, MaxClockSkew and MaxDriftPPM are those of leaderlease.Config. The defaults of the
-	// first two are what Lease returns, that of the last is leaderlease's.
+	// LeaseDuration, MaxClockSkew and MaxDriftPPM are those of leaderlease.Config. Lease returns the first two,
+	// with defaults.
 	LeaseDuration time.Duration
 	MaxClockSkew  time.Duration
 	MaxDriftPPM   int
@@ -180,8 +180,7 @@ func (c Config) Validate() error {
 
 func (c *Config) electionTicks() int { return int(c.ElectionTimeout / c.TickInterval) }
 
-// maxPromise returns the longest promise that this member makes. A leader of a former version asks for a longer
-// promise than Lease returns, but not for a longer one than this.
+// maxPromise returns the longest promise that this member makes.
 func (c *Config) maxPromise() time.Duration {
 	return time.Duration(c.electionTicks()-1) * c.TickInterval
 }
@@ -201,13 +200,12 @@ func (c *Config) bounded(ctx context.Context) (context.Context, context.CancelFu
 }
 
 const (
-	// The default LeaseDuration is shortPromise or leastBeats heartbeats, whichever is longer, if that is less than
-	// ElectionTimeout (Lease). A shorter lease is lost whenever heartbeats are late. With a longer one, a dead leader
-	// is replaced later.
+	// The default LeaseDuration is the longer of shortPromise and leastBeats heartbeats, but less than
+	// ElectionTimeout. A shorter lease is lost when heartbeats are late. With a longer one, a dead leader is
+	// replaced later.
 	shortPromise = 250 * time.Millisecond
 	leastBeats   = 5
-	// wideMargin is the default margin of a short lease, but at most two fifths of it. It covers clock steps,
-	// unnoticed pauses of the machine, reading errors and a wrong clock rate together: see docs/clocks.md.
+	// wideMargin is the default margin of a short lease, but at most two fifths of it: see docs/clocks.md.
 	wideMargin = 100 * time.Millisecond
 	// formerTick is the default TickInterval of former versions. Their members promise at most ElectionTimeout -
 	// formerTick.
@@ -217,11 +215,11 @@ const (
 // Lease returns the duration of the promises that this member requests as leader, and the margin before
 // their end in which its lease serves no reads, both after WithDefaults.
 //
-// By default promises are short, since a dead leader is replaced when the promise to it has ended. With a clock that
-// does not count the time for which the machine is suspended, duration and margin are as long as in former versions.
+// By default promises are short, since a dead leader is replaced when the promise to it has ended. With a clock
+// that does not count the time for which the machine is suspended, duration and margin are as long as in former
+// versions.
 //
-// If only one of LeaseDuration and MaxClockSkew is set, the other one fits it: a wide margin gets a
-// longer promise, and a short promise a margin that leaves two heartbeats.
+// If only one of LeaseDuration and MaxClockSkew is set, the default of the other one fits it.
 func (c *Config) Lease() (duration, margin time.Duration) {
 	if duration = c.LeaseDuration; duration == 0 {
 		// tick is that of a former version with this ElectionTimeout.

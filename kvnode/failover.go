@@ -39,8 +39,7 @@ func (l *raftLoop) newDetector() *detector.Detector {
 }
 
 // detectorView returns what the detector needs to know about this member. The voters are those of the applied
-// registry, like raft's own: a removed member that has not applied its removal may campaign, and the others refuse
-// its hello.
+// registry: a removed member that has not applied its removal may campaign, and the others refuse its hello.
 //
 // A member is away before it is admitted, and until it has applied the configuration changes with which a new log
 // begins: raft refuses to campaign before.
@@ -117,9 +116,8 @@ func (l *raftLoop) connectionsEnded(peer uint64) {
 }
 
 // processDied handles a death notice. Messages that have arrived from the dead process are stepped first. If the
-// notice voids this member's promise, the member campaigns when the detector gives it the turn, and does not wait for
-// the end of the promise (V8). If not, because the notice is about an earlier process, or this member is in its
-// restart hold, the notice counts like a closed connection.
+// notice voids this member's promise, the member does not wait for the end of the promise before it campaigns (V8).
+// Otherwise the notice counts like a closed connection.
 func (l *raftLoop) processDied(peer uint64, process leaderlease.ProcessID) {
 	l.stepArrived()
 	l.handleReadys() // the dead process may just have been elected
@@ -165,11 +163,10 @@ func (l *raftLoop) pollSoon(now time.Time) {
 	}
 }
 
-// failProposals fails proposals of which this member may never learn the outcome, once the leader or its term has
-// changed: they may have been lost on the way or with the old leader's log, or the next leader may commit them.
-// Proposals with a required term wait until the first entry of a later term is applied, which shows their outcome
-// (proposals.Pending.TermReached). If this member has only forgotten its leader, nothing fails: that leader may still
-// commit the proposals.
+// failProposals fails the proposals of which this member may never learn the outcome, once the leader or its term
+// has changed. Proposals with a required term wait until the first entry of a later term is applied, which shows
+// their outcome (proposals.Pending.TermReached). If this member has only forgotten its leader, nothing fails: that
+// leader may still commit the proposals.
 func (l *raftLoop) failProposals(lead uint64) {
 	old, now := l.proposedTo, leaderTerm{lead, l.leadership.Term()}
 	// A leader that steps down within its term (CheckQuorum) does fail its own proposals. There may be no leader for

@@ -21,8 +21,8 @@ import (
 )
 
 // maxTurn is the maximum number of peers' messages that drain steps before the loop asks raft for a Ready. With a
-// smaller number, each sync of the log covers fewer entries, and a busy member needs more syncs. With a larger one, a
-// tick may wait so long behind messages that the heartbeats come too late to renew the lease.
+// smaller number, each sync of the log covers fewer entries. With a larger one, the heartbeats may come too late to
+// renew the lease.
 const maxTurn = 512
 
 // raftLoop is the goroutine that runs raft. No other goroutine touches the RawNode, so raft needs no lock;
@@ -73,8 +73,8 @@ type raftLoop struct {
 
 	// Shared.
 	wake lifecycle.Wakeup // of the loop, for local, calls and proposals
-	// Each peer has a stream for urgent messages and one for bulk. When a channel is full, the goroutines that read the
-	// streams for it wait (peers.Receive), and so do the senders. The other kind of stream goes on.
+	// Each peer has a stream for urgent messages and one for bulk. When a channel is full, the streams for it are
+	// not read (peers.Receive).
 	urgent     chan *raftpb.Message                // heartbeats, votes and responses
 	bulk       chan *raftpb.Message                // entries and proposals
 	local      *lifecycle.Mailbox[*raftpb.Message] // from the log writer and the applier
@@ -87,8 +87,7 @@ type raftLoop struct {
 	resigned   chan struct{}                  // closed when the loop has ended and its resignation is sent
 }
 
-// lateBounds are the buckets of Status.Late. A loop is late if the machine lacks processor time or memory, or if the
-// loop waits where it should not.
+// lateBounds are the buckets of Status.Late.
 var lateBounds = []time.Duration{
 	time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond,
 	100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second,
@@ -208,10 +207,9 @@ func (l *raftLoop) tick() {
 	l.queue.Tick()
 }
 
-// step steps a message from a peer, after checks that raft does not make: raft panics at an index beyond its log, and
-// would vote before this member is admitted. The lease has seen m on arrival (peers.Receive), because a promise
-// counts from then, however long m waits for the loop. Raft's errors are ignored, as in other embedders: the peer
-// sends a dropped message again, or gives up.
+// step steps a message from a peer, after checks that raft does not make: raft panics at an index beyond its log,
+// and would vote before this member is admitted. The lease has seen m on arrival (peers.Receive). Raft's errors are
+// ignored: the peer sends a dropped message again, or gives up.
 func (l *raftLoop) step(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgProp {
 		l.stepForwarded(m)
@@ -308,10 +306,9 @@ func ask[T any](ctx context.Context, c *calls, f func(*raftLoop) T) (answer T, e
 
 // cadence decides when the raft loop ticks. The loop owns it.
 //
-// A follower ticks together with its leader's heartbeats, which come at the same interval. So an idle follower wakes
-// up once per interval and not twice, and waking up is most of what idle members use the processor for. A tick waits
-// a little for a heartbeat, and a heartbeat that comes a little before the tick makes it come early. Early ticks do
-// not add up: due then advances by one interval. After a late tick, due is one interval from now.
+// A follower ticks together with its leader's heartbeats, which come at the same interval. So an idle follower
+// wakes up once per interval and not twice. A tick waits a little for a heartbeat, and a heartbeat that comes a
+// little before the tick makes it come early. Early ticks do not add up: due advances by one interval.
 type cadence struct {
 	interval time.Duration
 	due      time.Time // when the next tick is due, without slack
@@ -319,9 +316,8 @@ type cadence struct {
 	tickNow  bool      // the heartbeat that has just come takes the tick along
 }
 
-// slackPart: a tick may be early with a heartbeat, or wait for one, by interval/slackPart. With more slack, the death
-// of a leader is noticed later, and a member that ticks late takes itself for one that was paused. With less, a
-// heartbeat that is slightly late or early misses the tick.
+// slackPart: a tick may be early with a heartbeat, or wait for one, by interval/slackPart. With more slack, the
+// death of a leader is noticed later. With less, a heartbeat that is slightly late or early misses the tick.
 const slackPart = 5
 
 func newCadence(interval time.Duration, now time.Time) cadence {

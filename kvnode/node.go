@@ -11,9 +11,7 @@
 // ReadSerializable; in ReadLease they rely on the assumptions of package leaderlease. If the member cannot
 // continue, Done is closed, and Err returns the reason. The process should then exit.
 //
-// Four goroutines do the work of a member. The loop waits for none of the others. The appender waits for the
-// applier while it restores a snapshot. The applier waits for the loop at a configuration change, and the
-// checkpointer waits for it when it truncates the log:
+// Four goroutines do the work of a member. The raft loop never waits for another one:
 //   - The raft loop (loop.go, ready.go) is the only one that uses raft. Others queue functions for it.
 //   - The appender (raftwal.Appender) makes the log durable, and then sends raft's responses.
 //   - The applier (apply.go) applies committed entries to the store.

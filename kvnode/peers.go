@@ -38,8 +38,7 @@ type peers struct{ node *Node }
 
 var _ transport.Handler = peers{}
 
-// authenticate applies the rules of package admission to the certificate at the other end of conn. Without
-// certificates, Admit applies them to the URLs in the hello.
+// authenticate checks the certificate at the other end of conn by the rules of package admission.
 func (p peers) authenticate(conn net.Conn, h transport.Hello) error {
 	if !p.node.cfg.requiresCertificates() {
 		return nil
@@ -164,9 +163,9 @@ func (l *raftLoop) checkIndex(m *raftpb.Message) error {
 	return err
 }
 
-// rejectIndex drops a message that checkIndex refuses. A heartbeat that it refuses proves that this member has lost
-// data, however old the heartbeat is: a leader puts into it only a commit index up to which this member has
-// acknowledged entries, and committed entries are never truncated.
+// rejectIndex drops a message that checkIndex refuses. A refused heartbeat, however old, proves that this member
+// has lost data: a leader sends a commit index only up to what this member has acknowledged, and committed entries
+// are never truncated.
 func (l *raftLoop) rejectIndex(m *raftpb.Message, err error) {
 	switch {
 	case m.GetType() == raftpb.MsgHeartbeat:

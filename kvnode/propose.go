@@ -11,10 +11,9 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// maxUncommittedBytes limits the entries that a leader's raft has taken and that are not applied yet. It is also the
-// quota of each follower for forwarded proposals that wait until raft takes them. A leader with a slow quorum keeps
-// that much in memory, and as much again for each follower. With a smaller limit, large writes wait for each other if
-// the quorum is far away.
+// maxUncommittedBytes limits the entries that a leader's raft has taken and that are not applied yet. It is also
+// the quota of each follower for forwarded proposals that wait until raft takes them. With a smaller limit, large
+// writes wait for each other if the quorum is far away.
 const maxUncommittedBytes = 8 << 20
 
 // FailWithoutLeader is the type of a context key. A request with a value for it in its context fails with

@@ -262,8 +262,7 @@ func (r *reads) waitForReplay(ctx context.Context) error {
 	}
 }
 
-// waitForReplayInTime is waitForReplay, bounded by RequestTimeout. It takes no lock once stale reads are
-// served.
+// waitForReplayInTime is waitForReplay, bounded by RequestTimeout.
 func (r *reads) waitForReplayInTime(ctx context.Context) error {
 	if r.replay.isOver() {
 		return nil
@@ -277,9 +276,8 @@ func (r *reads) waitForReplayInTime(ctx context.Context) error {
 // calls it with its lock held, so it neither waits nor takes that lock. If there is no leader, or this member leads,
 // the loop takes the request.
 //
-// raftLeader is set before the lease learns of a new leader, and leadership.Leader only afterwards. With the latter,
-// the request could go to a former leader, which drops it. If that happens all the same, the lease asks again after
-// half an election timeout.
+// It uses raftLeader, which is set before the lease learns of a new leader. leadership.Leader is set only
+// afterwards: the request could go to a former leader, which drops it.
 func (r *reads) forward() {
 	leader := r.leadership.raftLeader.Load()
 	if leader == raft.None || leader == r.leadership.self {

@@ -15,8 +15,7 @@ import (
 )
 
 // handleReadys handles Readys until raft has none. One Ready may follow another, for example because raft held back
-// committed entries for their size. The loop calls it twice in each turn. proposals.Queue, switchConf and
-// processDied call it where the state must be up to date, or messages sent.
+// committed entries for their size.
 func (l *raftLoop) handleReadys() {
 	for l.raw.HasReady() {
 		l.handleReady()
@@ -68,9 +67,9 @@ func (l *raftLoop) handleReady() {
 	}
 }
 
-// publish copies the role, the term, the commit index and the end of the log from a Ready. Other goroutines read the
-// term, the leader and the end of the log. It precedes all messages and writes of the Ready, so this member does not
-// tell another one of a new term while it still shows the former leader.
+// publish copies the role, the leader, the term, the commit index and the end of the log from a Ready. It precedes
+// the messages and writes of the Ready, so this member does not tell another one of a new term while it still shows
+// the former leader.
 func (l *raftLoop) publish(rd *raft.Ready) {
 	was := l.leadership.Term()
 	if !raft.IsEmptyHardState(rd.HardState) {
@@ -160,9 +159,8 @@ func (w *logWriter) written(m *raftpb.Message, err error) {
 		return
 	}
 	// Once this is answered, raft takes the snapshot for applied, so the store restores it first. Later responses
-	// wait for it, because raft needs them in order. This is no deadlock: the applier never waits for this goroutine.
-	// After a crash before the store is done, the next start restores the snapshot from its file
-	// (checkpoint.Checkpointer.Reconcile).
+	// wait for it, because raft needs them in order. This is no deadlock: the applier never waits for this
+	// goroutine.
 	done := make(chan struct{})
 	w.jobs.Push(applyJob{restore: m.GetSnapshot(), done: done})
 	select {

@@ -15,9 +15,8 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// replayPatience: a member that has found no leader for so many election timeouts in a row serves stale reads, once
-// it has applied what its own log says is committed. It is longer than an election after all members were killed.
-// With a smaller number, stale reads would lack the writes that were acknowledged last. With a larger one, a member
+// replayPatience is the number of election timeouts without a leader after which a member serves stale reads. With
+// a smaller number, stale reads would lack the writes that were acknowledged last. With a larger one, a member
 // without a quorum serves nothing for longer.
 const replayPatience = 5
 
@@ -25,8 +24,8 @@ const replayPatience = 5
 // behind, so at first the store may be older than what this member served before.
 //
 // If this member alone is a quorum, its whole log is committed, and stale reads wait until all of it is applied.
-// Otherwise the member cannot know what was committed. It makes a linearizable read, and serves stale reads when that
-// succeeds, or when it has found no leader for replayPatience.
+// Otherwise the member cannot know what was committed. It makes linearizable reads until one succeeds, until its
+// whole log is applied, or until it has found no leader for replayPatience.
 type replay struct {
 	// Immutable.
 	self          uint64
@@ -125,11 +124,10 @@ func (r *replay) askLeader(read func(context.Context) error) error {
 // leader when the read began.
 //
 // If there is a leader, this member will apply or replace the entries that its log had at the start, which may
-// contain what it acknowledged last. Stale reads wait for that even if it takes long, for example because a snapshot
-// of many gigabytes comes first, or a full disk must be cleared. If the leader has changed during the read, there may
-// be one again soon. If there was none all the time, the wait has no bound, so the member serves what it has. A
-// learner never forgets its last leader, because raft does not let it campaign. So a leader counts only if this
-// member has heard it.
+// contain what it acknowledged last. Stale reads wait for that even if it takes long, for example because a
+// snapshot comes first. If the leader has changed meanwhile, there may be one again soon. If there was no leader
+// all the time, the wait would have no bound, so the member serves what it has. A learner never forgets its last
+// leader, because raft does not let it campaign. So a leader counts only if this member has heard it.
 func (r *replay) mustWait(before *leader, err error, silence func() int) bool {
 	if err == nil || r.life.IsStopping() || r.store.Applied() >= r.last {
 		return false

@@ -72,8 +72,8 @@ func newNode(cfg Config) *Node {
 	return n
 }
 
-// newComponents makes the components that need nothing but the files; Reconcile uses some of them. The lease and the
-// transport do not exist yet, and the components use them only once they run.
+// newComponents makes the components that need only the files. The lease and the transport do not exist yet: the
+// functions below use them only later.
 func newComponents(n *Node) {
 	n.calls.stopping, n.calls.Wakeup = n.life.Stopping(), lifecycle.NewWakeup()
 	n.disk = checkpoint.NewDisk(checkpoint.DiskConfig{

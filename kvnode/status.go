@@ -39,15 +39,15 @@ type Status struct {
 	// is empty once this member takes part.
 	Awaited []string
 	// ClusterVersion is the cluster version now, and NewestClusterVersion is the newest that this member knows.
-	// ClusterVersionKeptBy describes the members because of which the former cannot be raised to the latter.
+	// ClusterVersionKeptBy describes the members that keep the former below the latter.
 	ClusterVersion, NewestClusterVersion int64
 	ClusterVersionKeptBy                 []string
 	// Waiting is the number of pending proposals.
 	Waiting int
 	// Counts counts events since the start.
 	Counts Counts
-	// Late is how late the raft loop was at each tick since the start. A leader with late heartbeats loses the lease
-	// first, and then its leadership. Several missed ticks count as one, as late as the first of them.
+	// Late is how late the raft loop was at each tick since the start. Several missed ticks count as one, as late
+	// as the first of them.
 	Late durations.Counts
 	// TTL is what this member, as leader, has done for TTL leases.
 	TTL ttl.Stats

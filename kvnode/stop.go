@@ -70,9 +70,7 @@ func (n *Node) Err() error { return n.life.Err() }
 func (n *Node) Alive() error { return n.life.Alive() }
 
 // Stalls returns how long the raft loop has not ticked, and how long the applier has been at one entry, 0 if it has
-// none. Without the loop a member serves nothing, and its promises stay in force; without the applier it answers
-// neither reads nor writes. A disk that hangs stalls neither of them, except the applier at a configuration change,
-// which waits until the commit index is on the disk.
+// none. A disk that hangs stalls the applier only at a configuration change (applyConf), and never the loop.
 func (n *Node) Stalls() (loop, applier time.Duration) {
 	return n.loop.progress.stall(), n.applier.progress.stall()
 }

@@ -37,9 +37,9 @@ type transferee struct {
 	tries   int           // how often it was asked
 }
 
-// chooseTransferee returns the member to ask. If all candidates are in their restart hold, it returns the time until
-// the first one may campaign: a member in its hold would drop the request, and this leader would take no proposals
-// until it gives the transfer up. If there is no candidate, both results are 0.
+// chooseTransferee returns the member to ask. If all candidates are in their restart hold, it returns the time
+// until the first one may campaign: a member in its hold drops the request. If there is no candidate, both results
+// are 0.
 func chooseTransferee(all []transferee) (id uint64, wait time.Duration) {
 	all = slices.DeleteFunc(slices.Clone(all), func(t transferee) bool { return !t.answers })
 	if len(all) == 0 {
@@ -230,10 +230,9 @@ func (t *transfers) awaitLeader(ctx context.Context, timeout time.Duration) (don
 	}
 }
 
-// stepAside transfers leadership if the others commit entries without this member's disk. Raft hands out for applying
-// only entries that are durable here, so this member could answer no linearizable read. If nothing is committed that
-// is not applied here, this member stays leader and serves reads. The loop calls stepAside at each tick while the
-// disk takes no writes.
+// stepAside transfers leadership if the others commit entries without this member's disk. Raft hands out for
+// applying only entries that are durable here, so this member could answer no linearizable read. The loop calls
+// stepAside at each tick while the disk takes no writes.
 func (t *transfers) stepAside() {
 	if !t.leadership.Leads() || t.lease.Info().Commit <= t.store.Applied() || t.steppingAside.Swap(true) {
 		return
@@ -243,9 +242,8 @@ func (t *transfers) stepAside() {
 		if err := t.transferAway(context.Background()); err != nil && t.logLimit.Allow(t.self) {
 			t.log.Warn("the disk does not take writes, and leadership was not transferred", "error", err)
 		}
-		// A transfer restarts raft's count of the election timeout, after which CheckQuorum looks which members
-		// answer, and it holds up proposals. So there is a pause of more than an election timeout between two of
-		// them.
+		// A transfer holds up proposals, and restarts the election timeout after which CheckQuorum checks the
+		// members. So the next one begins only after more than an election timeout.
 		t.life.Sleep(t.cfg.ElectionTimeout + t.cfg.TickInterval)
 	})
 }
