@@ -225,7 +225,7 @@ func (t *Transport) removals() uint64 {
 	return t.mu.removals
 }
 
-// register makes in the current connection of its slot, and closes the one before, because a peer that connects again
+// register makes this connection the current one of its slot, and closes the one before: a peer that connects again
 // has lost that one. It returns false if RemovePeer was called since removals was read.
 func (t *Transport) register(in *inbound, removals uint64) bool {
 	t.mu.Lock()
@@ -245,9 +245,9 @@ func (t *Transport) register(in *inbound, removals uint64) bool {
 	return true
 }
 
-// unregister frees in's slot unless a newer connection has it. Peers may connect with any number of IDs, so unregister
-// also deletes what would fill the memory: the semaphore of a free slot without a reader, and the processes of an
-// unknown member without a connection.
+// unregister frees the slot unless a newer connection has it. Peers may connect with any number of IDs, so
+// unregister also deletes the semaphore of a free slot without a reader, and the processes of an unknown member
+// without a connection.
 func (t *Transport) unregister(in *inbound) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

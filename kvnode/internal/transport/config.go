@@ -32,12 +32,10 @@ type Config struct {
 	// Dial connects to a peer's address, host:port. Default: net.Dialer over TCP.
 	// Tests pass in-memory links.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Authenticate checks that the other end of a connection is member h.From. It
-	// is called for each connection, accepted or dialled, before any method of
-	// Handler. If it rejects an accepted connection, its error, which may be a
-	// *Refusal, is sent to the peer. Validate then checks that each message is from
-	// that member. Other fields of h are not verified, and for a dialled connection
-	// only the IDs are set. Default: every connection is accepted.
+	// Authenticate checks that the other end of a connection is member h.From. It is called for each connection,
+	// accepted or dialled, before any method of Handler. If it rejects an accepted connection, its error, which may
+	// be a *Refusal, is sent to the peer. Other fields of h are not verified, and for a dialled connection only the
+	// IDs are set. Default: every connection is accepted.
 	Authenticate func(c net.Conn, h Hello) error
 	// Logger is for lines that operators read. Default: nothing is logged.
 	Logger *slog.Logger
@@ -106,11 +104,9 @@ type Handler interface {
 	// messages, or that its process died. It is called after Receive has returned
 	// for all messages of that connection.
 	Gone(peer uint64)
-	// Died reports a valid death notice for a process of peer. The handler must
-	// compare process with the IDs that peer's connections have named. If it is one
-	// of them, the sender of the notice knew the secret, so that process will never
-	// execute another instruction. Any other ID proves nothing. Messages that the
-	// process sent may still arrive at Receive.
+	// Died reports a valid death notice for a process of peer. The handler must compare process with the IDs that
+	// peer's connections have named. If it is one of them, that process will never execute another instruction. Any
+	// other ID proves nothing. Messages that the process sent may still arrive at Receive.
 	Died(peer uint64, process ProcessID)
 	// Receive takes a message that Validate accepts. process is the
 	// Hello.ProcessID of the connection that carried the message. While Receive

@@ -8,11 +8,9 @@ import (
 	"slices"
 )
 
-// kindDeathNotice is the kind of a packet that reports the death of a process.
-// The packet has a connection of its own and replaces no stream. Versions that
-// do not know the kind refuse it. Kind 201 is the notice of former versions. It
-// is refused as well, because it proved nothing: peers knew its content while
-// the process was alive.
+// kindDeathNotice is the kind of a packet that reports the death of a process. The packet has a connection of its
+// own and replaces no stream. Versions that do not know the kind refuse it. Kind 201, the notice of former
+// versions, is refused.
 const kindDeathNotice = 202
 
 // deathNotice is the payload of the packet.
@@ -65,11 +63,8 @@ func (in *inbound) handleDeathNotice(p packet) {
 	in.sendLast(answerOK, nil)
 }
 
-// checkDeathNotice returns the process ID of a notice, or the reason to refuse
-// it. The sender must authenticate as the member itself does. That alone proves
-// no death: the handler compares the ID with the ones that the member's
-// connections named. The transport cannot, because the connections of a dead
-// process are closed.
+// checkDeathNotice returns the process ID of a notice, or the reason to refuse it. The sender must authenticate as
+// the member itself does. That alone proves no death: see Handler.Died.
 func (t *Transport) checkDeathNotice(in *inbound, p packet) (ProcessID, error) {
 	if r := t.checkHello(in, p); r != nil {
 		return ProcessID{}, r

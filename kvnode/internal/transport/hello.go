@@ -37,9 +37,8 @@ type Hello struct {
 	ClusterVersion int64 `json:"format,omitempty"`
 	// Log is the end of the log that the sender's process found at its start.
 	Log LogEnd `json:"log,omitzero"`
-	// ProcessID identifies the sender's process if the process has a supervisor.
-	// Former versions send a number in the field "process" instead. It is ignored,
-	// because it proved nothing.
+	// ProcessID identifies the sender's process if the process has a supervisor. The field "process" of former
+	// versions is ignored.
 	ProcessID ProcessID `json:"process_id,omitzero"`
 }
 
@@ -55,8 +54,7 @@ type LogEnd struct {
 	Last    uint64 `json:"last"`   // index
 }
 
-// Limits of a hello, which may come from any program. They are far below a
-// size that harms memory or logs, and far above what members send.
+// Limits of a hello, which may come from any program.
 const (
 	maxInstance = 64 // bytes
 	maxProcess  = 64

@@ -74,8 +74,8 @@ func (l *link) retryNow() {
 	}
 }
 
-// run connects again and again until the peer is removed. It tries the peer's addresses in turn. If the peer connects
-// to this member meanwhile, it returns to the address of the last stable connection (errPeerConnected).
+// run connects again and again until the peer is removed. It tries the peer's addresses in turn. If the peer
+// connects to this member meanwhile, run returns to the address of the last stable connection (errPeerConnected).
 func (l *link) run() {
 	ctx := l.peer.ctx
 	defer func() { l.countLost(l.queue.disconnect()) }()
@@ -144,9 +144,8 @@ func (l *link) connectOnce(ctx context.Context, i int, unproven bool) error {
 }
 
 // errPeerConnected ends an attempt to dial an unproven address, because the peer has just connected to this member,
-// and its stable address is likely to answer. The stable address is that of the last stable connection or, before the
-// first one, the first address. All others are unproven. An attempt to dial a host that is gone may take until its
-// timeout.
+// and its stable address is likely to answer. The stable address is that of the last stable connection or, before
+// the first one, the first address. All others are unproven.
 var errPeerConnected = errors.New("the peer has connected to this member")
 
 // dial connects to addr. If addr is unproven, a connection from the peer ends the

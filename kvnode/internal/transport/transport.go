@@ -87,8 +87,7 @@ func start(cfg Config, lim limits) (*Transport, error) {
 	cfg = cfg.WithDefaults()
 	cfg.Logger = cfg.Logger.With("component", "transport")
 	if half := cfg.Hello.Promise / 2; half > 0 {
-		// A heartbeat that waited longer would hardly renew a lease, and a vote request would come after those of
-		// other candidates.
+		// A heartbeat that waited longer would hardly renew a lease.
 		lim.hold = min(lim.hold, half)
 	}
 	t := &Transport{cfg: cfg, limits: lim, self: cfg.Hello.From}

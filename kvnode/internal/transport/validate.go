@@ -71,8 +71,7 @@ func Validate(m *raftpb.Message, from, self uint64) error {
 	return nil
 }
 
-// checkPresent refuses nil, so that the other rules need not. Raft's Step does so,
-// too.
+// checkPresent refuses nil, so that the other rules need not.
 func checkPresent(m *raftpb.Message, _, _ uint64) error {
 	if m == nil {
 		return &InvalidError{Rule: "nil", Text: "message is nil"}
@@ -196,9 +195,8 @@ func checkForeign(m *raftpb.Message, _, _ uint64) error {
 // log ends at lastIndex. Call it right before Step, in the goroutine that owns the
 // RawNode.
 //
-// lastIndex is the last index of raft's own log, including entries that are not on disk yet: that of the newest entry
-// or snapshot of all Readys so far or, before the first one, that of Storage. It is exact if there was a Ready after
-// the last MsgApp. Otherwise a faulty leader may have truncated the log below lastIndex in between.
+// lastIndex is the last index of raft's own log, including entries that are not on disk yet, as of the newest Ready
+// or, before the first one, of Storage. A faulty leader may have truncated the log below it since then.
 //
 //   - Raft panics for a heartbeat that commits beyond the log (log.go, commitTo).
 //     The leader's heartbeat commits at most the index that this member has

@@ -134,13 +134,11 @@ func readN(r io.Reader, b []byte, n int) ([]byte, error) {
 const frameHead = 8
 
 // MaxMessageBytes limits one raft message on the wire. The largest has a single entry, with a request of
-// kvnode.MaxRequestLimit bytes at most: messages of several entries are limited to raft's MaxSizePerMsg, which is far
-// below that. The rest is for the other fields.
+// kvnode.MaxRequestLimit bytes at most.
 const MaxMessageBytes = 10 << 20
 
 // maxEntries limits the entries of a message. An entry of 2 bytes on the wire takes 100 bytes of memory, so
-// MaxMessageBytes does not limit the memory. The limit is never reached by entries with an index, a term and a
-// request, because they are longer.
+// MaxMessageBytes does not limit the memory.
 const maxEntries = 1 << 19
 
 // appendFrame appends m's frame to b. After an error it returns b unchanged.

@@ -225,7 +225,7 @@ func (q *queue) fitsLocked(size int) bool {
 	return q.mu.count < q.limits.count && (q.mu.count == 0 || q.mu.bytes+size <= q.limits.bytes)
 }
 
-// drain returns all queued messages in order. The caller must release them. reuse is the previous result. The queue
+// drain returns all queued messages in order. The caller must release them. reuse is the previous result: the queue
 // fills its array next.
 func (q *queue) drain(reuse []item) []item {
 	q.mu.Lock()
