@@ -36,8 +36,7 @@ import (
 const MaxBytes = 4 << 20
 
 // A checkpoint that finds no free space is tried again after minPause, then after twice as long each time, up to
-// MaxPause. With shorter pauses, the attempts fill the disk and the operator's log. With longer ones, the write-ahead
-// log grows although there may be space for a checkpoint again.
+// MaxPause.
 const (
 	minPause = fullDiskPause
 	MaxPause = 10 * time.Second
@@ -91,9 +90,8 @@ type Checkpointer struct {
 	cfg  Config
 	slow slowFollowers
 
-	// bytes counts the bytes of applied entries, modulo MaxBytes. It starts with this member's offset (offset), so
-	// that members that start together take turns until one of them restarts. Only the applier uses bytes and
-	// started.
+	// bytes counts the bytes of applied entries, modulo MaxBytes. It starts with this member's offset, so that the
+	// members take turns. Only the applier uses bytes and started.
 	bytes   int
 	started bool // bytes has started
 
@@ -124,9 +122,7 @@ func (c *Checkpointer) Applied(bytes int) {
 }
 
 // offset returns how far ahead of the multiples of interval, in entries or bytes, this member makes its
-// checkpoints. A checkpoint slows the log down, so the members take turns, and a majority is always
-// free to commit. The order is that of the IDs in the registry, which all members compute alike; while
-// registries differ, two members may make a checkpoint at the same time.
+// checkpoints. A checkpoint slows the log down, so the members take turns in the order of their IDs.
 func (c *Checkpointer) offset(interval uint64) uint64 {
 	members := c.cfg.Store.Members().ByID
 	rank := uint64(0)
@@ -164,9 +160,8 @@ func (c *Checkpointer) Run() {
 	}
 }
 
-// survives reports whether the failure of a checkpoint is no reason to end the member: the disk is full, or the member
-// stops and has closed the log. After another failure the member would keep its whole log until the disk is full, and
-// a restart would apply all of it.
+// survives reports whether the failure of a checkpoint is no reason to end the member: the disk is full, or the
+// member stops and has closed the log. After another failure the log would grow until the disk is full.
 func (c *Checkpointer) survives(err error) bool {
 	if IsNoSpace(err) {
 		c.cfg.Logger.Error("no room for a checkpoint", append(c.cfg.Disk.spaceFor(c.growth()), "error", err)...)

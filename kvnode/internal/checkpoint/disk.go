@@ -61,9 +61,7 @@ func (d *Disk) WriteEnded() { d.ended.Add(1) }
 // IsUnusable.
 //
 // A leader with a disk that hangs still renews its followers' promises, because heartbeats need no disk. Without
-// OnStall no other member could be elected, and no client could write, for as long as the disk hangs. StallTicks is
-// an election timeout: with less, a slow sync would cost the lease; with more, writes would stop for longer than
-// after the leader's death.
+// OnStall no other member could be elected, and no client could write, for as long as the disk hangs.
 func (d *Disk) Tick() (unusable bool) {
 	started, ended := d.started.Load(), d.ended.Load()
 	if ended != d.lastEnded || started == ended {
@@ -112,10 +110,10 @@ func (d *Disk) WriteSucceeded() {
 	}
 }
 
-// SaveCommit makes it durable in the log that index is committed. Raft leaves that to the next write of the appender,
-// which is too late for the caller. On a full disk SaveCommit waits for free space. It calls progress before each
-// further attempt, so that the caller does not count as hung: a restart of the member would not help. It returns
-// false if the member stops or the write fails.
+// SaveCommit makes it durable in the log that index is committed. Raft leaves that to the next write of the
+// appender, which is too late for the caller. On a full disk SaveCommit waits for free space. It calls progress
+// before each further attempt, so that the caller does not count as hung. It returns false if the member stops or
+// the write fails.
 func (d *Disk) SaveCommit(index uint64, progress func()) bool {
 	d.WriteStarted()
 	defer d.WriteEnded()

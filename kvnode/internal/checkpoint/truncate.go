@@ -45,9 +45,9 @@ func (c *Checkpointer) truncate(at store.Checkpoint, full bool) error {
 	return nil
 }
 
-// fullDiskIndex returns the index up to which the log is removed when the disk is full: up to where every connected
-// voter has it, because a follower that lacks removed entries needs a snapshot, and its own disk may be too full for
-// one. If that frees no segment of the log, it returns the lowest index that frees one.
+// fullDiskIndex returns the index up to which the log is removed when the disk is full: as much as every connected
+// voter has, but enough to free a segment. It returns 0 if no index up to limit frees one. A follower that lacks
+// removed entries needs a snapshot, and its own disk may be too full for one.
 func (c *Checkpointer) fullDiskIndex(limit uint64) uint64 {
 	frees, ok := c.cfg.Log.FreesAt()
 	if !ok || frees > limit {
@@ -83,10 +83,9 @@ const defaultMaxKeptBytes = 512 << 20
 
 // slowFollowers are the followers that were sent a snapshot and have not caught up since.
 //
-// Such a follower needs the log from its snapshot on, until it has received and restored the snapshot and has caught
-// up with the entries that were written meanwhile. If the log were truncated as usual, and clients wrote more than
-// CatchUpEntries during each snapshot, the follower would get snapshots forever. Etcd keeps the log during a snapshot
-// and for 30 s after it.
+// Such a follower needs the log from its snapshot on, until it has received and restored the snapshot and has
+// caught up with the entries that were written meanwhile. If the log were truncated as usual, and clients wrote
+// more than CatchUpEntries during each snapshot, the follower would get snapshots forever.
 //
 // A follower no longer counts once the log has grown by MaxKeptBytes since its snapshot, or by the size of the store
 // if that is more: another snapshot is then cheaper.
