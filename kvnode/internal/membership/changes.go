@@ -249,9 +249,8 @@ type RemovalConfig struct {
 	TickInterval, ElectionTimeout time.Duration
 }
 
-// RemovalAcks records the members that have refused this one as removed. Each of them has applied the removal, so its
-// log has the removal as committed. Once every majority of the remaining voters contains one of them, they can elect
-// a leader by themselves: in an election, the one tells the others that the removal is committed
+// RemovalAcks records the members that have refused this one as removed. Each of them has applied the removal. Once
+// every majority of the remaining voters contains one of them, they can elect a leader by themselves
 // (leaderlease.Lease.LearnCommit). Until then an election may need the vote of this member, so it keeps running.
 type RemovalAcks struct {
 	cfg     RemovalConfig

@@ -114,8 +114,8 @@ type StaleDetector struct {
 	}
 }
 
-// diskRecord is what one member must have on its disk. acked begins anew in a new ackedTerm, but then term rises, so a
-// process that was refused is refused again.
+// diskRecord is what one member must have on its disk. A process that was refused stays refused: when acked begins
+// anew in a new ackedTerm, term rises.
 type diskRecord struct {
 	// term and index are lower bounds: the term of its hard state is at least term, because it voted or acknowledged
 	// entries in that term, and its log ends at index at least, because it knew index as committed.
@@ -128,8 +128,7 @@ type diskRecord struct {
 	accepted []string
 }
 
-// maxAccepted limits the accepted processes of each member. If two processes run as one member, each connects again
-// whenever the other one has replaced its connections, so a process that runs stays among the newest.
+// maxAccepted limits the accepted processes of each member.
 const maxAccepted = 16
 
 // NewStaleDetector returns a StaleDetector without records.

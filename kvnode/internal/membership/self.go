@@ -87,8 +87,7 @@ func (a *OwnAdmission) PeerRefused(peer uint64) { a.state.Refused(peer) }
 // one that is wrong, so a member that takes part goes on. A member that waits stops when all others have refused it for
 // admission.RefusalPatience: they will never accept it, and its directory holds nothing yet.
 //
-// now is the time of the refusal, not the time at which the loop handles it. A delayed loop would otherwise see
-// refusals closer together, or further apart, than they were.
+// now is the time of the refusal, not the time at which the loop handles it.
 func (a *OwnAdmission) PeerForeign(r *transport.RefusedError, now time.Time) {
 	advice := "its data directory, or this member's, is of another cluster; remove the one that is wrong from where it runs"
 	if !a.state.IsOpen() {
@@ -148,9 +147,9 @@ func NewDataLoss(cfg DataLossConfig) *DataLoss { return &DataLoss{cfg} }
 // maxProof is the limit in bytes of the proof in the identity file. Its text comes from a peer.
 const maxProof = 1 << 10
 
-// RefusedAsWiped stops the member because a peer refuses it as wiped. The refusal proves a loss if this member lacked
-// at its start, and still lacks, what the peer requires. If it has that now, it may have acknowledged it in this
-// process, and the peer may have taken this process for a later one. Then the directory may be started again.
+// RefusedAsWiped stops the member because a peer refuses it as wiped. The refusal proves a loss if this member
+// lacked at its start, and still lacks, what the peer requires. Otherwise the peer may have taken this process for
+// a later one, and the directory may be started again.
 func (d *DataLoss) RefusedAsWiped(r *transport.RefusedError) {
 	lacks := func(term, last uint64) bool { return term < r.Term || last < r.Index }
 	d.Stop(r.Peer, lacks(d.cfg.AtStart.Term, d.cfg.AtStart.Last) && lacks(d.cfg.Present()), r)
