@@ -85,8 +85,7 @@ type proposal struct {
 	id    uint64 // the key of its waiter, and the ID of the command in the entry
 	entry *raftpb.Entry
 	// repeatable means that the command may be proposed again in a later term, each time with that term as its
-	// RequiredTerm.
-	// An attempt takes effect in its own term or never, so at most one of them does.
+	// RequiredTerm. An attempt takes effect in its own term or never, so at most one of them does.
 	repeatable bool
 	// failWithoutLeader is FailsWithoutLeader of the client's context.
 	failWithoutLeader bool
@@ -128,9 +127,7 @@ func NewPending(cfg Config) *Pending {
 	p := &Pending{cfg: cfg}
 	p.submitted.Wakeup = cfg.Wakeup
 	p.mu.waiters = make(map[uint64]*waiter)
-	// IDs begin at random: entries from before a restart may still be applied, and must not match a new
-	// proposal. Other members begin at random, too, so two of them use the same ID with a probability of
-	// 2^-64 for each pair of proposals.
+	// IDs begin at random: entries from before a restart, or of another member, must not match a new proposal.
 	var seed [8]byte
 	_, _ = rand.Read(seed[:]) // never fails
 	p.lastID.Store(binary.BigEndian.Uint64(seed[:]))
@@ -175,8 +172,7 @@ func (p *Pending) SubmitChange(ctx context.Context, id uint64, entry *raftpb.Ent
 }
 
 // await hands q to the loop and waits for its outcome. The waiter is always removed, either by the goroutine that
-// sends the outcome or by this one. Otherwise it would count against MaxCount and MaxBytes for as long as the member
-// runs.
+// sends the outcome or by this one.
 func (p *Pending) await(ctx context.Context, q proposal) (_ store.Result, err error) {
 	defer func() {
 		if err != nil {

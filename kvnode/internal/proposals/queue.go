@@ -123,7 +123,7 @@ func (q *Queue) Len() int {
 
 // Offer takes what clients have submitted, and offers raft one message of each member in turn, until the Queue is
 // empty or raft takes no more. While this member holds its own proposals back (mayOfferOwn), it skips its turn, and
-// its new proposals stay in the mailbox, from which clients that give up delete them.
+// its new proposals stay in the mailbox.
 func (q *Queue) Offer() {
 	s := q.raft.State()
 	own := q.mayOfferOwn(s)
@@ -156,10 +156,9 @@ func (q *Queue) Offer() {
 	}
 }
 
-// mayOfferOwn reports whether this member's own proposals may be offered now. A leader holds them back until its log
-// is committed, for maxHold at most. Proposals that arrive meanwhile share the fixed costs of messages, syncs and
-// answers, and would have waited for the disks anyway. A single write does not wait. A follower does not hold
-// proposals back, because its leader batches them.
+// mayOfferOwn reports whether this member's own proposals may be offered now. A leader holds them back until its
+// log is committed, for maxHold at most, so that proposals that arrive meanwhile share the fixed costs of messages,
+// syncs and answers. A follower does not hold proposals back, because its leader batches them.
 func (q *Queue) mayOfferOwn(s State) bool {
 	return !s.Leads || s.Commit >= s.Last || time.Since(q.offeredAt) > maxHold
 }
@@ -299,10 +298,9 @@ func (q *Queue) propose(m *raftpb.Message) error {
 		return err
 	}
 	if hasConfChange(m) {
-		// A configuration change waits until the whole log is applied, and nothing overtakes it. If an earlier change
-		// were not applied yet, raft would replace this one by an empty entry. Raft would do so, too, after it has
-		// dropped a change because too much was uncommitted: it has recorded that one as pending (raft.go,
-		// stepLeader).
+		// A configuration change waits until the whole log is applied, and nothing overtakes it. Otherwise raft may
+		// replace it by an empty entry: an earlier change is not applied yet, or raft has dropped one and still
+		// counts it as pending (raft.go, stepLeader).
 		q.raft.HandleReadys()
 		if s := q.raft.State(); s.Applied < s.Last {
 			return raft.ErrProposalDropped
@@ -319,9 +317,9 @@ func hasConfChange(m *raftpb.Message) bool { return slices.ContainsFunc(m.GetEnt
 const maxQuotaMessages = 1024
 
 // Quota limits the memory held by proposals that followers have forwarded and that raft has not taken yet, for each
-// follower. When a follower's quota is used up, its stream is not read, so its proposals wait at the follower. If the
-// follower is elected, it sends entries on the same stream. The quota does not block them, because a member that has
-// lost its leadership drops forwarded proposals (Queue.Offer) and so releases the quota.
+// follower. When a follower's quota is used up, its stream is not read, so its proposals wait at the follower. If
+// the follower is elected, its entries come on the same stream. They get through, because a member that has lost
+// its leadership drops forwarded proposals (Queue.Offer).
 //
 // Goroutines that read streams call Acquire. The raft loop passes each acquired message to Queue.Forward or
 // Queue.Drop, which release it exactly once. Otherwise the follower's quota would leak.
