@@ -102,9 +102,8 @@ func (p *picker) choose(toLeader bool) *endpoint {
 
 func (p *picker) nextInTurn() *endpoint { return p.ready[p.next.Add(1)%uint64(len(p.ready))] }
 
-// failurePause is how long an endpoint does not count as the leader's after a failed request. With a shorter pause, a
-// stuck leader gets every request again, and each waits for its timeout. With a longer one, requests go in turn for
-// longer although an election is over.
+// failurePause is how long an endpoint does not count as the leader's after a failed request. With a shorter pause,
+// a stuck leader gets every request again, and each waits for its timeout.
 const failurePause = time.Second
 
 // leaderCache has the members and the leader that the responses on one gRPC connection have

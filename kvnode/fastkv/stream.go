@@ -227,14 +227,10 @@ func (s *stream) send() {
 }
 
 // longYield is the duration of a yield above which the sender does not yield for yieldPause. A thousand goroutines
-// that each make a request need less. A goroutine that computes runs for the 10 ms after which Go preempts it. With a
-// shorter limit, messages of busy clients have fewer requests. With a longer one, requests wait for goroutines that
-// make none.
+// that each make a request need less. A goroutine that computes runs for the 10 ms after which Go preempts it.
 const longYield = 2 * time.Millisecond
 
-// yieldPause is how long the sender does not yield after a long yield. With a shorter pause, requests of a client
-// that computes wait more often. With a longer one, the client sends messages with few requests for longer after a
-// short freeze of the machine.
+// yieldPause is how long the sender does not yield after a long yield.
 const yieldPause = 50 * longYield
 
 // yieldPolicy decides whether the sender yields the processor before it sends.

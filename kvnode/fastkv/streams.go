@@ -21,10 +21,8 @@ const (
 	// requests wait for a stream that is being opened. With a shorter time, slow answers end
 	// streams. With a longer one, requests keep going to a stuck member.
 	answerTimeout = time.Second
-	// Once each endpoint had its turn, the time between two attempts to open a stream begins at minRetry. It doubles
-	// up to maxRetry with each attempt that does not reach the leader. With shorter times the client asks servers
-	// that do not know the service, or cannot be reached, more often. With longer ones requests are made as calls, or
-	// go to a follower, for longer.
+	// Once each endpoint had its turn, the time between two attempts to open a stream begins at minRetry. It
+	// doubles up to maxRetry with each attempt that does not reach the leader.
 	minRetry = 50 * time.Millisecond
 	maxRetry = 10 * time.Second
 	// helloTimeout is how long a server may take for its first message on a new stream.
@@ -51,8 +49,7 @@ type streamManager struct {
 	}
 }
 
-// newStreamManager drops ctx's metadata: each request carries its own, and gRPC calls, which fastkv replaces, do not
-// carry that of the client's context.
+// newStreamManager drops ctx's metadata, because each request carries its own.
 func newStreamManager(ctx context.Context, conn grpc.ClientConnInterface, endpoints func() []string) *streamManager {
 	return &streamManager{ctx: metadata.NewOutgoingContext(ctx, nil), conn: conn, endpoints: endpoints}
 }
