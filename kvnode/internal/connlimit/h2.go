@@ -28,8 +28,7 @@ const (
 	maxBacklog  = 500
 	writeBuffer = 32 << 10
 	// The backlog also counts requests without an answer in gRPC's queue: those that take long, and those that were
-	// reset, for which gRPC may write nothing. So it is set to 0 after the writer was idle for idleTime. In a flood
-	// the writer may wait for a processor for 10 ms and more, hence the length.
+	// reset, for which gRPC may write nothing. So it is set to 0 after the writer was idle for idleTime.
 	idleTime = 200 * time.Millisecond
 	// While a client sends short frames and has more than maxBusy Short requests in progress, it is read only once in
 	// maxWait. With more requests, goroutines, the raft loop among them, wait for a processor.

@@ -66,10 +66,8 @@ func (f *File) records(visit func(r revision, value []byte) error) error {
 	})
 }
 
-// Versions calls visit as store.Foreign.Versions requires. It detaches a key from a TTL lease that
-// does not exist. A store would attach the key to the next lease with that ID, but only on members
-// that have been restarted since, so the end of that lease would delete the key on some members
-// only.
+// Versions calls visit as store.Foreign.Versions requires. It detaches a key from a TTL lease that does not exist.
+// If a later lease got that ID, its end would delete the key on some members only.
 func (f *File) Versions(visit func(sub uint32, kv *mvccpb.KeyValue) error) error {
 	s, h, err := f.firstPass()
 	if err != nil {

@@ -33,9 +33,8 @@ const (
 	tagMore     = 5<<3 | varint
 )
 
-// maxMetadata limits the number of keys and values of a request's metadata. It is the most that
-// 64 KiB of HTTP/2 headers can have, at an overhead of 32 bytes per pair. An empty value takes 2 bytes
-// on the wire, but 24 bytes when decoded, and more as a header.
+// maxMetadata limits the number of keys and values of a request's metadata. It is the most that 64 KiB of HTTP/2
+// headers can have, at an overhead of 32 bytes per pair.
 const maxMetadata = 4096
 
 var errMetadata = fmt.Errorf("more than %d keys and values of metadata", maxMetadata)
