@@ -313,7 +313,7 @@ type cadence struct {
 	interval time.Duration
 	due      time.Time // when the next tick is due, without slack
 	heard    bool      // a heartbeat came with the last tick or after it, so the next tick waits for another one
-	tickNow  bool      // the heartbeat that has just come takes the tick along
+	tickNow  bool      // set by a heartbeat: the loop ticks in this turn
 }
 
 // slackPart: a tick may be early with a heartbeat, or wait for one, by interval/slackPart. With more slack, the
