@@ -164,8 +164,8 @@ func (l *raftLoop) pollSoon(now time.Time) {
 }
 
 // failProposals fails the proposals of which this member may never learn the outcome, once the leader or its term
-// has changed. Proposals with a required term wait until the first entry of a later term is applied, which shows
-// their outcome (proposals.Pending.TermReached). If this member has only forgotten its leader, nothing fails: that
+// has changed. Repeatable proposals wait until the first entry of a later term is applied, which shows their outcome
+// (proposals.Pending.TermReached). If this member has only forgotten its leader, nothing fails: that
 // leader may still commit the proposals.
 func (l *raftLoop) failProposals(lead uint64) {
 	old, now := l.proposedTo, leaderTerm{lead, l.leadership.Term()}

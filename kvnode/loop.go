@@ -186,8 +186,7 @@ func (l *raftLoop) tickIfDue() {
 // their clients have abandoned.
 //
 // Raft gets no tick before this member is admitted, since it would campaign. Nor does it get one that the lease
-// withholds: a member that is a quorum by itself is elected without sending a message that the lease could remove,
-// even if a promise binds it (V5).
+// withholds (V5): raft elects a sole voter without a message that the lease could remove.
 func (l *raftLoop) tick() {
 	if l.lease.Tick() && l.admission.IsOpen() {
 		l.raw.Tick()

@@ -70,7 +70,7 @@ func (n *Node) Err() error { return n.life.Err() }
 func (n *Node) Alive() error { return n.life.Alive() }
 
 // Stalls returns how long the raft loop has not ticked, and how long the applier has been at one entry, 0 if it has
-// none. A disk that hangs stalls the applier only at a configuration change (applyConf), and never the loop.
+// none. A disk that hangs stalls the applier only at a configuration change (applyConf).
 func (n *Node) Stalls() (loop, applier time.Duration) {
 	return n.loop.progress.stall(), n.applier.progress.stall()
 }
