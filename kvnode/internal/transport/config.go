@@ -94,8 +94,8 @@ type Handler interface {
 	// Admit decides whether a peer may connect. Its error is sent to the peer,
 	// which passes it to Refused. A *Refusal in the error's chain gives the reason.
 	Admit(h Hello) error
-	// Refused reports that peer refuses this member. err is a *RefusedError. It is
-	// called for each refused attempt.
+	// Refused reports that peer refuses this member. err is a *RefusedError. It is called for each refused attempt to
+	// connect the control stream.
 	Refused(peer uint64, err error)
 	// Connected reports that peer has admitted this member, and the peer's hello.
 	// It is called each time the control stream connects.

@@ -151,10 +151,9 @@ func (t *Transport) RemovePeer(id uint64) {
 	}
 }
 
-// Send queues messages without blocking. It drops a message if the queue is full
-// or the peer is not connected. Handler.Unreachable is called for that, from
-// another goroutine. The caller must not change the messages any more. MsgSnap
-// must go through SendSnapshot.
+// Send queues messages without blocking. It drops a message if the queue is full or the peer is not connected, but
+// control messages wait up to limits.hold for a connection. Handler.Unreachable reports the loss from another
+// goroutine. The caller must not change the messages any more. MsgSnap must go through SendSnapshot.
 func (t *Transport) Send(msgs []*raftpb.Message) {
 	peers := *t.peers.Load()
 	for _, m := range msgs {
