@@ -29,10 +29,9 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// MaxBytes is the number of bytes of applied entries after which a checkpoint is made, if
-// Config.SnapshotCount is not reached before. It is about one commit of the store: a larger checkpoint
-// takes several commits in a row, and writes wait for all of them (1.5 s for 64 MiB under load). A
-// smaller one rewrites the same pages more often.
+// MaxBytes is the number of bytes of applied entries after which a checkpoint is made, if Config.SnapshotCount is
+// not reached before. It is about one commit of the store. A larger checkpoint takes several commits in a row, and
+// slows the log down for longer. A smaller one rewrites the same pages more often.
 const MaxBytes = 4 << 20
 
 // A checkpoint that finds no free space is tried again after minPause, then after twice as long each time, up to

@@ -113,7 +113,7 @@ func CheckURLs(urls []string) error {
 	return nil
 }
 
-// change proposes a change, and waits until it is applied and will survive a crash.
+// change proposes a change, waits until it is applied, and then confirms it (confirm).
 func (c *Changer) change(ctx context.Context, typ raftpb.ConfChangeType, m ChangeContext) error {
 	members := c.cfg.Registry.Members()
 	if _, err := PlanChange(members, typ, &m); err != nil {
