@@ -22,7 +22,8 @@ const (
 	// streams. With a longer one, requests keep going to a stuck member.
 	answerTimeout = time.Second
 	// Once each endpoint had its turn, the time between two attempts to open a stream begins at minRetry. It
-	// doubles up to maxRetry with each attempt that does not reach the leader.
+	// doubles up to maxRetry with each attempt that does not reach the leader. It is maxRetry after a server that does
+	// not know the service.
 	minRetry = 50 * time.Millisecond
 	maxRetry = 10 * time.Second
 	// helloTimeout is how long a server may take for its first message on a new stream.
