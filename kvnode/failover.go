@@ -164,9 +164,9 @@ func (l *raftLoop) pollSoon(now time.Time) {
 }
 
 // failProposals fails the proposals of which this member may never learn the outcome, once the leader or its term
-// has changed. Repeatable proposals wait until the first entry of a later term is applied, which shows their outcome
-// (proposals.Pending.TermReached). If this member has only forgotten its leader, nothing fails: that
-// leader may still commit the proposals.
+// has changed. Repeatable proposals wait until the first entry of a later term is applied, which shows their
+// outcome (proposals.Pending.TermReached). If this member has only forgotten its leader, nothing fails: that leader
+// may still commit the proposals.
 func (l *raftLoop) failProposals(lead uint64) {
 	old, now := l.proposedTo, leaderTerm{lead, l.leadership.Term()}
 	// A leader that steps down within its term (CheckQuorum) does fail its own proposals. There may be no leader for
