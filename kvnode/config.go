@@ -91,8 +91,8 @@ type Config struct {
 	// and 64 MiB.
 	MaxProposals     int
 	MaxProposalBytes int64
-	// SnapshotCount is the maximum number of entries between two checkpoints, and so of those that a restart applies
-	// again. With a smaller number, restarts are shorter and the disk writes more. Default: 10,000.
+	// SnapshotCount is the number of entries after which a checkpoint is made at the latest. With a smaller number,
+	// a restart applies fewer entries again, and the disk writes more. Default: 10,000.
 	SnapshotCount uint64
 	// CatchUpEntries or CatchUpBytes, whichever is more, stay in the log after a checkpoint, so that a follower that
 	// was down gets entries instead of a snapshot. Defaults: 5,000 entries and 16 MiB. If CatchUpEntries has another

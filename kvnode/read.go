@@ -133,8 +133,8 @@ func (r *reads) byRound(ctx context.Context, round func(context.Context) (leader
 }
 
 // retry calls read until it succeeds, fails for good or ctx ends. Between two calls it waits for a change of the
-// leader, or for readPause. A read that its client has cancelled, or that goes through the log
-// next, does not count as failed.
+// leader, or for readPause. A read that its client has cancelled, or that goes through the log next, does not count
+// as failed.
 func (r *reads) retry(ctx context.Context, read func(context.Context) (leaderlease.ReadResult, error)) (_ Read, err error) {
 	client := ctx
 	defer func() {
@@ -276,8 +276,8 @@ func (r *reads) waitForReplayInTime(ctx context.Context) error {
 // calls it with its lock held, so it neither waits nor takes that lock. If there is no leader, or this member leads,
 // the loop takes the request.
 //
-// It uses raftLeader, which is set before the lease learns of a new leader. leadership.Leader is set only
-// afterwards: the request could go to a former leader, which drops it.
+// It uses raftLeader, which is set before the lease learns of a new leader. leadership.Leader may still be a former
+// leader, which drops the request.
 func (r *reads) forward() {
 	leader := r.leadership.raftLeader.Load()
 	if leader == raft.None || leader == r.leadership.self {

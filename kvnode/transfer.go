@@ -32,7 +32,7 @@ const (
 type transferee struct {
 	id      uint64
 	match   uint64        // how much of the log it has
-	answers bool          // it is connected, and has answered within an election timeout
+	answers bool          // it is connected and has answered within an election timeout, or the client has named it
 	hold    time.Duration // the rest of its restart hold, according to its hello
 	tries   int           // how often it was asked
 }
