@@ -3,8 +3,8 @@
 //
 // # What it promises
 //
-//   - Each handshake uses the newest files. New connections use a changed file
-//     within a second, without a restart. Existing connections continue.
+//   - New connections use a changed file within a second, without a restart.
+//     Existing connections continue.
 //   - If the changed files are invalid, the previous ones stay in use. A line is
 //     logged, and Stats counts the failure.
 //   - TLS below 1.2 and cipher suites that Go calls insecure are never used.

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Server returns a configuration for listeners with these protocols. Each handshake
-// uses the newest files.
+// Server returns a configuration for listeners with these protocols. Its handshakes
+// use changed files (Source).
 func (s *Source) Server(protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: s.versions.low, MaxVersion: s.versions.high,

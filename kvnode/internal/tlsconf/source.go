@@ -14,8 +14,8 @@ import (
 // recheck is the minimum time between two reads of the files.
 const recheck = time.Second
 
-// Source has the certificates of one side. It reads changed files before a
-// handshake. Its methods are safe for concurrent use.
+// Source has the certificates of one side. A handshake reads the files again if
+// the last read is older than recheck. Its methods are safe for concurrent use.
 type Source struct {
 	cfg      Config   // immutable
 	versions versions // immutable
