@@ -28,8 +28,8 @@ import (
 //  5. An ID that is registered with an instance is refused with another one (ReasonWiped): that peer has lost its
 //     data directory, and with it votes and promises.
 //
-// Without peer certificates any program can claim any ID, so rule 2 accepts each registered ID, and rule 3 compares
-// the hosts of the peer URLs that the peer itself names.
+// Without peer certificates any program can claim any ID and any host. Rule 2 then accepts each registered ID, and
+// rule 3 compares the hosts of the peer URLs that the peer itself names.
 //
 // A peer that says that this member was removed or wiped makes it stop only if that peer is registered
 // (membership.Routes.Believes).

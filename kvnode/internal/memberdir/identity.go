@@ -132,7 +132,6 @@ func (id *Identity) Founders() []store.Member {
 }
 
 // Waits reports whether the member waits to be admitted. It has not taken part in the cluster yet.
-// Former versions wait in a cluster of one, too, but this version does not.
 func (id *Identity) Waits() bool { return !id.Admitted && len(id.Members) > 1 }
 
 // Read returns the identity of the directory. The error is fs.ErrNotExist if it has none.
