@@ -16,9 +16,9 @@ import (
 // writes wait for each other if the quorum is far away.
 const maxUncommittedBytes = 8 << 20
 
-// FailWithoutLeader is the type of a context key. A request with a value for it in its context fails with
-// ErrNoLeader if no leader is known for an election timeout while the request waits, and nothing was done
-// yet. Other requests wait for a leader until their context ends, or for RequestTimeout.
+// FailWithoutLeader is the type of a context key. A request with this key in its context fails with ErrNoLeader
+// once no leader has been known for an election timeout, unless raft has taken the request. Other requests wait
+// for a leader until their context ends, or for RequestTimeout.
 // docs/operations/change.md says why, under "Without a quorum".
 type FailWithoutLeader = proposals.FailWithoutLeader
 

@@ -117,8 +117,8 @@ type StaleDetector struct {
 // diskRecord is what one member must have on its disk. A process that was refused stays refused: when acked begins
 // anew in a new ackedTerm, term rises.
 type diskRecord struct {
-	// term and index are lower bounds: the term of its hard state is at least term, because it voted or acknowledged
-	// entries in that term, and its log ends at index at least, because it knew index as committed.
+	// The term of its hard state is at least term: it voted or acknowledged entries in that term. Its log ends at
+	// index at least: it knew index as committed.
 	term, index uint64
 	// acked is the index that it acknowledged to the leader of ackedTerm. If its hard state has a later term, the
 	// leader of that term may have truncated its log below acked.

@@ -155,10 +155,9 @@ func (d *DataLoss) RefusedAsWiped(r *transport.RefusedError) {
 	d.Stop(r.Peer, lacks(d.cfg.AtStart.Term, d.cfg.AtStart.Last) && lacks(d.cfg.Present()), r)
 }
 
-// Stop stops the member with memberdir.ErrLost because of err, which a peer has shown. If err is proven, and by a
-// registered peer, it is durable before the member has stopped, so that the member cannot start again with this
-// directory and vote among members that do not know about the loss. The raft loop may call Stop, and then waits for
-// the disk.
+// Stop stops the member with memberdir.ErrLost because of err, which a peer has shown. If err is proven and the peer
+// is registered, err is durable before the member has stopped, so that this directory is not started again. The raft
+// loop may call Stop, and then waits for the disk.
 func (d *DataLoss) Stop(peer uint64, proven bool, err error) {
 	d.cfg.Life.Fail(fmt.Errorf("%w: %w; %s", memberdir.ErrLost, err, d.cfg.Advice))
 	if !proven || !d.cfg.List.isRegistered(peer) {

@@ -50,9 +50,9 @@ var (
 	ErrDiskFull = errors.New("kvnode: disk is full")
 )
 
-// FailWithoutLeader is the type of a context key. A request with a value for it in its context fails with
-// ErrNoLeader if no leader is known for an election timeout while the request waits, and nothing was done
-// yet. Other requests wait for a leader until their context ends, or for the request timeout.
+// FailWithoutLeader is the type of a context key. A request with this key in its context fails with ErrNoLeader
+// once no leader has been known for an election timeout, unless raft has taken the request. Other requests wait
+// for a leader until their context ends, or for the request timeout.
 // docs/operations/change.md says why, under "Without a quorum".
 type FailWithoutLeader struct{}
 

@@ -91,9 +91,8 @@ func (w *chunkWriter) end() error {
 	return err
 }
 
-// chunkReader is the receiver's half. Read returns the bytes of a chunk after their
-// checksum was compared, and those of the last chunk after the checksums of the whole
-// state were.
+// chunkReader is the receiver's half. Read returns a chunk only after its checksum was compared, and the last chunk
+// only after the checksums of the whole state were compared, too.
 type chunkReader struct {
 	r    io.Reader
 	left int64 // the number of bytes that were not read from r yet
