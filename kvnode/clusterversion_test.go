@@ -153,11 +153,10 @@ func TestMembersThatKeepTheClusterVersionAreNamed(t *testing.T) {
 	old := func(cfg *Config) {
 		cfg.newestClusterVersion, cfg.TickInterval, cfg.ElectionTimeout, cfg.LeaseDuration = store.ClusterVersionFirst, time.Second, 5*time.Second, 0
 	}
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name, want string
 		begin      func(t *testing.T, c *cluster)
 	}{
-		{"a member is down", "m3 (http://m3:2380): not connected", func(_ *testing.T, c *cluster) { c.crash(c.nodes["m3"]) }},
 		{"an old member leads", "m3 (http://m3:2380): knows cluster version 1", func(t *testing.T, c *cluster) {
 			time.Sleep(30 * time.Second)
 			if l := c.leader(); l != c.nodes["m3"] {
@@ -166,7 +165,11 @@ func TestMembersThatKeepTheClusterVersionAreNamed(t *testing.T) {
 				}
 			}
 		}},
+		{"a member is down", "m3 (http://m3:2380): not connected", func(_ *testing.T, c *cluster) { c.crash(c.nodes["m3"]) }},
 	} {
+		if i == often(2, 1) {
+			break
+		}
 		t.Run(c.name, func(t *testing.T) {
 			var logs [2]lines
 			inCluster(t, 3, old, func(t *testing.T, cl *cluster) {

@@ -281,14 +281,14 @@ func TestArrivedMessagesEndSilence(t *testing.T) {
 func TestStallsOfTheLoopAreLearnt(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		term := c.leader().Term()
-		for range often(30, 8) {
+		for range often(30, 4) {
 			time.Sleep(time.Minute)
 			l := c.leader()
 			l.stall(350 * time.Millisecond)
 			c.put(c.leader(), "k", "v")
 		}
 		if got := c.leader().Term(); got > term+3 {
-			t.Errorf("%d stalls, and the term is %d, want %d at most", often(30, 8), got, term+3)
+			t.Errorf("%d stalls, and the term is %d, want %d at most", often(30, 4), got, term+3)
 		}
 	})
 }
@@ -297,7 +297,7 @@ func TestStallsOfTheLoopAreLearnt(t *testing.T) {
 func TestNoSuspicionWithoutSilence(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
-		for range often(60, 6) {
+		for range often(60, 2) {
 			c.put(leader, "k", "v")
 			time.Sleep(time.Minute)
 		}
