@@ -261,7 +261,7 @@ func narrowed(all []Mutant, overlay, dir string) (string, error) {
 
 // tracedSeeds is how many seeds a mutated simulator runs, each for as long as its own
 // oracles let it.
-const tracedSeeds = 12
+const tracedSeeds = 30
 
 // traced lets a mutated simulator write what its leases decide, and judges that here,
 // where nothing is mutated.

@@ -196,7 +196,7 @@ var voterRules = []Mutant{
 	{
 		Rule: "V6", Name: "a release lifts the hold", Pkg: rulesPkg, Test: "^TestV6NoReleaseLiftsTheHold$",
 		File: guardFile,
-		Old:  "if rel != nil && g.covers(*rel) {", New: "if rel != nil && g.covers(*rel) {\n\t\tg.hold = 0",
+		Old:  "if rel != nil && g.covers(*rel) {", New: "if rel != nil && g.covers(*rel) {\n\t\tg.holdUntil = 0",
 	},
 	{
 		Rule: "V6", Name: "first grant before the term is durable", Pkg: rulesPkg, Test: "^TestV6FirstGrantWaitsForTheDisk$",
