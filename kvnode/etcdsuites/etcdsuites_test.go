@@ -41,7 +41,7 @@ func TestReadKnownRefuses(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	list, err := readKnown(strings.NewReader("[users]\ne2e TestAuth\ne2e TestMixed/known\ne2e TestHealed\ne2e TestGone\n[luck]\ne2e TestLucky sometimes\ne2e TestUnlucky sometimes\n"))
+	list, err := readKnown(strings.NewReader("[users]\ne2e TestAuth\ne2e TestMixed/known\ne2e TestHealed\ne2e TestGone\n[luck]\ne2e TestLucky sometimes\ne2e TestUnlucky sometimes\ne2e TestLate/a sometimes\ne2e TestLate/b sometimes\ne2e TestLate/c\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,15 +60,17 @@ func TestJudge(t *testing.T) {
 		"e2e TestLucky":        passed,
 		"e2e TestUnlucky":      failed,
 		"e2e TestSkip":         skipped,
+		"e2e TestLate":         failed, // its time was over in a
+		"e2e TestLate/a":       failed,
 	}, list, true)
 	for name, test := range map[string]struct{ got, want []string }{
 		"passed":  {v.passed, []string{"e2e TestAfterwards/a", "e2e TestGood", "e2e TestHealed", "e2e TestLucky", "e2e TestMixed/good", "e2e TestParts/a"}},
 		"skipped": {v.skipped, []string{"e2e TestSkip"}},
 		"users":   {v.known["users"], []string{"e2e TestAuth", "e2e TestMixed/known"}},
-		"luck":    {v.known["luck"], []string{"e2e TestUnlucky"}},
+		"luck":    {v.known["luck"], []string{"e2e TestLate/a", "e2e TestUnlucky"}},
 		"failed":  {v.failed, []string{"e2e TestAfterwards", "e2e TestMixed/new"}},
 		"heals":   {v.heals, []string{"e2e TestHealed"}},
-		"gone":    {v.gone, []string{"e2e TestGone"}},
+		"gone":    {v.gone, []string{"e2e TestGone", "e2e TestLate/c"}},
 	} {
 		if !slices.Equal(test.got, test.want) {
 			t.Errorf("%s: %q, want %q", name, test.got, test.want)

@@ -56,7 +56,7 @@ func judge(outcomes map[string]outcome, list known, whole bool) verdict {
 		switch got, met := outcomes[test]; {
 		case met && got != failed && !cause.sometimes:
 			v.heals = append(v.heals, test)
-		case !met && whole:
+		case !met && whole && !(cause.sometimes && outcomes[parent(test)] == failed):
 			v.gone = append(v.gone, test)
 		}
 	}
@@ -82,6 +82,13 @@ func judgedByItself(test string, got outcome, outcomes map[string]outcome) bool 
 		}
 	}
 	return parts == 0 || got == failed && failures == 0
+}
+
+// parent returns the test that test is a part of. If it ran out of time, later parts have no outcome.
+func parent(test string) string {
+	suite, name, _ := strings.Cut(test, " ")
+	top, _, _ := strings.Cut(name, "/")
+	return suite + " " + top
 }
 
 // ok reports whether the run matches the list.
