@@ -67,10 +67,13 @@ from=${2#root@127.0.0.1:} to=${3#root@127.0.0.1:}
 test "$from $to" != "$2 $3"
 exec cp $flags "$from" "$to"`,
 	// Each file that the Containerfile copies is in the directory.
-	"docker": `test "$1 $2 $4" = "build -t -f"
+	"docker": `image=registry.example.com/kvnode:v0.1.0
+test "$1 $2" = "push $image" && exec test -e ../built
+test "$1 $2 $3 $4" = "build -t $image -f"
+touch ../built
 awk '$1 == "COPY" { print $(NF-1) }' "$5" | while read -r name; do test -s "$6/$name" || exit 1; done`,
 	"kubectl": `case "$1 $2" in
-"apply -f") grep -q '^kind: StatefulSet$' "$3" && cp "$3" ../applied.yaml ;;
+"apply -f") grep -q '^kind: StatefulSet$' "$3" && grep -q 'image: registry.example.com/kvnode:v0.1.0$' "$3" && cp "$3" ../applied.yaml ;;
 "rollout status") grep -q "^metadata: {name: ${3#statefulset/}," ../applied.yaml ;;
 *) exit 1 ;;
 esac`,

@@ -84,6 +84,7 @@ func newMachines(t *testing.T, p testcluster.Program) *machines {
 	m.checkout()
 	m.set("VERSION", releaseVersion)
 	m.set("PLATFORM", runtime.GOOS+"_"+runtime.GOARCH)
+	m.set("IMAGE", "registry.example.com/kvnode:v0.1.0")
 	m.set("TOKEN", "drill")
 	m.urls("https")
 	for _, one := range m.Members() {
