@@ -121,7 +121,7 @@ func TestHowEarlyATickMayGo(t *testing.T) {
 		{"late", 3 * interval, true},
 	} {
 		c := newCadence(interval, time.Unix(1, 0))
-		if c.beat(due.Add(tt.at)); c.tickNow != tt.want || !c.heard {
+		if c.beat(due.Add(tt.at)); c.tickNow != tt.want || !c.heartbeatSinceTick {
 			t.Errorf("%s: beat() makes it %+v, want a tick: %v", tt.name, c, tt.want)
 		}
 		if want := due.Add(interval / 5); c.nextTick() != want {

@@ -128,7 +128,7 @@ func (l *raftLoop) processDied(peer uint64, process leaderlease.ProcessID) {
 	}
 	switch {
 	case void:
-		l.afterDeath = m
+		l.deathCampaign = m
 		l.detector.ProcessDied(m, now)
 	case !l.cfg.IgnoreClosed:
 		l.detector.Gone(peer, now)
@@ -139,7 +139,7 @@ func (l *raftLoop) processDied(peer uint64, process leaderlease.ProcessID) {
 // forceCampaign steps the message that the lease made for a death notice, if it is still valid: its release makes the
 // voters grant their votes at once. It reports whether it did.
 func (l *raftLoop) forceCampaign() bool {
-	m, s := l.afterDeath, l.raw.BasicStatus()
+	m, s := l.deathCampaign, l.raw.BasicStatus()
 	if m == nil || s.RaftState != raft.StateFollower || s.GetTerm() != m.GetTerm() || !l.lease.Incoming(m, leaderlease.ProcessID{}) {
 		return false
 	}
@@ -180,7 +180,7 @@ func (l *raftLoop) failProposals(lead uint64) {
 	case now.term == old.term, l.writer.disk.IsUnusable(): // without a disk it applies no entry of a later term
 		l.proposals.FailProposed()
 	default:
-		l.proposals.FailUnfenced()
+		l.proposals.FailUnrepeatable()
 	}
 }
 

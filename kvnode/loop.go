@@ -54,19 +54,19 @@ type raftLoop struct {
 	invalid     *invalidEntries
 
 	// Owned by the loop's goroutine. The functions in calls run there, too.
-	raw          *raft.RawNode
-	queue        *proposals.Queue
-	admission    *membership.OwnAdmission
-	detector     *detector.Detector
-	cadence      cadence
-	tickTimer    *time.Timer     // for the next tick
-	pollTimer    *time.Timer     // runs while the leader is suspected, or about to be
-	proposedTo   leaderTerm      // the leader that may hold proposals of this member (failProposals)
-	afterDeath   *raftpb.Message // campaigns after the newest death notice that voided a promise (forceCampaign)
-	role         raft.StateType  // as of the newest Ready, like commit
-	commit       uint64
-	restored     uint64 // the index of the newest snapshot that raft has restored
-	firstEntries uint64 // the number of bootstrap entries with which a new log begins; 0 after a restart
+	raw           *raft.RawNode
+	queue         *proposals.Queue
+	admission     *membership.OwnAdmission
+	detector      *detector.Detector
+	cadence       cadence
+	tickTimer     *time.Timer     // for the next tick
+	pollTimer     *time.Timer     // runs while the leader is suspected, or about to be
+	proposedTo    leaderTerm      // the leader that may hold proposals of this member (failProposals)
+	deathCampaign *raftpb.Message // campaigns after the newest death notice that voided a promise (forceCampaign)
+	role          raft.StateType  // as of the newest Ready, like commit
+	commit        uint64
+	restored      uint64 // the index of the newest snapshot that raft has restored
+	firstEntries  uint64 // the number of bootstrap entries with which a new log begins; 0 after a restart
 	// Slices that each turn reuses.
 	outbox, responses []*raftpb.Message
 	called            []func(*raftLoop)
@@ -309,15 +309,15 @@ func ask[T any](ctx context.Context, c *calls, f func(*raftLoop) T) (answer T, e
 // wakes up once per interval and not twice. A tick waits a little for a heartbeat, and a heartbeat that comes a
 // little before the tick makes it come early. Early ticks do not add up: due advances by one interval.
 type cadence struct {
-	interval time.Duration
-	due      time.Time // when the next tick is due, without slack
-	heard    bool      // a heartbeat came with the last tick or after it, so the next tick waits for another one
-	tickNow  bool      // set by a heartbeat: the loop ticks in this turn
+	interval           time.Duration
+	due                time.Time // when the next tick is due, without slack
+	heartbeatSinceTick bool      // a heartbeat came with the last tick or after it, so the next tick waits for another one
+	tickNow            bool      // set by a heartbeat: the loop ticks in this turn
 }
 
-// slackPart: a tick may be early with a heartbeat, or wait for one, by interval/slackPart. With more slack, the
+// slackDivisor: a tick may be early with a heartbeat, or wait for one, by interval/slackDivisor. With more slack, the
 // death of a leader is noticed later. With less, a heartbeat that is slightly late or early misses the tick.
-const slackPart = 5
+const slackDivisor = 5
 
 func newCadence(interval time.Duration, now time.Time) cadence {
 	return cadence{interval: interval, due: now.Add(interval)}
@@ -325,24 +325,24 @@ func newCadence(interval time.Duration, now time.Time) cadence {
 
 // nextTick returns when to tick if no heartbeat comes before.
 func (c *cadence) nextTick() time.Time {
-	if c.heard {
-		return c.due.Add(c.interval / slackPart)
+	if c.heartbeatSinceTick {
+		return c.due.Add(c.interval / slackDivisor)
 	}
 	return c.due
 }
 
 // beat records a heartbeat.
 func (c *cadence) beat(now time.Time) {
-	c.heard = true
-	c.tickNow = !now.Before(c.due.Add(-c.interval / slackPart))
+	c.heartbeatSinceTick = true
+	c.tickNow = !now.Before(c.due.Add(-c.interval / slackDivisor))
 }
 
 // ticked records a tick. Missed ticks are dropped.
 func (c *cadence) ticked(now time.Time) {
-	waited := c.heard && !c.tickNow
+	waited := c.heartbeatSinceTick && !c.tickNow
 	c.due = c.due.Add(c.interval)
 	if waited || c.due.Before(now) {
 		c.due = now.Add(c.interval)
 	}
-	c.heard, c.tickNow = c.tickNow, false
+	c.heartbeatSinceTick, c.tickNow = c.tickNow, false
 }

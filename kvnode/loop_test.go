@@ -109,7 +109,7 @@ func TestFollowersTickWithHeartbeats(t *testing.T) {
 				synctest.Wait() // a heartbeat that has just come is handled
 				var got cadence
 				n.call(func() { got = n.loop.cadence })
-				if got.heard != (n != leader) || got.tickNow {
+				if got.heartbeatSinceTick != (n != leader) || got.tickNow {
 					t.Fatalf("%+v, leads: %v", got, n == leader)
 				}
 			}

@@ -71,7 +71,7 @@ func TestReadIndexUnderAnOldLeader(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		c.put(c.leader(), "k", "v")
 		f := c.followers(c.leader())[0]
-		r, err := f.reads.byRound(t.Context(), func(context.Context) (leaderlease.ReadResult, error) {
+		r, err := f.reads.roundOrLog(t.Context(), func(context.Context) (leaderlease.ReadResult, error) {
 			return leaderlease.ReadResult{}, &leaderlease.NoLeaseError{Err: fmt.Errorf("old: %w", leaderlease.ErrLeaderTooOld)}
 		})
 		if err != nil || r.Path != pathLog {

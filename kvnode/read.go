@@ -117,14 +117,14 @@ func (r *reads) read(ctx context.Context, mode ReadMode) (Read, error) {
 		}
 		return Read{Path: pathLog, Term: r.leadership.Term()}, nil
 	case ReadIndex:
-		return r.byRound(ctx, r.lease.ReadIndex)
+		return r.roundOrLog(ctx, r.lease.ReadIndex)
 	default:
 		return r.retry(ctx, r.lease.Read)
 	}
 }
 
-// byRound calls round. If the leader runs a version that makes no rounds for followers, it reads through the log.
-func (r *reads) byRound(ctx context.Context, round func(context.Context) (leaderlease.ReadResult, error)) (Read, error) {
+// roundOrLog calls round. If the leader runs a version that makes no rounds for followers, it reads through the log.
+func (r *reads) roundOrLog(ctx context.Context, round func(context.Context) (leaderlease.ReadResult, error)) (Read, error) {
 	got, err := r.retry(ctx, round)
 	if errors.Is(err, leaderlease.ErrLeaderTooOld) {
 		return r.read(ctx, ReadLog)

@@ -39,7 +39,7 @@ type replay struct {
 	logger        *slog.Logger
 
 	// The applier owns the following fields once it runs.
-	until         uint64 // the index that must be applied
+	target        uint64 // the index that must be applied
 	alone         bool   // this member alone is a quorum, so the log is committed up to until
 	appliedClosed bool
 
@@ -50,13 +50,13 @@ type replay struct {
 // begin initializes the applier's fields, before the applier runs.
 func (r *replay) begin() {
 	r.applied, r.served = make(chan struct{}), make(chan struct{})
-	r.until = r.commit
+	r.target = r.commit
 	r.entriesApplied()
 }
 
 // entriesApplied closes applied once enough is applied. The applier calls it after each change of the store.
 func (r *replay) entriesApplied() {
-	for !r.appliedClosed && r.store.Applied() >= r.until {
+	for !r.appliedClosed && r.store.Applied() >= r.target {
 		// If this member alone is a quorum at the commit index, the rest of its log is committed, too.
 		if r.alone || !slices.Equal(r.store.Members().Voters(), []uint64{r.self}) {
 			r.appliedClosed = true
@@ -64,7 +64,7 @@ func (r *replay) entriesApplied() {
 			return
 		}
 		r.alone = true
-		r.until = r.endAlone(r.until, r.last)
+		r.target = r.endAlone(r.target, r.last)
 	}
 }
 

@@ -30,18 +30,18 @@ const (
 
 // transferee is a voter to which leadership may be transferred, as its leader sees it.
 type transferee struct {
-	id      uint64
-	match   uint64        // how much of the log it has
-	answers bool          // it is connected and has answered within an election timeout, or the client has named it
-	hold    time.Duration // the rest of its restart hold, according to its hello
-	tries   int           // how often it was asked
+	id       uint64
+	match    uint64        // how much of the log it has
+	eligible bool          // it is connected and has answered within an election timeout, or the client has named it
+	hold     time.Duration // the rest of its restart hold, according to its hello
+	tries    int           // how often it was asked
 }
 
 // chooseTransferee returns the member to ask. If all candidates are in their restart hold, it returns the time
 // until the first one may campaign: a member in its hold drops the request. If there is no candidate, both results
 // are 0.
 func chooseTransferee(all []transferee) (id uint64, wait time.Duration) {
-	all = slices.DeleteFunc(slices.Clone(all), func(t transferee) bool { return !t.answers })
+	all = slices.DeleteFunc(slices.Clone(all), func(t transferee) bool { return !t.eligible })
 	if len(all) == 0 {
 		return raft.None, 0
 	}
@@ -161,7 +161,7 @@ func (t *transfers) candidates(ctx context.Context, target uint64, tries map[uin
 func (l *raftLoop) otherVoters(target uint64) (all []transferee) {
 	l.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
 		if id != l.self && typ == raft.ProgressTypePeer && (target == raft.None || target == id) {
-			all = append(all, transferee{id: id, match: pr.Match, answers: pr.RecentActive || target == id})
+			all = append(all, transferee{id: id, match: pr.Match, eligible: pr.RecentActive || target == id})
 		}
 	})
 	return all
@@ -177,7 +177,7 @@ func (t *transfers) addConnections(all []transferee, target uint64) []transferee
 		if at < 0 {
 			continue
 		}
-		h.answers = h.answers && (peers[at].Connected || target == h.id)
+		h.eligible = h.eligible && (peers[at].Connected || target == h.id)
 		h.hold = restOfHold(peers[at].Hello.Hold, time.Since(peers[at].Since), most)
 	}
 	return all
@@ -282,7 +282,7 @@ func (l *raftLoop) successor() (to uint64) {
 		return to
 	}
 	for i := range all {
-		all[i].answers = true
+		all[i].eligible = true
 	}
 	to, _ = chooseTransferee(l.transfers.addConnections(all, raft.None))
 	return to

@@ -195,15 +195,15 @@ func TestChooseTransferee(t *testing.T) {
 	}{
 		{"no candidate", nil, 0, 0},
 		{"no answer", []transferee{{id: 2, match: 9}, {id: 3, match: 9, hold: second}}, 0, 0},
-		{"the most of the log", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true}}, 3, 0},
-		{"in a tie the lowest ID", []transferee{{id: 3, match: 9, answers: true}, {id: 2, match: 9, answers: true}}, 2, 0},
-		{"an answer before more of the log", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9}}, 2, 0},
-		{"no hold before more of the log", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, hold: 1}}, 2, 0},
-		{"not asked before more of the log", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, tries: 1}}, 2, 0},
-		{"all were asked", []transferee{{id: 2, match: 8, answers: true, tries: 1}, {id: 3, match: 9, answers: true, tries: 1}}, 3, 0},
-		{"asked before held", []transferee{{id: 2, answers: true, tries: 3}, {id: 3, answers: true, hold: second}}, 2, 0},
-		{"all are hold: the first to be free", []transferee{{id: 2, answers: true, hold: 2 * second}, {id: 3, answers: true, hold: second}}, 0, second},
-		{"held without an answer", []transferee{{id: 2, hold: 1}, {id: 3, answers: true, hold: second}}, 0, second},
+		{"the most of the log", []transferee{{id: 2, match: 8, eligible: true}, {id: 3, match: 9, eligible: true}}, 3, 0},
+		{"in a tie the lowest ID", []transferee{{id: 3, match: 9, eligible: true}, {id: 2, match: 9, eligible: true}}, 2, 0},
+		{"an answer before more of the log", []transferee{{id: 2, match: 8, eligible: true}, {id: 3, match: 9}}, 2, 0},
+		{"no hold before more of the log", []transferee{{id: 2, match: 8, eligible: true}, {id: 3, match: 9, eligible: true, hold: 1}}, 2, 0},
+		{"not asked before more of the log", []transferee{{id: 2, match: 8, eligible: true}, {id: 3, match: 9, eligible: true, tries: 1}}, 2, 0},
+		{"all were asked", []transferee{{id: 2, match: 8, eligible: true, tries: 1}, {id: 3, match: 9, eligible: true, tries: 1}}, 3, 0},
+		{"asked before held", []transferee{{id: 2, eligible: true, tries: 3}, {id: 3, eligible: true, hold: second}}, 2, 0},
+		{"all are hold: the first to be free", []transferee{{id: 2, eligible: true, hold: 2 * second}, {id: 3, eligible: true, hold: second}}, 0, second},
+		{"held without an answer", []transferee{{id: 2, hold: 1}, {id: 3, eligible: true, hold: second}}, 0, second},
 	} {
 		if id, wait := chooseTransferee(tc.all); id != tc.id || wait != tc.wait {
 			t.Errorf("%s: chooseTransferee() = %d, %v, want %d, %v", tc.name, id, wait, tc.id, tc.wait)

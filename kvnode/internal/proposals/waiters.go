@@ -196,8 +196,8 @@ func (p *Pending) FailProposed() {
 	p.failIf(ErrLeaderChanged, func(w *waiter) bool { return w.proposed })
 }
 
-// FailUnfenced is FailProposed for proposals that are not repeatable. The repeatable ones wait for TermReached.
-func (p *Pending) FailUnfenced() {
+// FailUnrepeatable is FailProposed for proposals that are not repeatable. The repeatable ones wait for TermReached.
+func (p *Pending) FailUnrepeatable() {
 	p.failIf(ErrLeaderChanged, func(w *waiter) bool { return w.proposed && w.requiredTerm == 0 })
 }
 

@@ -167,7 +167,7 @@ func TestLeaderChangeFailsProposed(t *testing.T) {
 func TestNewTermFailsUnfenced(t *testing.T) {
 	p := newPending(10, 100)
 	bare, fenced := attempt(p, 1, 0), attempt(p, 2, 7)
-	p.FailUnfenced()
+	p.FailUnrepeatable()
 	wantErr(t, "a proposal without a required term", bare, ErrLeaderChanged)
 	if !waits(fenced) {
 		t.Error("a proposal with a required term has an outcome, want it to wait")
