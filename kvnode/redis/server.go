@@ -56,6 +56,7 @@ type Server struct {
 	open    atomic.Int64 // connections
 	ids     atomic.Int64
 	leases  leases
+	locks   keyLocks
 	scripts scripts
 	metrics *metrics
 	rounded sync.Once // the log has said how an expiry is rounded
@@ -171,6 +172,8 @@ type conn struct {
 	broken  bool // a command of the MULTI was refused
 	queued  [][]string
 	watched map[string]int64 // mod revisions
+
+	locked []string // keys, by the transaction that runs
 }
 
 func newConn(s *Server, c net.Conn) *conn {

@@ -105,10 +105,12 @@ var errRepeated = errors.New("the write was sent more than once")
 func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []any, err error) {
 	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
 	defer cancel()
+	began := time.Now()
 	var granted []clientv3.LeaseID // by the try before, which was not applied as far as its answer says
 	defer func() { c.s.leases.leave(errors.New("a key may have it"), granted...) }()
+	defer c.unlock()
 	for try := range maxTries {
-		t := &tx{s: c.s, mem: &c.mem, ctx: ctx, began: time.Now(), keys: make(map[string]*entry, len(cmds))}
+		t := &tx{s: c.s, mem: &c.mem, ctx: ctx, began: began, keys: make(map[string]*entry, len(cmds))}
 		if err := t.load(cmds, watched, try == 0); err != nil {
 			return nil, readFailure(err)
 		}
@@ -132,6 +134,11 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 			case <-ctx.Done():
 			}
 			continue
+		}
+		if changed, err := c.lock(t); changed {
+			continue
+		} else if err != nil {
+			return nil, c.s.writeFailure(err)
 		}
 		rev, committed, err := t.commit()
 		if err != nil {
@@ -283,10 +290,14 @@ func (t *tx) size() (n int) {
 	return n
 }
 
+func (t *tx) writes() bool {
+	return slices.ContainsFunc(t.order, func(k string) bool { return t.keys[k].changed })
+}
+
 // plan grants the leases of the transaction.
 func (t *tx) plan() (p plan, err error) {
 	switch n := t.size(); {
-	case !slices.ContainsFunc(t.order, func(k string) bool { return t.keys[k].changed }):
+	case !t.writes():
 		return p, nil
 	case len(t.order) > maxOps:
 		return p, failure("ERR nothing was written: " + tooLarge("keys of a command or MULTI", len(t.order), maxOps))
