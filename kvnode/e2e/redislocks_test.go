@@ -84,6 +84,21 @@ func TestRedsync(t *testing.T) {
 	t.Run("a holder that was paused is refused", func(t *testing.T) { isRefusedAfterPause(t, gateways[0], b) })
 }
 
+// TestRedsyncAtMembers does so at the members' own ports for Redis.
+func TestRedsyncAtMembers(t *testing.T) {
+	var addrs []string
+	c := newCluster(t, testcluster.Config{Program: onlyKvnode(t), Flags: []string{electsSoon}, Own: func(*testcluster.Member) []string {
+		addr, err := testcluster.FreeAddr(t.Context())
+		must(t, err)
+		addrs = append(addrs, addr)
+		return []string{"--listen-redis-url=http://" + addr}
+	}})
+	must(t, c.Serve(deadline(t)))
+	a, b := redisClient(t, addrs[0]), redisClient(t, addrs[1])
+	renewsUntilExpired(t, a, b)
+	releasesItsOwn(t, a, b)
+}
+
 func renewsUntilExpired(t *testing.T, a, b *redis.Client) {
 	ctx := deadline(t)
 	held, other := mutex(a, "renewed", 30*time.Second, 1), mutex(b, "renewed", 30*time.Second, 1)

@@ -42,13 +42,13 @@ func (s *Server) build() (err error) {
 	}
 	for _, to := range []*grpc.Server{s.inside, s.grpc} {
 		// Register these before the API, which creates the metrics of all methods.
+		s.api.RegisterFast(to)
 		status.Register(to, s)
 		s.locks.Register(to)
 	}
 	if s.leases != nil {
 		registerLeaseFeed(s.grpc, s.leases)
 	}
-	s.api.RegisterFast(s.grpc)
 	s.api.Register(s.inside)
 	s.api.Register(s.grpc)
 	s.registry, err = s.newRegistry(requests)
@@ -92,8 +92,7 @@ const insideBytes = 256 << 10
 // already authenticated the JSON client, and the member needs no client certificate for itself.
 func (s *Server) newGateway(inside *bufconn.Listener) (http.Handler, error) {
 	conn, err := grpc.NewClient("passthrough:///gateway",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return inside.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		dialInside(inside), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxGatewayReply)))
 	if err != nil {
 		return nil, fmt.Errorf("kvnode: JSON gateway: %w", err)
@@ -104,4 +103,8 @@ func (s *Server) newGateway(inside *bufconn.Listener) (http.Handler, error) {
 	}
 	s.gatewayConn = conn
 	return handler, nil
+}
+
+func dialInside(inside *bufconn.Listener) grpc.DialOption {
+	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return inside.DialContext(ctx) })
 }

@@ -23,13 +23,14 @@ type Config struct {
 	API etcdapi.Config
 
 	// URLs are http://host:port, or https://host:port with TLS. Client URLs may also be unix:///path or
-	// unixs:///path. ListenPeerURLs and ListenClientURLs default to etcd's ports on localhost, ListenMetricsURLs to
-	// none, and AdvertisePeerURLs to ListenPeerURLs. ListenClientURLs serve gRPC and HTTP. If ListenClientHTTPURLs
-	// are set, only those serve HTTP.
+	// unixs:///path. ListenPeerURLs and ListenClientURLs default to etcd's ports on localhost, ListenMetricsURLs and
+	// ListenRedisURLs to none, and AdvertisePeerURLs to ListenPeerURLs. ListenClientURLs serve gRPC and HTTP. If
+	// ListenClientHTTPURLs are set, only those serve HTTP. ListenRedisURLs serve the Redis protocol: see package redis.
 	ListenPeerURLs       []string
 	ListenClientURLs     []string
 	ListenClientHTTPURLs []string
 	ListenMetricsURLs    []string
+	ListenRedisURLs      []string
 	AdvertisePeerURLs    []string
 
 	// ClientListener, HTTPListener and Node.Listener replace the URLs to listen on, so that tests

@@ -88,6 +88,7 @@ func TestValidate(t *testing.T) {
 		{"plain text for all", func(c *Config) { c.ListenClientURLs = []string{"http://0.0.0.0:1"} }, "make it https, or set AllowPlaintext"},
 		{"plain text for peers", func(c *Config) { c.ListenPeerURLs = []string{"http://10.0.0.1:1"} }, "ListenPeerURLs http://10.0.0.1:1 is plain text"},
 		{"plain metrics for all", func(c *Config) { c.ListenMetricsURLs = []string{"http://:1"} }, "ListenMetricsURLs http://:1 is plain text"},
+		{"plain Redis for all", func(c *Config) { c.ListenRedisURLs = []string{"http://:1"} }, "ListenRedisURLs http://:1 is plain text"},
 		{"plain text on a name", func(c *Config) { c.ListenClientHTTPURLs = []string{"http://localhost.example.org:1"} }, "is plain text"},
 		{"plain text on loopback", func(c *Config) {
 			c.ListenMetricsURLs = []string{"http://127.0.0.2:1", "http://[::1]:1", "http://localhost:2"}

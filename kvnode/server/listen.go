@@ -15,11 +15,12 @@ type listeners struct {
 	client  []net.Listener
 	http    []net.Listener
 	metrics []net.Listener
+	redis   []net.Listener
 }
 
 // bind binds all listeners of c, or none. Listeners for HTTP speak TLS themselves if their URL is
 // https. listener.Clients and the node do the TLS of the others.
-func bind(ctx context.Context, c *Config, clients, pages listener.Wrapper) (*listeners, error) {
+func bind(ctx context.Context, c *Config, clients *listener.Clients) (*listeners, error) {
 	l := &listeners{}
 	var errs []error
 	bindField := func(field string, own net.Listener, urls []string, wrap listener.Wrapper) []net.Listener {
@@ -31,9 +32,10 @@ func bind(ctx context.Context, c *Config, clients, pages listener.Wrapper) (*lis
 		return bound
 	}
 	peers := bindField("ListenPeerURLs", c.Node.Listener, c.ListenPeerURLs, listener.Bare)
-	l.client = bindField("ListenClientURLs", c.ClientListener, c.ListenClientURLs, clients)
-	l.http = bindField("ListenClientHTTPURLs", c.HTTPListener, c.ListenClientHTTPURLs, pages)
-	l.metrics = bindField("ListenMetricsURLs", nil, c.ListenMetricsURLs, pages)
+	l.client = bindField("ListenClientURLs", c.ClientListener, c.ListenClientURLs, clients.ForGRPC)
+	l.http = bindField("ListenClientHTTPURLs", c.HTTPListener, c.ListenClientHTTPURLs, clients.ForPages)
+	l.metrics = bindField("ListenMetricsURLs", nil, c.ListenMetricsURLs, clients.ForPages)
+	l.redis = bindField("ListenRedisURLs", nil, c.ListenRedisURLs, clients.ForRedis)
 	if len(errs) > 0 {
 		listener.CloseAll(peers)
 		l.close()
@@ -51,6 +53,7 @@ func (l *listeners) close() {
 	listener.CloseAll(l.client)
 	listener.CloseAll(l.http)
 	listener.CloseAll(l.metrics)
+	listener.CloseAll(l.redis)
 }
 
 // maxPendingClients overrides the default of package listener in tests.

@@ -39,6 +39,7 @@ type Server struct {
 	pages  []*http.Server
 	// gatewayConn is nil without a gateway.
 	gatewayConn *grpc.ClientConn
+	redis       redisGateway
 	certs       certificates
 	clients     *listener.Clients
 	hosts       *listener.HostCheck
@@ -70,7 +71,7 @@ type Server struct {
 }
 
 // addrs are the addresses that a server listens on.
-type addrs struct{ client, http, metrics []string }
+type addrs struct{ client, http, metrics, redis []string }
 
 // Start binds all listeners, starts the node and serves. It returns before a leader is known: see
 // Ready.
@@ -93,7 +94,7 @@ func Start(cfg Config) (*Server, error) {
 		return nil, &ConfigError{err}
 	}
 	clients := newClients(&cfg, certs)
-	l, err := bind(context.Background(), &cfg, clients.ForGRPC, clients.ForPages)
+	l, err := bind(context.Background(), &cfg, clients)
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
@@ -143,16 +144,19 @@ func newServer(cfg *Config, node *kvnode.Node) *Server {
 
 // serve starts the server's goroutines.
 func (s *Server) serve(l *listeners) error {
-	s.addrs = addrs{client: addresses(l.client), http: addresses(l.http), metrics: addresses(l.metrics)}
+	s.addrs = addrs{client: addresses(l.client), http: addresses(l.http), metrics: addresses(l.metrics), redis: addresses(l.redis)}
+	inside := bufconn.Listen(insideBytes)
 	var gateway http.Handler
 	if !s.cfg.DisableGateway {
-		inside := bufconn.Listen(insideBytes)
 		var err error
 		if gateway, err = s.newGateway(inside); err != nil {
 			return err
 		}
-		s.wg.Go(func() { s.served(inside, s.inside.Serve(inside)) })
 	}
+	if err := s.serveRedis(l.redis, inside); err != nil {
+		return err
+	}
+	s.wg.Go(func() { s.served(inside, s.inside.Serve(inside)) })
 	if pages := s.clients.Pages(); pages != nil {
 		s.addrs.http = s.addrs.client
 		l.http = append(l.http, pages)
@@ -244,6 +248,9 @@ func (s *Server) HTTPAddrs() []string { return s.addrs.http }
 // MetricsAddrs returns the addresses of ListenMetricsURLs.
 func (s *Server) MetricsAddrs() []string { return s.addrs.metrics }
 
+// RedisAddrs returns the addresses of ListenRedisURLs.
+func (s *Server) RedisAddrs() []string { return s.addrs.redis }
+
 // Report returns the member's current status.
 func (s *Server) Report() status.Report {
 	st := s.node.Status()
@@ -286,6 +293,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	s.stopping.Store(true)
 	s.log.Info("stopping")
 
+	s.redis.close()
 	s.drain(ctx)
 	var err error
 	if s.locks != nil {

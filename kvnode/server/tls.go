@@ -30,7 +30,7 @@ func (c *Config) tlsDefaults() {
 	client.Logger, peer.Logger = c.named(), c.named()
 	set(&client.AutoDir, filepath.Join(c.Node.DataDir, tlsconf.AutoFolder, "client"))
 	set(&peer.AutoDir, filepath.Join(c.Node.DataDir, tlsconf.AutoFolder, "peer"))
-	setURLs(&client.AutoHosts, hostsOf(c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.Node.ClientURLs)...)
+	setURLs(&client.AutoHosts, hostsOf(c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.ListenRedisURLs, c.Node.ClientURLs)...)
 	setURLs(&peer.AutoHosts, hostsOf(c.ListenPeerURLs, c.AdvertisePeerURLs)...)
 	// Without client certificates ClientTLS has no authority, but this member must verify
 	// other members' certificates when it forwards requests to the leader.
@@ -94,12 +94,13 @@ type listenField struct {
 
 const metricsField = "ListenMetricsURLs"
 
-// clientListenFields returns the fields with URLs for clients, HTTP and metrics.
+// clientListenFields returns the fields with URLs for clients.
 func (c *Config) clientListenFields() []listenField {
 	return []listenField{
 		{"ListenClientURLs", c.ListenClientURLs},
 		{"ListenClientHTTPURLs", c.ListenClientHTTPURLs},
 		{metricsField, c.ListenMetricsURLs},
+		{"ListenRedisURLs", c.ListenRedisURLs},
 	}
 }
 

@@ -94,6 +94,7 @@ func (c *Config) checkAddresses() []error {
 		checkClientURLs("ListenClientURLs", c.ListenClientURLs, nil),
 		checkClientURLs("ListenClientHTTPURLs", c.ListenClientHTTPURLs, nil),
 		checkClientURLs("ListenMetricsURLs", c.ListenMetricsURLs, nil),
+		checkClientURLs("ListenRedisURLs", c.ListenRedisURLs, nil),
 		checkDialled("AdvertisePeerURLs", c.AdvertisePeerURLs, c.ListenPeerURLs),
 		// An unspecified address is allowed, because scripts for etcd advertise it and
 		// clients may know the member's address.

@@ -30,7 +30,7 @@ var odd = map[string]string{
 	"peer-cert-allowed-cn": "p5,p6", "peer-cert-allowed-hostname": "p7", "peer-client-cert-file": "/p8", "peer-client-key-file": "/p9",
 	"peer-auto-tls": "true", "self-signed-cert-validity": "7", "cipher-suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
 	"tls-min-version": "TLS1.3", "tls-max-version": "TLS1.2", "allow-plaintext": "true", "host-whitelist": "h7,h8",
-	"log-level": "warn", "log-format": "text", "log-outputs": "stdout,/l7", "listen-metrics-urls": "http://127.0.0.1:7007", "metrics": "extensive",
+	"log-level": "warn", "log-format": "text", "log-outputs": "stdout,/l7", "listen-metrics-urls": "http://127.0.0.1:7007", "listen-redis-url": "http://127.0.0.1:7008", "metrics": "extensive",
 	"warning-unary-request-duration": "7s", "warning-apply-duration": "17s", "enable-pprof": "true", "lease-page": "false",
 	featureFlag: "LeaseCheckpoint=true,InitialCorruptCheck=true,CompactHashCheck=true",
 }

@@ -22,6 +22,8 @@ var memberTable = []setting{
 		func(c *Config) value { return urls(&c.Server.ListenClientURLs) }),
 	row(member, "listen-client-http-urls", "Where to listen for HTTP (JSON gateway, /metrics, /health, /status and others) instead. By default --listen-client-urls.",
 		func(c *Config) value { return urls(&c.Server.ListenClientHTTPURLs) }),
+	row(member, "listen-redis-url", "Experimental. Where to serve the Redis protocol: http, or https with the certificate for clients. By default nowhere.",
+		func(c *Config) value { return urls(&c.Server.ListenRedisURLs) }),
 	row(member, "listen-peer-urls", "Where to listen for other members.",
 		func(c *Config) value { return urls(&c.Server.ListenPeerURLs) }),
 	row(member, "advertise-client-urls", "Where clients reach this member. By default --listen-client-urls.",

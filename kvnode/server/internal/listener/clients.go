@@ -141,6 +141,25 @@ func (e *Clients) ForPages(l net.Listener, secure bool) net.Listener {
 	return l
 }
 
+// ForRedis returns l for the gateway of the Redis protocol, which limits silent connections itself.
+func (e *Clients) ForRedis(l net.Listener, secure bool) net.Listener {
+	l = admitting{e.port.Listener(l)}
+	if secure {
+		return tls.NewListener(l, e.certs.Server())
+	}
+	return l
+}
+
+// admitting is a listener whose connections count as authenticated.
+type admitting struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l admitting) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	connlimit.PendingOf(c).Authenticated()
+	return c, err
+}
+
 // TrackHTTP makes connections of p authenticated with their first request, and notes
 // what HostCheck needs.
 func TrackHTTP(p *http.Server) *http.Server {
