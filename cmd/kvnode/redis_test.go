@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -63,6 +64,7 @@ func wantReplies(t *testing.T, c net.Conn, sent, want string) {
 
 func TestRedis(t *testing.T) {
 	const sent = "SET k v NX PX 10000\r\nSET k w NX PX 10000\r\nGET k\r\nQUIT\r\n"
+	metrics := "http://" + free(t)
 	one(t, func(addr string) {
 		gatewayUntil(t, func(plain string) {
 			c, err := net.Dial("tcp", plain)
@@ -70,7 +72,16 @@ func TestRedis(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantReplies(t, c, sent, "+OK\r\n$-1\r\n$1\r\nv\r\n+OK\r\n")
-		}, "--endpoints", addr)
+			page, err := http.Get(metrics + "/metrics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer page.Body.Close()
+			body, err := io.ReadAll(page.Body)
+			if err != nil || !strings.Contains(string(body), `kvnode_redis_locks_total{step="contended"} 1`) {
+				t.Errorf("/metrics: %v %s", err, body)
+			}
+		}, "--endpoints", addr, "--listen-metrics-urls", metrics)
 		if code, stdout, stderr := kvnode("get", "k", "--endpoints", addr); code != exitOK || stdout != "k\nv\n" {
 			t.Errorf("kvnode get = %d %q %s", code, stdout, stderr)
 		}
@@ -182,10 +193,14 @@ func TestRedisRefusals(t *testing.T) {
 			{"--max-bulk-bytes 0", "must be positive"},
 			{"--listen 0.0.0.0:0", `--listen "0.0.0.0:0" is not a loopback address: set --cert-file`},
 			{"--listen nowhere", `--listen "nowhere"`},
+			{"--log-level loud", `--log-level "loud" must be debug`},
+			{"--listen-metrics-urls http://0.0.0.0:0", `--listen-metrics-urls "0.0.0.0:0" is not a loopback address`},
+			{"--listen-metrics-urls https://127.0.0.1:0", "needs --cert-file"},
+			{"--listen-metrics-urls 127.0.0.1:0", "must be http://host:port"},
 			{"--cert-file " + empty, "--cert-file"},
 			{"--trusted-ca-file " + empty, "--cert-file"},
 		} {
-			args := append([]string{"redis", "--endpoints", addr}, strings.Fields(test.args)...)
+			args := append([]string{"redis", "--listen", "127.0.0.1:0", "--endpoints", addr}, strings.Fields(test.args)...)
 			if code, _, stderr := kvnode(args...); code != exitUsage || !strings.Contains(stderr, test.want) {
 				t.Errorf("kvnode redis %s = %d %s, want %d and %q", test.args, code, stderr, exitUsage, test.want)
 			}

@@ -3,6 +3,7 @@ package redis
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,7 +40,7 @@ func newMetrics() *metrics {
 			Namespace: "kvnode", Subsystem: "redis", Name: "command_duration_seconds", Help: "Latency of GET, SET and EVAL.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16),
 		}, []string{"command"}),
-		locks:     prometheus.NewCounterVec(opts("locks_total", "Steps of the lock pattern: acquired, contended, renewed, renewal_failed, release_refused."), []string{"step"}),
+		locks:     prometheus.NewCounterVec(opts("locks_total", "Steps of the lock pattern: acquired, contended, acquire_failed, which are all attempts to acquire, renewed, renewal_failed, lost, release_refused. Failed ones have an error."), []string{"step"}),
 		waits:     prometheus.NewCounterVec(opts("lock_contention_total", "Locks that were held already, by the key's prefix up to a colon or slash."), []string{"prefix"}),
 		unknown:   prometheus.NewCounter(opts("unknown_outcomes_total", "Writes with an unknown outcome.")),
 		unrevoked: prometheus.NewCounter(opts("leases_left_total", "TTL leases that were left to end by themselves, as no key has them, or a write with an unknown outcome.")),
@@ -95,36 +96,64 @@ func (m *metrics) contended(key string) {
 
 // Steps of the lock pattern.
 const (
-	acquired  = "acquired"
-	contended = "contended"
-	renewed   = "renewed"
+	acquired      = "acquired"
+	contended     = "contended"
+	acquireFailed = "acquire_failed" // with an error
+	renewed       = "renewed"
+	renewalFailed = "renewal_failed" // with an error
 	// lost is a renewal by a caller that does not hold the lock any more.
-	lost = "renewal_failed"
+	lost = "lost"
 	// refused is a release by a caller that does not hold the lock. It may never have had it: redsync releases after
 	// each attempt that has failed.
 	refused = "release_refused"
 )
 
-// lock records a step of the lock pattern once the transaction is committed. The log line has a part of the owner's
-// token, as all of it would release the lock.
+// lock records a step of the lock pattern once the transaction is committed.
 func (t *tx) lock(step, key, owner string) {
-	t.done = append(t.done, func() {
-		t.s.metrics.locks.WithLabelValues(step).Inc()
-		level := slog.LevelDebug
-		switch step {
-		case contended:
-			t.s.metrics.contended(key)
-			return
-		case renewed:
-			return
-		case lost:
-			level = slog.LevelWarn
+	t.done = append(t.done, func() { t.s.step(step, key, owner, t.began, nil) })
+}
+
+// failed records the error of a command, if it acquires or renews a lock.
+func (s *Server) failed(args []string, began time.Time, err error) {
+	switch name := strings.ToUpper(args[0]); name {
+	case "SET":
+		if slices.ContainsFunc(args[3:], func(o string) bool { return strings.EqualFold(o, "NX") }) {
+			s.step(acquireFailed, args[1], args[2], began, err)
 		}
-		if !t.s.cfg.Log.Enabled(t.ctx, level) {
-			return
+	case "KV.LOCK":
+		s.step(acquireFailed, args[1], args[2], began, err)
+	case "EVAL", "EVALSHA":
+		do, is := s.scripts.bySHA(args[1])
+		if name == "EVAL" {
+			do, is = known[normalise(args[1])]
 		}
-		t.s.logLimit.Do(func() {
-			t.s.cfg.Log.Log(t.ctx, level, "step of a lock", "step", step, "key", key[:min(64, len(key))], "token", owner[:min(4, len(owner)/2)], "took", time.Since(t.began))
-		})
-	})
+		keys, wrong := scriptKeys(args)
+		if is && do.failure != "" && wrong == nil && len(keys) > 0 && len(args) > 3+len(keys) {
+			s.step(do.failure, keys[0], args[3+len(keys)], began, err)
+		}
+	}
+}
+
+// step records a step of the lock pattern. The log line has a part of the owner's token, as all of it would release
+// the lock.
+func (s *Server) step(step, key, owner string, began time.Time, err error) {
+	s.metrics.locks.WithLabelValues(step).Inc()
+	level := slog.LevelDebug
+	switch step {
+	case contended:
+		s.metrics.contended(key)
+		return
+	case renewed:
+		return
+	case lost, renewalFailed, acquireFailed:
+		level = slog.LevelWarn
+	}
+	if !s.cfg.Log.Enabled(s.ctx, level) {
+		return
+	}
+	attrs := []any{"step", step, "key", key[:min(64, len(key))], "token", owner[:min(4, len(owner)/2)], "took", time.Since(began)}
+	if err != nil {
+		attrs = append(attrs, "error", err)
+	}
+	s.logLimit.Do(func() { s.cfg.Log.Log(s.ctx, level, "step of a lock", attrs...) })
 }

@@ -13,7 +13,10 @@ import (
 const maxScripts = 1000
 
 // script does what a known script does. There is at least one key, and there are two arguments, which may be empty.
-type script func(t *tx, keys, args []string) any
+type script struct {
+	do      func(t *tx, keys, args []string) any
+	failure string // the step of the lock pattern if it fails
+}
 
 const (
 	compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
@@ -33,14 +36,14 @@ const (
 
 // known are the scripts by their normalised text. The first five use their first key only.
 var known = map[string]script{
-	normalise(compareAndDelete):  func(t *tx, keys, args []string) any { return release(t, keys[:1], args) },
-	normalise(redsyncDelete):     releaseOrMissing,
-	normalise(compareAndExpire):  func(t *tx, keys, args []string) any { return renew(t, keys[:1], args, time.Second) },
-	normalise(compareAndRenew):   func(t *tx, keys, args []string) any { return renew(t, keys[:1], args, time.Millisecond) },
-	normalise(redsyncRenewOrSet): renewOrAcquire,
-	normalise(redlockAcquire):    acquire,
-	normalise(redlockExtend):     func(t *tx, keys, args []string) any { return renew(t, keys, args, time.Millisecond) },
-	normalise(redlockRelease):    release,
+	normalise(compareAndDelete):  {do: func(t *tx, keys, args []string) any { return release(t, keys[:1], args) }},
+	normalise(redsyncDelete):     {do: releaseOrMissing},
+	normalise(compareAndExpire):  {func(t *tx, keys, args []string) any { return renew(t, keys[:1], args, time.Second) }, renewalFailed},
+	normalise(compareAndRenew):   {func(t *tx, keys, args []string) any { return renew(t, keys[:1], args, time.Millisecond) }, renewalFailed},
+	normalise(redsyncRenewOrSet): {renewOrAcquire, renewalFailed},
+	normalise(redlockAcquire):    {acquire, acquireFailed},
+	normalise(redlockExtend):     {func(t *tx, keys, args []string) any { return renew(t, keys, args, time.Millisecond) }, renewalFailed},
+	normalise(redlockRelease):    {do: release},
 }
 
 // normalise drops comments, spaces, semicolons, case and the kind of quotes. A text with a comment of several
@@ -81,7 +84,7 @@ const errScript = failure("ERR this gateway runs only the scripts of lock librar
 func (s *scripts) load(text string) (script, string, error) {
 	do, is := known[normalise(text)]
 	if !is {
-		return nil, "", errScript
+		return do, "", errScript
 	}
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
 	sha := hex.EncodeToString(sum[:])
@@ -140,7 +143,7 @@ func (do script) run(t *tx, args []string) any {
 	if len(keys) == 0 || len(rest) == 0 {
 		return failure("ERR the script needs a key and an argument")
 	}
-	return do(t, keys, append(rest, ""))
+	return do.do(t, keys, append(rest, ""))
 }
 
 // token is the fencing token of a key: its creation revision, which a renewal does not change.

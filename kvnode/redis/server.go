@@ -306,8 +306,10 @@ func (c *conn) dispatch(name string, cmd command, cmds [][]string) []any {
 	case c.multi:
 		return []any{c.queue(cmds[0])}
 	}
+	began := time.Now()
 	replies, err := c.transact(cmds, nil)
 	if err != nil {
+		c.s.failed(cmds[0], began, err)
 		return slices.Repeat([]any{err}, len(cmds))
 	}
 	return replies
