@@ -85,7 +85,7 @@ func (g *redisGateway) run(ctx context.Context, sys *System) error {
 		}
 		registry := prometheus.NewRegistry()
 		s, err := redis.New(redis.Config{
-			KV: c.KV, Lease: c.Lease, Timeout: g.timeout, MaxConns: g.maxConns, MaxBulk: g.maxRequest, Registerer: registry,
+			KV: c.KV, Lease: clientv3.RetryLeaseClient(c), Timeout: g.timeout, MaxConns: g.maxConns, MaxBulk: g.maxRequest, Registerer: registry,
 			Log: slog.New(slog.NewTextHandler(sys.Stderr, &slog.HandlerOptions{Level: level})),
 		})
 		if err != nil {

@@ -13,11 +13,26 @@ type command struct {
 	// keys returns the keys, which are read before do.
 	keys func(args []string) ([]string, error)
 	do   func(t *tx, args []string) any
-	// blind reports whether the command writes its keys whatever they hold.
-	blind func(args []string) bool
+	// needs returns what the command needs to know of its keys, by default the values.
+	needs func(args []string) need
 	// local serves a command of the connection or the gateway.
 	local   func(c *conn, args []string) any
 	inMulti bool
+}
+
+// need is what a command needs to know of a key.
+type need int
+
+const (
+	needsValue   need = iota // and its lease
+	needsKey                 // whether it exists
+	needsNothing             // it writes the key whatever it holds
+)
+
+// knows returns c with what it needs to know of its keys.
+func (c command) knows(n need) command {
+	c.needs = func([]string) need { return n }
+	return c
 }
 
 // commands are set by init, as commands that run others refer to them.
@@ -33,18 +48,18 @@ func keyCommands() map[string]command {
 	return map[string]command{
 		"GET":    one(2, func(t *tx, args []string) any { return t.keys[args[1]].bulk() }),
 		"STRLEN": one(2, func(t *tx, args []string) any { return int64(len(t.keys[args[1]].value)) }),
-		"TYPE":   one(2, typeOf),
+		"TYPE":   one(2, typeOf).knows(needsKey),
 		"MGET":   {arity: -2, keys: allKeys, do: mget},
-		"EXISTS": {arity: -2, keys: allKeys, do: exists},
+		"EXISTS": command{arity: -2, keys: allKeys, do: exists}.knows(needsKey),
 		"DEL":    {arity: -2, keys: allKeys, do: del},
 		"UNLINK": {arity: -2, keys: allKeys, do: del},
-		"SET":    {arity: -3, keys: firstKey, do: set, blind: blindSet},
-		"SETNX":  one(3, setnx),
-		"SETEX":  one(4, func(t *tx, args []string) any { return set(t, []string{"", args[1], args[3], "EX", args[2]}) }),
-		"PSETEX": one(4, func(t *tx, args []string) any { return set(t, []string{"", args[1], args[3], "PX", args[2]}) }),
+		"SET":    {arity: -3, keys: firstKey, do: set, needs: setNeeds},
+		"SETNX":  one(3, setnx).knows(needsKey),
+		"SETEX":  one(4, func(t *tx, args []string) any { return set(t, []string{"", args[1], args[3], "EX", args[2]}) }).knows(needsNothing),
+		"PSETEX": one(4, func(t *tx, args []string) any { return set(t, []string{"", args[1], args[3], "PX", args[2]}) }).knows(needsNothing),
 		"GETSET": one(3, func(t *tx, args []string) any { return set(t, []string{"", args[1], args[2], "GET"}) }),
 		"GETDEL": one(2, getdel),
-		"MSET":   {arity: -3, keys: pairKeys, do: mset},
+		"MSET":   command{arity: -3, keys: pairKeys, do: mset}.knows(needsNothing),
 		"APPEND": one(3, appendTo),
 		"INCR":   one(2, func(t *tx, args []string) any { return t.keys[args[1]].add("1", 1) }),
 		"DECR":   one(2, func(t *tx, args []string) any { return t.keys[args[1]].add("1", -1) }),

@@ -7,9 +7,9 @@
 //   - A command with keys is one etcd transaction, or one read at one revision. Reads are linearizable.
 //   - A write is acknowledged after the cluster has committed it. If the outcome of a write is unknown, the
 //     answer is an error that begins with UNKNOWN, and the gateway does not repeat the write.
-//   - A key with an expiry has a TTL lease of its own, granted before the key is written. Its time is rounded
-//     up to whole seconds, so a key may live longer than asked for, never shorter.
-//   - A TTL lease is revoked only when it no longer holds its key, and only by the gateway that granted it.
+//   - A key with an expiry has a TTL lease of its own, granted after the command has arrived and before the key
+//     is written. Its time is rounded up to whole seconds. From its grant, it ends no earlier.
+//   - A TTL lease is revoked when it no longer holds its key, if a gateway has granted it.
 //
 // # What is different from Redis
 //

@@ -3,6 +3,8 @@ package redis
 import (
 	"strconv"
 	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 const (
@@ -79,7 +81,7 @@ func ttl(unit time.Duration) func(t *tx, args []string) any {
 		case !e.expires():
 			return int64(-1)
 		case !e.changed || e.ttl == keepTTL:
-			got, err := t.s.cfg.Lease.TimeToLive(t.ctx, e.lease)
+			got, err := t.s.cfg.Lease.LeaseTimeToLive(t.ctx, &pb.LeaseTimeToLiveRequest{ID: int64(e.lease)})
 			if err != nil {
 				t.err = err
 				return nil

@@ -71,7 +71,7 @@ func (c *conn) lock(t *tx) (changed bool, err error) {
 		c.locked = append(c.locked, k)
 		changed = changed || waited
 	}
-	if !slices.ContainsFunc(t.order, func(k string) bool { return !t.keys[k].blind }) {
+	if !slices.ContainsFunc(t.order, func(k string) bool { return t.keys[k].need < needsNothing }) {
 		c.unlock()
 		return false, nil
 	}

@@ -2,72 +2,66 @@ package redis
 
 import (
 	"context"
-	"math"
+	"errors"
+	"math/rand/v2"
 	"sync"
-	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// revokers limits the revocations under way.
-const revokers = 32
+const (
+	// revokers limits the revocations under way, granters the grants of one transaction.
+	revokers, granters = 32, 16
+	// The ID of a gateway's lease is idPrefix and idBits random bits. Every gateway revokes it when a key needs it no
+	// more, but no lease of another client, which may have other keys, and its session.
+	idBits, idPrefix = 39, 0x6b7672
+)
 
 // leases grants the TTL leases of keys and revokes those that no key needs any more.
 type leases struct {
 	s     *Server
 	slots chan struct{}
 	tasks sync.WaitGroup
-
-	mu sync.Mutex
-	// owned are the leases of this gateway with their ends. Another client's lease may have other keys,
-	// and its session, so the gateway does not revoke it.
-	owned map[clientv3.LeaseID]time.Time
-	prune int // size of owned at which the ended ones go
-	// pruned is when they went. At the limit of owned, they go each pruneInterval.
-	pruned time.Time
 }
 
-const pruneInterval = 10 * time.Second
-
-func (l *leases) init(s *Server) {
-	l.s, l.owned, l.prune, l.slots = s, make(map[clientv3.LeaseID]time.Time), 1024, make(chan struct{}, revokers)
-}
-
-// grant grants a TTL lease for a key.
-func (l *leases) grant(ctx context.Context, ttl int64) (clientv3.LeaseID, error) {
-	got, err := l.s.cfg.Lease.Grant(ctx, ttl)
-	if err != nil {
-		return 0, err
+// grant grants a TTL lease for each key. After an error, some are granted.
+func (l *leases) grant(ctx context.Context, ttls []int64) ([]clientv3.LeaseID, error) {
+	ids, errs := make([]clientv3.LeaseID, len(ttls)), make([]error, len(ttls))
+	var all sync.WaitGroup
+	slots := make(chan struct{}, granters)
+	for i, ttl := range ttls {
+		slots <- struct{}{}
+		all.Go(func() {
+			ids[i], errs[i] = l.grantOne(ctx, ttl)
+			<-slots
+		})
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	full := len(l.owned) >= l.s.limits.leases
-	if len(l.owned) >= l.prune || full && now.Sub(l.pruned) >= pruneInterval {
-		for id, end := range l.owned {
-			if now.After(end) {
-				delete(l.owned, id)
-			}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return ids, err
 		}
-		l.prune, l.pruned = max(1024, 2*len(l.owned)), now
 	}
-	if len(l.owned) < l.s.limits.leases {
-		l.owned[got.ID] = now.Add(time.Duration(min(got.TTL, math.MaxInt32)) * time.Second)
-	} else {
-		l.leave(exceeds("TTL leases to revoke", len(l.owned)+1, l.s.limits.leases), got.ID)
-	}
-	return got.ID, nil
+	return ids, nil
 }
 
-// revoke revokes leases in the background if this gateway has granted them. They hold no key, so nothing
-// depends on it: what is not revoked ends at its time. With too many revocations under way, it waits.
+func (l *leases) grantOne(ctx context.Context, ttl int64) (clientv3.LeaseID, error) {
+	for {
+		id := idPrefix<<idBits | rand.Int64N(1<<idBits)
+		_, err := l.s.cfg.Lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: ttl})
+		if err = rpctypes.Error(err); !errors.Is(err, rpctypes.ErrLeaseExist) {
+			return clientv3.LeaseID(id), err
+		}
+	}
+}
+
+// revoke revokes leases of gateways in the background. They hold no key, so nothing depends on it: what is not
+// revoked ends at its time. With too many revocations under way, it waits.
 func (l *leases) revoke(ctx context.Context, ids ...clientv3.LeaseID) {
 	for _, id := range ids {
-		l.mu.Lock()
-		_, owned := l.owned[id]
-		delete(l.owned, id)
-		l.mu.Unlock()
-		if !owned {
+		if id>>idBits != idPrefix {
 			if id != 0 { // another client has granted it
 				l.s.metrics.unrevoked.Inc()
 			}
@@ -87,7 +81,8 @@ func (l *leases) revoke(ctx context.Context, ids ...clientv3.LeaseID) {
 			defer func() { <-l.slots }()
 			ctx, cancel := context.WithTimeout(l.s.ctx, l.s.cfg.Timeout)
 			defer cancel()
-			if _, err := l.s.cfg.Lease.Revoke(ctx, id); err != nil {
+			_, err := l.s.cfg.Lease.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(id)})
+			if err = rpctypes.Error(err); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				l.leave(err, id)
 			}
 		})

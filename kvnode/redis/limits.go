@@ -14,13 +14,12 @@ type limits struct {
 	pattern int // bytes of a pattern of SCAN, which is compared with every key
 	conn    int // bytes that a connection holds
 	all     int // bytes that all connections hold
-	leases  int // TTL leases that the gateway remembers to revoke; others end at their time
 }
 
 func newLimits(cfg Config) limits {
 	return limits{
 		line: 16 << 10, args: 1024, bulk: cfg.MaxBulk, pattern: 1024,
-		conn: cfg.MaxConnMemory, all: cfg.MaxMemory, leases: 1 << 20,
+		conn: cfg.MaxConnMemory, all: cfg.MaxMemory,
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/leaderlease/go/kvnode/redis"
 )
 
@@ -134,7 +136,7 @@ func TestLimitsOfWrites(t *testing.T) {
 	c.script("MULTI => OK\nAPPEND v x => QUEUED\nGET v => QUEUED\nAPPEND v x => QUEUED\nAPPEND v x => QUEUED\nEXEC => -ERR bytes of a connection: 3…")
 	c.want("999000", "STRLEN", "v")
 	a := strings.Repeat("a", 800_000)
-	c.want("-ERR nothing was written: bytes of a transaction: 1600004, the limit is 1572864", "MSET", "b", a, "c", a)
+	c.want("-ERR nothing was written: bytes of a transaction: 1600002, the limit is 1572864", "MSET", "b", a, "c", a)
 }
 
 func TestConnectionLimit(t *testing.T) {
@@ -179,8 +181,21 @@ func TestIncompleteCommand(t *testing.T) {
 	idle, slow := dial(t, addr), dial(t, addr)
 	idle.want("PONG", "PING")
 	slow.send(encode("PING") + "*2\r\n$4\r\nEC") // what is complete is answered
-	slow.wantClosed("+PONG\r\n-ERR Protocol error: the command is not complete after 10ms\r\n")
+	slow.wantClosed("+PONG\r\n-ERR Protocol error: the command or MULTI is not complete after 10ms\r\n")
 	idle.want("PONG", "PING")
+	slow = dial(t, addr)
+	slow.send(encode("MULTI") + encode("PING"))
+	slow.wantClosed("the command or MULTI is not complete after 10ms\r\n")
+}
+
+// TestLongMULTI checks that a connection holds no more than a transaction may write.
+func TestLongMULTI(t *testing.T) {
+	c := dial(t, startGateway(t, startCluster(t)))
+	c.want("OK", "MULTI")
+	c.want("QUEUED", "SET", "a", strings.Repeat("a", 1_000_000))
+	c.want("QUEUED", "SET", "b", strings.Repeat("b", 1_000_000))
+	c.want("-ERR bytes of a MULTI and WATCH: 3000…", "SET", "c", strings.Repeat("c", 1_000_000))
+	c.want("-EXECABORT…", "EXEC")
 }
 
 // TestEndlessPipeline checks that replies come while a client goes on sending.
@@ -215,7 +230,7 @@ func TestEndlessPipeline(t *testing.T) {
 
 func TestCloseEndsConnections(t *testing.T) {
 	etcd := startCluster(t)
-	g, err := redis.New(redis.Config{KV: etcd.KV, Lease: etcd.Lease})
+	g, err := redis.New(redis.Config{KV: etcd.KV, Lease: clientv3.RetryLeaseClient(etcd)})
 	if err != nil {
 		t.Fatal(err)
 	}

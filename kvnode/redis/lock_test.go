@@ -303,6 +303,7 @@ func TestScriptsOfLockLibraries(t *testing.T) {
 		expire(t, etcd, "x")
 		c.want("0", "EVAL", redlockExtend, "2", "x", "y", "me", "90000")
 		c.want("1", "EVAL", redlockUnlock, "2", "x", "y", "me")
+		c.want("2", "EVAL", redlockLock, "2", "d", "d", "me", "30000")
 		c.want("0", "EXISTS", "x", "y")
 		c.want("1", "EVAL", strings.ReplaceAll(redlockLock, "\t", "  "), "1", "x", "me", "30000")
 	})

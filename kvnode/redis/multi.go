@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 func multi(c *conn, _ []string) any {
@@ -36,6 +34,9 @@ func (c *conn) endMulti() {
 	c.mem.free(kept)
 }
 
+// maxQueue limits what a connection holds between commands. A larger transaction would be refused.
+const maxQueue = 2 << 20
+
 // queue adds a command to the MULTI.
 func (c *conn) queue(args []string) any {
 	size := 0
@@ -43,6 +44,9 @@ func (c *conn) queue(args []string) any {
 		size += argOverhead + len(a)
 	}
 	_, err := keysOf(args)
+	if err == nil && c.mem.by[kept]+size > maxQueue {
+		err = exceeds("bytes of a MULTI and WATCH", c.mem.by[kept]+size, maxQueue)
+	}
 	if err == nil {
 		err = c.mem.take(kept, size)
 	}
@@ -85,7 +89,7 @@ func watch(c *conn, args []string) any {
 		return err
 	}
 	for part := range slices.Chunk(keys, chunk) {
-		kvs, _, err := c.s.read(ctx, part, 0, clientv3.WithKeysOnly())
+		kvs, _, err := c.s.read(ctx, part, 0, func(string) bool { return true })
 		if err != nil {
 			return readFailure(err)
 		}

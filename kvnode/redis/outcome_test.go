@@ -156,7 +156,7 @@ func TestRejectedWrite(t *testing.T) {
 
 func TestAFailedReadEndsEXEC(t *testing.T) {
 	etcd := startCluster(t)
-	dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.Lease = &slowLease{Lease: etcd.Lease} })).script(`
+	dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.Lease = &slowLease{LeaseClient: clientv3.RetryLeaseClient(etcd)} })).script(`
 		SET e 1 EX 100 => OK
 		MULTI => OK
 		SET other 1 => QUEUED
@@ -168,7 +168,7 @@ func TestAFailedReadEndsEXEC(t *testing.T) {
 // A write that is sent twice may have its lease from the first time.
 func TestARepeatedWriteKeepsItsLease(t *testing.T) {
 	etcd := startCluster(t)
-	lease := &slowLease{Lease: etcd.Lease}
+	lease := &slowLease{LeaseClient: clientv3.RetryLeaseClient(etcd)}
 	c := dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.KV, cfg.Lease = &lossyKV{KV: etcd.KV}, lease }))
 	c.want("OK", "SET", "k", "v", "EX", "1000")
 	c.want("-UNKNOWN…", "SET", "l", "me", "NX", "PX", "100000")
@@ -208,13 +208,13 @@ func TestALateWriteIsNotRepeated(t *testing.T) {
 
 // slowLease revokes once it is allowed to, and knows no TTL.
 type slowLease struct {
-	clientv3.Lease
+	pb.LeaseClient
 
 	asked, revoked atomic.Int64
 	allowed        chan struct{}
 }
 
-func (l *slowLease) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+func (l *slowLease) LeaseRevoke(ctx context.Context, in *pb.LeaseRevokeRequest, opts ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
 	l.asked.Add(1)
 	select {
 	case <-l.allowed:
@@ -222,17 +222,17 @@ func (l *slowLease) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.
 		return nil, ctx.Err()
 	}
 	defer l.revoked.Add(1)
-	return l.Lease.Revoke(ctx, id)
+	return l.LeaseClient.LeaseRevoke(ctx, in, opts...)
 }
 
-func (*slowLease) TimeToLive(context.Context, clientv3.LeaseID, ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+func (*slowLease) LeaseTimeToLive(context.Context, *pb.LeaseTimeToLiveRequest, ...grpc.CallOption) (*pb.LeaseTimeToLiveResponse, error) {
 	return nil, status.Error(codes.Unavailable, "gone")
 }
 
 // TestRevocations checks that a command waits while too many revocations are under way, and that none is forgotten.
 func TestRevocations(t *testing.T) {
 	etcd := startCluster(t)
-	lease := &slowLease{Lease: etcd.Lease, allowed: make(chan struct{})}
+	lease := &slowLease{LeaseClient: clientv3.RetryLeaseClient(etcd), allowed: make(chan struct{})}
 	c := dial(t, startGateway(t, etcd, func(cfg *redis.Config) { cfg.Lease, cfg.Timeout = lease, patience }))
 	const renewals, atOnce = 40, 32
 	var sets atomic.Int64

@@ -1,17 +1,16 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // testLimits are those of a gateway without flags.
@@ -112,36 +111,30 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// grants grants leases.
-type grants struct {
-	clientv3.Lease
+// slowConn is a client that takes its replies.
+type slowConn struct {
+	net.Conn
 
-	last clientv3.LeaseID
+	writeBy time.Time
 }
 
-func (g *grants) Grant(_ context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
-	g.last++
-	return &clientv3.LeaseGrantResponse{ID: g.last, TTL: ttl}, nil
-}
+func (c *slowConn) SetWriteDeadline(t time.Time) error { c.writeBy = t; return nil }
+func (c *slowConn) Write(b []byte) (int, error)        { return len(b), nil }
 
-// At its limit, the gateway forgets leases that have ended for new ones.
-func TestLeasesAtTheLimit(t *testing.T) {
-	s, err := New(Config{KV: struct{ clientv3.KV }{}, Lease: &grants{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.limits.leases = 1000
-	for id := range s.limits.leases {
-		s.leases.owned[clientv3.LeaseID(-id)] = time.Time{}
-	}
-	for range 100 {
-		if _, err := s.leases.grant(t.Context(), 1000); err != nil {
-			t.Fatal(err)
+// A client has the more time for a reply the longer it is, and not from the beginning for each part of it.
+func TestTimeForAReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := &slowConn{}
+		c := newConn(&Server{cfg: Config{WriteTimeout: 10 * time.Second}, limits: testLimits}, at)
+		for range 2 {
+			began := time.Now()
+			c.reply(strings.Repeat("a", 10*minRate))
+			if took := at.writeBy.Sub(began); took < 19*time.Second || took > 21*time.Second {
+				t.Errorf("a reply of 10 s at the lowest rate has %v, want 20 s", took)
+			}
+			time.Sleep(time.Minute)
 		}
-	}
-	if n := len(s.leases.owned); n != 100 {
-		t.Errorf("%d leases are remembered, want the new 100", n)
-	}
+	})
 }
 
 // FuzzParse checks that commands do not depend on how their bytes arrive, and the limits.

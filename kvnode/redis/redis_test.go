@@ -66,7 +66,7 @@ func startCluster(t *testing.T) *clientv3.Client {
 // startGateway starts a gateway and returns its address.
 func startGateway(t *testing.T, c *clientv3.Client, change ...func(*redis.Config)) string {
 	t.Helper()
-	cfg := redis.Config{KV: c.KV, Lease: c.Lease, Log: slog.New(slog.DiscardHandler)}
+	cfg := redis.Config{KV: c.KV, Lease: clientv3.RetryLeaseClient(c), Log: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&cfg)
 	}

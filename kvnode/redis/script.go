@@ -3,6 +3,7 @@ package redis
 import (
 	"crypto/sha1" //nolint:gosec // EVALSHA's names are SHA-1
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -209,7 +210,7 @@ func acquire(t *tx, keys, args []string) any {
 			return int64(0)
 		}
 	}
-	for _, k := range keys {
+	for _, k := range slices.Compact(slices.Sorted(slices.Values(keys))) {
 		if err := t.keys[k].lock(args[0], sec); err != nil {
 			t.err = err // other keys may be locked
 			return nil

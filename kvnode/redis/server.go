@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -16,25 +17,28 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/time/rate"
 )
 
 // Config is the configuration of a Server. Zero values stand for the defaults.
 type Config struct {
-	// KV and Lease are the cluster, those of a clientv3.Client with client.DialOptions, without which clientv3
-	// repeats some writes. Both are required.
+	// KV and Lease are the cluster: KV and RetryLeaseClient of a clientv3.Client with client.DialOptions, without
+	// which clientv3 repeats some writes. Both are required.
 	KV    clientv3.KV
-	Lease clientv3.Lease
+	Lease pb.LeaseClient
 	// Log is slog.Default by default.
 	Log *slog.Logger
 	// Registerer takes the metrics, if it is set.
 	Registerer prometheus.Registerer
 	// Timeout limits the requests to the cluster for one command, 10 s by default.
 	Timeout time.Duration
-	// ReadTimeout is how long the rest of a command may take to arrive, 30 s by default. A client may be idle.
+	// ReadTimeout is how long the rest of a command or MULTI may take to arrive, 30 s by default. A client may be
+	// idle between them.
 	ReadTimeout time.Duration
-	// WriteTimeout is how long a client may take to accept a reply until it is dropped, 10 s by default.
+	// WriteTimeout is how long a client may take to accept a reply until it is dropped, 10 s by default, and more for
+	// a long reply.
 	WriteTimeout time.Duration
 	// MaxConns limits the connections, 1,000 by default.
 	MaxConns int
@@ -90,7 +94,7 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.leases.init(s)
+	s.leases = leases{s: s, slots: make(chan struct{}, revokers)}
 	return s, nil
 }
 
@@ -126,7 +130,12 @@ func (s *Server) Serve(l net.Listener) error {
 
 // serveConn serves a connection, or refuses it above the limit.
 func (s *Server) serveConn(c net.Conn) {
-	defer func() { _ = c.Close() }()
+	defer func() {
+		if r := recover(); r != nil { // other connections go on
+			s.cfg.Log.Error("a connection has failed", "panic", r, "stack", string(debug.Stack()))
+		}
+		_ = c.Close()
+	}()
 	defer s.open.Add(-1)
 	if s.open.Add(1) > int64(s.cfg.MaxConns) {
 		s.metrics.refused.Inc()
@@ -154,6 +163,8 @@ const (
 	// connection's memory.
 	maxRun      = 32
 	maxRunBytes = 1 << 20
+	// minRate is how many bytes of a long reply a client must accept in a second.
+	minRate = 64 << 10
 )
 
 // conn is a connection. Its goroutine reads commands, and runs those that have arrived before it waits for more.
@@ -167,6 +178,8 @@ type conn struct {
 	id    int64
 	resp3 bool
 	quit  bool
+	// writeBy is when the client must have accepted the reply that is being written.
+	writeBy time.Time
 
 	multi   bool
 	broken  bool // a command of the MULTI was refused
@@ -198,7 +211,7 @@ func (c *conn) serve() {
 	}
 	c.runBatch()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = protocolError("the command is not complete after %v", c.s.cfg.ReadTimeout)
+		err = protocolError("the command or MULTI is not complete after %v", c.s.cfg.ReadTimeout)
 	}
 	if wrong, is := errors.AsType[failure](err); is && !c.quit {
 		c.reply(wrong)
@@ -226,7 +239,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	if c.quit {
 		return 0, io.EOF
 	}
-	if c.p.started && c.p.deadline.IsZero() {
+	if (c.p.started || c.multi) && c.p.deadline.IsZero() {
 		c.p.deadline = time.Now().Add(c.s.cfg.ReadTimeout)
 	}
 	if err := c.c.SetReadDeadline(c.p.deadline); err != nil { // without a command, zero
@@ -235,9 +248,10 @@ func (c *conn) Read(b []byte) (int, error) {
 	return c.c.Read(b)
 }
 
-// Write drops a client that does not read.
+// Write drops a client that does not read, or reads a reply slower than minRate.
 func (c *conn) Write(b []byte) (int, error) {
-	if err := c.c.SetWriteDeadline(time.Now().Add(c.s.cfg.WriteTimeout)); err != nil {
+	c.writeBy = c.writeBy.Add(time.Duration(len(b)) * time.Second / minRate)
+	if err := c.c.SetWriteDeadline(c.writeBy); err != nil {
 		return 0, err
 	}
 	return c.c.Write(b)
@@ -293,7 +307,10 @@ func (c *conn) run(cmds [][]string) {
 	}
 }
 
-func (c *conn) reply(r any) { writeReply(c.w, r, c.resp3) }
+func (c *conn) reply(r any) {
+	c.writeBy = time.Now().Add(c.s.cfg.WriteTimeout)
+	writeReply(c.w, r, c.resp3)
+}
 
 func (c *conn) dispatch(name string, cmd command, cmds [][]string) []any {
 	wrong := c.check(name, cmd, cmds[0])

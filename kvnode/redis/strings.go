@@ -2,6 +2,7 @@ package redis
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -146,9 +147,14 @@ func parseSet(s *Server, args []string) (o setOptions, err error) {
 	return o, nil
 }
 
-// blindSet reports whether a SET has no option that depends on what the key holds.
-func blindSet(args []string) bool {
-	return len(args) == 3 || len(args) == 5 && (strings.EqualFold(args[3], "EX") || strings.EqualFold(args[3], "PX"))
+func setNeeds(args []string) need {
+	switch {
+	case len(args) == 3 || len(args) == 5 && (strings.EqualFold(args[3], "EX") || strings.EqualFold(args[3], "PX")):
+		return needsNothing
+	case len(args) >= 4 && strings.EqualFold(args[3], "NX") && !slices.ContainsFunc(args[4:], func(o string) bool { return strings.EqualFold(o, "GET") }):
+		return needsKey
+	}
+	return needsValue
 }
 
 func set(t *tx, args []string) any {

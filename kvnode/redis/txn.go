@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -19,10 +20,8 @@ const (
 	maxOps = 128
 	// chunk is the number of keys that are read in one request. etcd allows 128 operations.
 	chunk = 64
-	// maxTries limits how often a transaction that was not applied is computed again.
-	maxTries = 100
-	// staleWait is the time between tries that find an ended lease.
-	staleWait = 10 * time.Millisecond
+	// retryWait is the time between tries that find an ended lease, and the longest one after a conflict.
+	retryWait = 10 * time.Millisecond
 	// maxWrite is etcd's default limit of a request. Above gRPC's, which is a little more, the error would not
 	// prove that the write was not sent.
 	maxWrite = 3 << 19
@@ -30,8 +29,8 @@ const (
 
 // entry is a key in a transaction: as read, and then as the commands have left it.
 type entry struct {
-	// blind is set if all commands write the key whatever it holds. It is not read then.
-	blind bool
+	// need is what the commands need to know of the key.
+	need need
 
 	value  string
 	exists bool
@@ -109,7 +108,7 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 	var granted []clientv3.LeaseID // by the try before, which was not applied as far as its answer says
 	defer func() { c.s.leases.leave(errors.New("a key may have it"), granted...) }()
 	defer c.unlock()
-	for try := range maxTries {
+	for try := 0; ; try++ {
 		t := &tx{s: c.s, mem: &c.mem, ctx: ctx, began: began, keys: make(map[string]*entry, len(cmds))}
 		if err := t.load(cmds, watched, try == 0); err != nil {
 			return nil, readFailure(err)
@@ -129,10 +128,7 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 			return nil, readFailure(err)
 		}
 		if t.stale { // until the members know of the end of the lease
-			select {
-			case <-time.After(staleWait):
-			case <-ctx.Done():
-			}
+			pause(ctx, retryWait)
 			continue
 		}
 		if changed, err := c.lock(t); changed {
@@ -146,6 +142,7 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 		}
 		if !committed {
 			granted = t.granted
+			pause(ctx, rand.N(retryWait)) // another gateway, or another client
 			continue
 		}
 		for _, f := range t.done {
@@ -158,7 +155,13 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 		}
 		return replies, nil
 	}
-	return nil, failure("ERR nothing was written: the keys change too often")
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // do computes the replies of commands. After an error, nothing may be written.
@@ -178,8 +181,8 @@ func (t *tx) do(cmds [][]string) ([]any, error) {
 	return replies, nil
 }
 
-// load reads the keys of the commands at one revision, without those of blind writes if that is allowed.
-func (t *tx) load(cmds [][]string, watched map[string]int64, blind bool) error {
+// load reads the keys of the commands at one revision. On the first try, it reads no more than they need.
+func (t *tx) load(cmds [][]string, watched map[string]int64, first bool) error {
 	t.mem.free(values) // of the attempt before
 	for _, args := range cmds {
 		cmd := commands[strings.ToUpper(args[0])]
@@ -191,16 +194,30 @@ func (t *tx) load(cmds [][]string, watched map[string]int64, blind bool) error {
 			return err
 		}
 		for _, k := range keys {
-			t.use(k, blind && cmd.blind != nil && cmd.blind(args))
+			n := needsValue
+			if cmd.needs != nil {
+				n = cmd.needs(args)
+			}
+			t.use(k, n)
 		}
 	}
 	for k := range watched {
-		t.use(k, false)
+		t.use(k, needsKey)
+	}
+	var read []string
+	for _, k := range t.order {
+		e := t.keys[k]
+		// The response to a blind write has the values before. A repeat needs to know the leases.
+		if e.need == needsNothing && len(t.order) > maxRun || !first {
+			e.need = needsValue
+		}
+		if e.need < needsNothing {
+			read = append(read, k)
+		}
 	}
 	rev := int64(0)
-	read := slices.DeleteFunc(slices.Clone(t.order), func(k string) bool { return t.keys[k].blind })
 	for part := range slices.Chunk(read, chunk) {
-		kvs, at, err := t.s.read(t.ctx, part, rev)
+		kvs, at, err := t.s.read(t.ctx, part, rev, func(k string) bool { return t.keys[k].need == needsKey })
 		if err != nil {
 			return err
 		}
@@ -214,8 +231,9 @@ func (t *tx) load(cmds [][]string, watched map[string]int64, blind bool) error {
 			if err := t.mem.take(values, len(kv.GetValue())); err != nil {
 				return err
 			}
-			*t.keys[part[j]] = entry{
-				value: string(kv.GetValue()), exists: true, had: true,
+			e := t.keys[part[j]]
+			*e = entry{
+				need: e.need, value: string(kv.GetValue()), exists: true, had: true,
 				mod: kv.GetModRevision(), create: kv.GetCreateRevision(), lease: clientv3.LeaseID(kv.GetLease()),
 			}
 		}
@@ -223,12 +241,12 @@ func (t *tx) load(cmds [][]string, watched map[string]int64, blind bool) error {
 	return nil
 }
 
-func (t *tx) use(key string, blind bool) {
+func (t *tx) use(key string, n need) {
 	if e, is := t.keys[key]; is {
-		e.blind = e.blind && blind
+		e.need = min(e.need, n)
 		return
 	}
-	t.keys[key] = &entry{blind: blind}
+	t.keys[key] = &entry{need: n}
 	t.order = append(t.order, key)
 }
 
@@ -238,13 +256,16 @@ func (t *tx) holds(ids []clientv3.LeaseID) bool {
 }
 
 // read reads keys at one revision, 0 for the newest. A missing key's entry is nil.
-func (s *Server) read(ctx context.Context, keys []string, rev int64, opts ...clientv3.OpOption) ([]*mvccpb.KeyValue, int64, error) {
-	if rev > 0 {
-		opts = append(opts, clientv3.WithRev(rev))
+func (s *Server) read(ctx context.Context, keys []string, rev int64, keyOnly func(key string) bool) ([]*mvccpb.KeyValue, int64, error) {
+	opts := func(k string) []clientv3.OpOption {
+		if keyOnly(k) {
+			return []clientv3.OpOption{clientv3.WithRev(rev), clientv3.WithKeysOnly()}
+		}
+		return []clientv3.OpOption{clientv3.WithRev(rev)}
 	}
 	kvs := make([]*mvccpb.KeyValue, len(keys))
 	if len(keys) == 1 {
-		got, err := s.cfg.KV.Get(ctx, keys[0], opts...)
+		got, err := s.cfg.KV.Get(ctx, keys[0], opts(keys[0])...)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -255,7 +276,7 @@ func (s *Server) read(ctx context.Context, keys []string, rev int64, opts ...cli
 	}
 	ops := make([]clientv3.Op, len(keys))
 	for i, k := range keys {
-		ops[i] = clientv3.OpGet(k, opts...)
+		ops[i] = clientv3.OpGet(k, opts(k)...)
 	}
 	got, err := s.cfg.KV.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
@@ -283,7 +304,7 @@ func (t *tx) size() (n int) {
 		if e := t.keys[k]; e.changed {
 			n += len(k) + len(e.value)
 		}
-		if !t.keys[k].blind {
+		if t.keys[k].need < needsNothing {
 			n += len(k)
 		}
 	}
@@ -304,10 +325,20 @@ func (t *tx) plan() (p plan, err error) {
 	case n > maxWrite:
 		return p, failure("ERR nothing was written: " + tooLarge("bytes of a transaction", n, maxWrite))
 	}
+	var ttls []int64
+	for _, k := range t.order {
+		if e := t.keys[k]; e.changed && e.exists && e.ttl > 0 {
+			ttls = append(ttls, e.ttl)
+		}
+	}
+	if p.granted, err = t.s.leases.grant(t.ctx, ttls); err != nil {
+		return p, notWrittenError{err}
+	}
+	unused := p.granted
 	for _, k := range t.order {
 		e := t.keys[k]
 		var opts []clientv3.OpOption
-		if e.blind {
+		if e.need == needsNothing {
 			opts = append(opts, clientv3.WithPrevKV()) // shows the lease that it replaces
 		} else {
 			p.compares = append(p.compares, clientv3.Compare(clientv3.ModRevision(k), "=", e.mod))
@@ -325,12 +356,8 @@ func (t *tx) plan() (p plan, err error) {
 		case keeps:
 			opts = append(opts, clientv3.WithIgnoreLease())
 		case e.ttl > 0:
-			id, err := t.s.leases.grant(t.ctx, e.ttl)
-			if err != nil {
-				return p, notWrittenError{err}
-			}
-			p.granted = append(p.granted, id)
-			opts = append(opts, clientv3.WithLease(id))
+			opts = append(opts, clientv3.WithLease(unused[0]))
+			unused = unused[1:]
 		}
 		p.ops = append(p.ops, clientv3.OpPut(k, e.value, opts...))
 	}

@@ -34,7 +34,7 @@ func (s *Server) serveRedis(at []net.Listener, inside *bufconn.Listener) (err er
 		return err
 	}
 	g.server, err = redis.New(redis.Config{
-		KV: g.client.KV, Lease: g.client.Lease, Registerer: s.registry, Log: s.cfg.named().With("component", "redis"),
+		KV: g.client.KV, Lease: clientv3.RetryLeaseClient(g.client), Registerer: s.registry, Log: s.cfg.named().With("component", "redis"),
 	})
 	if err != nil {
 		return err
