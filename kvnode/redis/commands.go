@@ -92,8 +92,8 @@ func connCommands() map[string]command {
 		"SCRIPT":  {arity: -2, local: scriptCommand},
 
 		// What follows needs no key: clients and redis-benchmark ask it when they connect.
-		"PING":    {arity: -1, local: ping},
-		"ECHO":    {arity: 2, local: func(_ *conn, args []string) any { return args[1] }},
+		"PING":    {arity: -1, keys: noKeys, do: ping},
+		"ECHO":    {arity: 2, keys: noKeys, do: func(_ *tx, args []string) any { return args[1] }},
 		"HELLO":   {arity: -1, local: hello},
 		"AUTH":    {arity: -2, local: func(*conn, []string) any { return errAuth }},
 		"SELECT":  {arity: 2, local: selectDB},
@@ -113,6 +113,8 @@ func connCommands() map[string]command {
 func one(arity int, do func(t *tx, args []string) any) command {
 	return command{arity: arity, keys: firstKey, do: do}
 }
+
+func noKeys([]string) ([]string, error) { return nil, nil }
 
 func firstKey(args []string) ([]string, error) { return args[1:2], nil }
 

@@ -15,11 +15,14 @@ const version = "7.0.0"
 
 const errAuth = failure("ERR AUTH is refused: the gateway has no users and no password, so a password would protect nothing")
 
-func ping(_ *conn, args []string) any {
-	if len(args) > 1 {
+func ping(_ *tx, args []string) any {
+	switch len(args) {
+	case 1:
+		return simple("PONG")
+	case 2:
 		return args[1]
 	}
-	return simple("PONG")
+	return failure("ERR wrong number of arguments for 'ping' command")
 }
 
 func selectDB(_ *conn, args []string) any {

@@ -36,9 +36,9 @@ func TestLimits(t *testing.T) {
 	addr := startGateway(t, etcd, func(c *redis.Config) { c.MaxBulk, c.MaxConnMemory = 100_000, 1_000_000 })
 	bystander := dial(t, addr)
 	for _, test := range []struct{ name, sent, want string }{
-		{"bulk", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100001\r\n", "-ERR Protocol error: bytes of an argument: 100001, the limit is 100000"},
-		{"arguments", "*1000000000\r\n", "-ERR Protocol error: arguments of a command: 1000000000, the limit is 1024"},
-		{"a million keys", "*1000001\r\n$4\r\nMGET\r\n", "-ERR Protocol error: arguments of a command: 1000001, the limit is 1024"},
+		{"bulk", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100001\r\n", "-ERR Protocol error: invalid bulk length: 100001, the limit is 100000"},
+		{"arguments", "*1000000000\r\n", "-ERR Protocol error: invalid multibulk length: 1000000000, the limit is 1024"},
+		{"a million keys", "*1000001\r\n$4\r\nMGET\r\n", "-ERR Protocol error: invalid multibulk length: 1000001, the limit is 1024"},
 		{"command", "*60\r\n" + strings.Repeat("$100000\r\n"+strings.Repeat("a", 100000)+"\r\n", 60), "-ERR bytes of a connection: 1"},
 		{"POST", "POST / HTTP/1.1\r\nHost: a\r\n\r\nSET k web\r\n", ""},
 		{"Host", "host: a\r\nSET k web\r\n", ""},

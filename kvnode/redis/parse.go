@@ -65,15 +65,15 @@ func (p *parser) line() ([]byte, error) {
 
 // array reads a command as clients send it, an array of bulk strings.
 func (p *parser) array() ([]string, error) {
-	count, err := p.length('*', "arguments of a command", p.mem.limits.args)
+	count, err := p.length('*', "multibulk", p.mem.limits.args)
 	if err != nil {
 		return nil, err
 	}
 	args := make([]string, 0, max(0, min(count, 8)))
-	for range count {
-		size, err := p.length('$', "bytes of an argument", p.mem.limits.bulk)
+	for range count { // none if it is negative
+		size, err := p.length('$', "bulk", p.mem.limits.bulk)
 		if err == nil && size < 0 {
-			err = protocolError("invalid bulk length")
+			err = protocolError("invalid bulk length: %d", size)
 		}
 		if err != nil {
 			return nil, err
@@ -87,7 +87,7 @@ func (p *parser) array() ([]string, error) {
 	return args, nil
 }
 
-// length reads a line such as $12. The length may be -1.
+// length reads a line such as $12. The length may be negative.
 func (p *parser) length(kind byte, what string, limit int) (int, error) {
 	line, err := p.line()
 	if err != nil {
@@ -99,10 +99,10 @@ func (p *parser) length(kind byte, what string, limit int) (int, error) {
 	digits, complete := bytes.CutSuffix(line[1:], []byte("\r\n"))
 	n, err := strconv.Atoi(string(digits))
 	switch {
-	case !complete || err != nil || n < -1:
-		return 0, protocolError("%.32q is not a number of %s", digits, what)
+	case !complete || err != nil:
+		return 0, protocolError("invalid %s length: %.32q", what, digits)
 	case n > limit:
-		return 0, protocolError("%s", tooLarge(what, n, limit))
+		return 0, protocolError("invalid %s length: %d, the limit is %d", what, n, limit)
 	}
 	return n, nil
 }

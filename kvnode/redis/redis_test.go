@@ -208,6 +208,7 @@ var commandTests = []struct{ name, script string }{
 	{"connection", `
 			PING => PONG
 			ping a => a
+			PING a b => -ERR wrong number of arguments for 'ping' command
 			ECHO a => a
 			SELECT 0 => OK
 			SELECT 1 => -ERR DB…
@@ -307,7 +308,8 @@ func TestMulti(t *testing.T) {
 			INCR m:a => QUEUED
 			TTL m:a => QUEUED
 			GET m:a => QUEUED
-			EXEC => [OK 2 50 2]
+			PING => QUEUED
+			EXEC => [OK 2 50 2 PONG]
 			EXEC => -ERR EXEC…
 			MULTI => OK
 			NOSUCH => -ERR unknown…
