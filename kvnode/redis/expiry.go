@@ -86,7 +86,7 @@ func ttl(unit time.Duration) func(t *tx, args []string) any {
 				t.err = err
 				return nil
 			}
-			left = got.TTL
+			left = got.GetTTL()
 			t.stale = t.stale || left < 0 // the lease has ended since the key was read
 		}
 		return left * int64(time.Second/unit)

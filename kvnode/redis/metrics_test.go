@@ -31,6 +31,18 @@ func (kv switchKV) Txn(ctx context.Context) clientv3.Txn {
 	return kv.KV.Txn(ctx)
 }
 
+// failSteps makes writes fail.
+func failSteps(c *client, failing *atomic.Bool) {
+	failing.Store(true)
+	c.want("-UNKNOWN…", "EVAL", renew, "1", "a:1", "secretsecret", "30000")
+	c.want("-UNKNOWN…", "SET", "b", "secretsecret", "PX", "30000", "nx")
+	c.want("-UNKNOWN…", "KV.LOCK", "b", "secretsecret", "PX", "30000")
+	c.want("-UNKNOWN…", "EVAL", redlockLock, "2", "b", "c", "secretsecret", "30000")
+	c.want("-UNKNOWN…", "EVAL", release, "1", "a:1", "secretsecret")
+	c.want("-UNKNOWN…", "SET", "b", "x")
+	failing.Store(false)
+}
+
 func TestMetricsOfLocks(t *testing.T) {
 	var log bytes.Buffer
 	registry := prometheus.NewRegistry()
@@ -47,14 +59,7 @@ func TestMetricsOfLocks(t *testing.T) {
 		c.want("1", "EVAL", renew, "1", "a:1", "secretsecret", "30000")
 		c.want("0", "EVAL", renew, "1", "a:1", "other", "30000")
 		c.want("0", "EVAL", release, "1", "a:1", "other")
-		failing.Store(true)
-		c.want("-UNKNOWN…", "EVAL", renew, "1", "a:1", "secretsecret", "30000")
-		c.want("-UNKNOWN…", "SET", "b", "secretsecret", "PX", "30000", "nx")
-		c.want("-UNKNOWN…", "KV.LOCK", "b", "secretsecret", "PX", "30000")
-		c.want("-UNKNOWN…", "EVAL", redlockLock, "2", "b", "c", "secretsecret", "30000")
-		c.want("-UNKNOWN…", "EVAL", release, "1", "a:1", "secretsecret")
-		c.want("-UNKNOWN…", "SET", "b", "x")
-		failing.Store(false)
+		failSteps(c, &failing)
 		for i := range 40 { // more prefixes than are told apart
 			c.want("OK", "SET", fmt.Sprintf("p%d:x", i), "me", "NX", "PX", "30000")
 			c.want("nil", "SET", fmt.Sprintf("p%d:x", i), "you", "NX", "PX", "30000")

@@ -178,7 +178,7 @@ type conn struct {
 	id    int64
 	resp3 bool
 	quit  bool
-	// writeBy is when the client must have accepted the reply that is being written.
+	// writeBy is when the client must have accepted the reply that is being written, once a part is.
 	writeBy time.Time
 
 	multi   bool
@@ -250,6 +250,9 @@ func (c *conn) Read(b []byte) (int, error) {
 
 // Write drops a client that does not read, or reads a reply slower than minRate.
 func (c *conn) Write(b []byte) (int, error) {
+	if c.writeBy.IsZero() {
+		c.writeBy = time.Now().Add(c.s.cfg.WriteTimeout)
+	}
 	c.writeBy = c.writeBy.Add(time.Duration(len(b)) * time.Second / minRate)
 	if err := c.c.SetWriteDeadline(c.writeBy); err != nil {
 		return 0, err
@@ -308,7 +311,7 @@ func (c *conn) run(cmds [][]string) {
 }
 
 func (c *conn) reply(r any) {
-	c.writeBy = time.Now().Add(c.s.cfg.WriteTimeout)
+	c.writeBy = time.Time{}
 	writeReply(c.w, r, c.resp3)
 }
 

@@ -184,25 +184,8 @@ func (t *tx) do(cmds [][]string) ([]any, error) {
 // load reads the keys of the commands at one revision. On the first try, it reads no more than they need.
 func (t *tx) load(cmds [][]string, watched map[string]int64, first bool) error {
 	t.mem.free(values) // of the attempt before
-	for _, args := range cmds {
-		cmd := commands[strings.ToUpper(args[0])]
-		keys, err := keysOf(args)
-		if err == nil {
-			err = t.mem.take(values, keyOverhead*len(keys))
-		}
-		if err != nil {
-			return err
-		}
-		for _, k := range keys {
-			n := needsValue
-			if cmd.needs != nil {
-				n = cmd.needs(args)
-			}
-			t.use(k, n)
-		}
-	}
-	for k := range watched {
-		t.use(k, needsKey)
+	if err := t.useAll(cmds, watched); err != nil {
+		return err
 	}
 	var read []string
 	for _, k := range t.order {
@@ -237,6 +220,31 @@ func (t *tx) load(cmds [][]string, watched map[string]int64, first bool) error {
 				mod: kv.GetModRevision(), create: kv.GetCreateRevision(), lease: clientv3.LeaseID(kv.GetLease()),
 			}
 		}
+	}
+	return nil
+}
+
+// useAll finds out which keys the commands use.
+func (t *tx) useAll(cmds [][]string, watched map[string]int64) error {
+	for _, args := range cmds {
+		cmd := commands[strings.ToUpper(args[0])]
+		keys, err := keysOf(args)
+		if err == nil {
+			err = t.mem.take(values, keyOverhead*len(keys))
+		}
+		if err != nil {
+			return err
+		}
+		for _, k := range keys {
+			n := needsValue
+			if cmd.needs != nil {
+				n = cmd.needs(args)
+			}
+			t.use(k, n)
+		}
+	}
+	for k := range watched {
+		t.use(k, needsKey)
 	}
 	return nil
 }
@@ -336,32 +344,37 @@ func (t *tx) plan() (p plan, err error) {
 	}
 	unused := p.granted
 	for _, k := range t.order {
-		e := t.keys[k]
-		var opts []clientv3.OpOption
-		if e.need == needsNothing {
-			opts = append(opts, clientv3.WithPrevKV()) // shows the lease that it replaces
-		} else {
-			p.compares = append(p.compares, clientv3.Compare(clientv3.ModRevision(k), "=", e.mod))
-		}
-		keeps := e.exists && e.ttl == keepTTL && e.lease != 0
-		if e.changed && !keeps {
-			p.replaced = append(p.replaced, e.lease)
-		}
-		switch {
-		case !e.changed:
-			continue
-		case !e.exists:
-			p.ops = append(p.ops, clientv3.OpDelete(k))
-			continue
-		case keeps:
-			opts = append(opts, clientv3.WithIgnoreLease())
-		case e.ttl > 0:
-			opts = append(opts, clientv3.WithLease(unused[0]))
-			unused = unused[1:]
-		}
-		p.ops = append(p.ops, clientv3.OpPut(k, e.value, opts...))
+		unused = p.add(k, t.keys[k], unused)
 	}
 	return p, nil
+}
+
+// add adds a key, which takes the first lease if it needs one.
+func (p *plan) add(k string, e *entry, leases []clientv3.LeaseID) (rest []clientv3.LeaseID) {
+	var opts []clientv3.OpOption
+	if e.need == needsNothing {
+		opts = append(opts, clientv3.WithPrevKV()) // shows the lease that it replaces
+	} else {
+		p.compares = append(p.compares, clientv3.Compare(clientv3.ModRevision(k), "=", e.mod))
+	}
+	keeps := e.exists && e.ttl == keepTTL && e.lease != 0
+	if e.changed && !keeps {
+		p.replaced = append(p.replaced, e.lease)
+	}
+	switch {
+	case !e.changed:
+		return leases
+	case !e.exists:
+		p.ops = append(p.ops, clientv3.OpDelete(k))
+		return leases
+	case keeps:
+		opts = append(opts, clientv3.WithIgnoreLease())
+	case e.ttl > 0:
+		opts = append(opts, clientv3.WithLease(leases[0]))
+		leases = leases[1:]
+	}
+	p.ops = append(p.ops, clientv3.OpPut(k, e.value, opts...))
+	return leases
 }
 
 // commit writes what has changed if no key has changed since it was read.
