@@ -43,8 +43,10 @@ func exceeds(what string, value, limit int) failure {
 }
 
 func tooLarge(what string, value, limit int) string {
-	return fmt.Sprintf("%s: %d, the limit is %d", what, value, limit)
+	return fmt.Sprintf("%s: %d%s%d", what, value, limitText, limit)
 }
+
+const limitText = ", the limit is "
 
 // ownMemory is what a connection may hold when others hold all that is shared.
 const ownMemory = 64 << 10

@@ -81,6 +81,12 @@ func TestMemoryLimit(t *testing.T) {
 				t.Errorf("pipelined GET: %.100q", got)
 			}
 		}
+		c.send(encode("GET", "v1") + encode("GET", "v2") + encode("GET", "v3") + encode("GET", "v1")) // each alone is within the limit
+		for range 4 {
+			if got := c.read(); len(got) != 100_000 {
+				t.Errorf("pipelined GET: %.100q", got)
+			}
+		}
 		c.want("-ERR bytes of a pattern: 1025, the limit is 1024", "SCAN", "0", "MATCH", strings.Repeat("*", 1025))
 	})
 	t.Run("WATCH", func(t *testing.T) {

@@ -303,7 +303,15 @@ func (c *conn) run(cmds [][]string) {
 	if !known {
 		name = "unknown" // bounds the metric
 	}
-	for _, r := range c.dispatch(name, cmd, cmds) {
+	replies := c.dispatch(name, cmd, cmds)
+	if f, is := replies[0].(failure); is && len(cmds) > 1 && strings.HasPrefix(string(f), "ERR ") && strings.Contains(string(f), limitText) {
+		for i := range cmds { // nothing was written, and each alone may be within the limit
+			c.run(cmds[i : i+1])
+			c.mem.free(values)
+		}
+		return
+	}
+	for _, r := range replies {
 		_, failed := r.(failure)
 		c.s.metrics.command(name, failed, time.Since(began))
 		c.reply(r)
