@@ -99,6 +99,10 @@ explore: ## every schedule of a small group, STATES=10000000 of each search, and
 redlock: ## locks by redlock and ioredis from npm at kvnode redis, while the leader is killed and paused; skipped without node
 	cd kvnode/e2e && $(GO) test -run '^TestRedlock$$' -count 1 -v . -args -npm
 
+.PHONY: redis-suite
+redis-suite: ## Redis' own tests at a gateway at PORT=6379 of this machine; REDIS= is the source of Redis 7.0, which it changes
+	kvnode/redis/testdata/redis-suite.sh $(abspath $(REDIS)) $(or $(PORT),6379)
+
 .PHONY: redis-figures
 redis-figures: ## kvnode redis beside redis-server by Debian's redis-benchmark and by redsync, REQUESTS=200000 a run, TURNS=3, some 15 minutes
 	cd kvnode/e2e && $(GO) test -run '^TestRedisFigures$$' -count 1 -v -timeout 2h . -args -figures=$(or $(REQUESTS),200000) -turns=$(or $(TURNS),3)
