@@ -105,7 +105,8 @@ redis-suite: ## Redis' own tests at a gateway at PORT=6379 of this machine; REDI
 
 .PHONY: redis-figures
 redis-figures: ## kvnode redis beside redis-server by Debian's redis-benchmark and by redsync, REQUESTS=200000 a run, TURNS=3, some 15 minutes
-	cd kvnode/e2e && $(GO) test -run '^TestRedisFigures$$' -count 1 -v -timeout 2h . -args -figures=$(or $(REQUESTS),200000) -turns=$(or $(TURNS),3)
+	@mkdir -p bench/out
+	cd kvnode/e2e && $(GO) test -run '^TestRedisFigures$$' -count 1 -v -timeout 2h -artifacts -outputdir $(CURDIR)/bench/out . -args -figures=$(or $(REQUESTS),200000) -turns=$(or $(TURNS),3)
 
 .PHONY: floods
 floods: ## hostile clients of HTTP/2 at the leader's port, kvnode beside etcd, about 7 minutes

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,7 +41,7 @@ func TestRedisFigures(t *testing.T) {
 	if *figuresFlag == 0 {
 		t.Skip("for figures: -args -figures=200000 (make redis-figures)")
 	}
-	all := figureServers(t)
+	all, leader := figureServers(t)
 	for turn := range *turnsFlag {
 		for i := range all {
 			s := &all[(i+turn)%len(all)]
@@ -47,6 +51,7 @@ func TestRedisFigures(t *testing.T) {
 			s.locks(t)
 		}
 	}
+	profile(t, &all[len(all)-1], leader)
 	base := all[0].rates
 	for _, s := range all {
 		for _, what := range []string{"SET -P 1", "GET -P 1", "SET -P 16", "GET -P 16", "lock, renew, unlock"} {
@@ -56,7 +61,34 @@ func TestRedisFigures(t *testing.T) {
 	}
 }
 
-func figureServers(t *testing.T) (all []figureServer) {
+// profile writes a CPU profile of the leader while it is measured, to go tool pprof.
+func profile(t *testing.T, s *figureServer, leader *testcluster.Member) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		answer, err := http.Get("http://" + leader.Endpoint + "/debug/pprof/profile?seconds=3")
+		if err != nil {
+			done <- err
+			return
+		}
+		defer answer.Body.Close()
+		data, err := io.ReadAll(answer.Body)
+		done <- errors.Join(err, os.WriteFile(filepath.Join(t.ArtifactDir(), "leader.pprof"), data, 0o600))
+	}()
+	again := figureServer{s.name, s.addr, make(map[string][]float64)}
+	for {
+		select {
+		case err := <-done:
+			must(t, err)
+			t.Logf("a CPU profile of the leader: %s/leader.pprof (with -artifacts, it is kept)", t.ArtifactDir())
+			return
+		default:
+			again.benchmark(t, "16")
+		}
+	}
+}
+
+func figureServers(t *testing.T) (all []figureServer, leader *testcluster.Member) {
 	t.Helper()
 	add := func(name, addr string) {
 		all = append(all, figureServer{name, addr, make(map[string][]float64)})
@@ -79,18 +111,19 @@ func figureServers(t *testing.T) (all []figureServer) {
 		add(r.name, addr)
 	}
 	ports := make(map[*testcluster.Member]string)
-	c := newCluster(t, testcluster.Config{Program: onlyKvnode(t), Flags: []string{electsLate}, Own: func(m *testcluster.Member) []string {
+	c := newCluster(t, testcluster.Config{Program: onlyKvnode(t), Flags: []string{electsLate, "--enable-pprof"}, Own: func(m *testcluster.Member) []string {
 		addr, err := testcluster.FreeAddr(t.Context())
 		must(t, err)
 		ports[m] = addr
 		return []string{"--listen-redis-url=http://" + addr}
 	}})
 	must(t, c.Serve(deadline(t)))
-	leader, err := c.Leader(deadline(t))
+	var err error
+	leader, err = c.Leader(deadline(t))
 	must(t, err)
 	add("kvnode redis, three members", startRedis(t, c, 1)[0])
 	add("the leader of three members", ports[leader])
-	return all
+	return all, leader
 }
 
 // benchmark runs redis-benchmark with distinct keys.
