@@ -46,13 +46,31 @@ func TestGatewaysRevokeEachOthersLeases(t *testing.T) {
 	for i := range 20 {
 		all[i%2].want("1", "EXPIRE", "s", "1000")
 	}
+	wantLeases(t, etcd, 1)
+}
+
+// A write that replaces a key revokes its lease, though the other commands only ask whether the key exists.
+func TestReplacedKeysRevokeTheirLeases(t *testing.T) {
+	etcd := startCluster(t)
+	c := dial(t, startGateway(t, etcd))
+	c.want("OK", "SET", "k", "v", "EX", "1000")
+	c.want("OK", "WATCH", "k")
+	c.want("OK", "MULTI")
+	c.want("QUEUED", "EXISTS", "k")
+	c.want("QUEUED", "SET", "k", "w")
+	c.want("[1 OK]", "EXEC")
+	wantLeases(t, etcd, 0)
+}
+
+func wantLeases(t *testing.T, etcd *clientv3.Client, want int) {
+	t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		got, err := etcd.Leases(t.Context())
-		if err == nil && len(got.Leases) == 1 {
+		if err == nil && len(got.Leases) == want {
 			return
 		}
 		if time.Since(began) > patience {
-			t.Fatalf("Leases() = %v, %v, want that of the key", got, err)
+			t.Fatalf("Leases() = %v, %v, want %d", got, err, want)
 		}
 	}
 }

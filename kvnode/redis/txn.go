@@ -251,7 +251,9 @@ func (t *tx) useAll(cmds [][]string, watched map[string]int64) error {
 
 func (t *tx) use(key string, n need) {
 	if e, is := t.keys[key]; is {
-		e.need = min(e.need, n)
+		if e.need != n { // a write that replaces a key which was read must know its lease
+			e.need = needsValue
+		}
 		return
 	}
 	t.keys[key] = &entry{need: n}
