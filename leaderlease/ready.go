@@ -28,10 +28,10 @@ import (
 //
 // Without AsyncStorageWrites Ready blocks when this node is about to count its own vote (V5), while a promise that
 // a grant has reported, or the restart hold, lasts by the lease clock. It blocks for at most the longest promise.
-// A disruption or step of the clock begins that time anew, and a clock that fails or stands still prolongs it. In
-// a loop that asks Tick before each tick of raft, Ready blocks only after a burst of ticks, after a Campaign
-// without CanCampaign, if the clock fails, steps or is disrupted during a campaign, or while the configuration is
-// not known. Loops that must not block, or that drive their clock themselves, call WouldBlock.
+// A disruption or step of the clock begins that time anew, and a clock that fails or stands still prolongs it.
+// Ready rarely blocks in a loop that asks Tick before each tick of raft. The causes are a burst of ticks, a Campaign
+// without CanCampaign, a fault of the clock during a campaign, and a configuration that is not known yet. Loops
+// that must not block, or that drive their clock themselves, call WouldBlock.
 func (l *Lease) Ready(rd *raft.Ready) {
 	if l == nil {
 		return

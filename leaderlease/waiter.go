@@ -19,9 +19,9 @@ type waiter struct {
 	// quorum means that no lease may answer: see Lease.ReadIndex.
 	quorum bool
 
-	// at is a moment after the read arrived at which this node led, and commitAt its commit index then or
-	// later. A lease that covers at covers the read (docs/design.md, Joined reads). at is 0 on followers,
-	// before the first commit of the term, and for reads that need a round.
+	// at is an instant after the read arrived, at which this node led. commitAt is the commit index at that
+	// instant or later. A lease that covers at covers the read (docs/design.md, Joined reads). at is 0 on
+	// followers, before the first commit of the term, and for reads that need a round.
 	at       core.Instant
 	commitAt uint64
 	// round is the first round requested after the read arrived.

@@ -274,9 +274,9 @@ func (s *saved) ask(d time.Duration) bool {
 	return d <= s.limit
 }
 
-// clockStepped is for a machine that may have been restored, with memory older than its storage. The
-// saved duration may have fallen since then, but never below longest, so limit drops to longest. Promises of up to
-// most may be forgotten, so longest rises to that.
+// clockStepped is for a machine that may have been restored, so that its memory is older than its storage.
+// Storage holds longest at least, so limit drops to that. The node may have forgotten promises of up to most, so
+// longest rises to that.
 func (s *saved) clockStepped(most time.Duration) {
 	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
 }
