@@ -6,6 +6,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -61,6 +62,24 @@ func TestAppenderSharesSyncs(t *testing.T) {
 		t.Errorf("Append() after Close = %v, want %v", err, ErrClosed)
 	}
 	must(t, l.Close())
+}
+
+// An update above half of MaxBatchBytes waits for those before it, and then is a batch of its own.
+func TestAppenderTakesALargeUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(fs.NewMemory())
+		cfg.MaxBatchBytes, cfg.MaxSnapshotBytes = 16<<10, 1<<10
+		l := mustOpen(t, cfg)
+		a := NewAppender(l, nil)
+		for i := uint64(1); i <= 2; i++ {
+			must(t, a.Append(Update{Entries: entries(1, i, i+1, 12<<10), HardState: hard(1, 1, 0)}, func(err error) { must(t, err) }))
+		}
+		a.Close()
+		if last, err := l.LastIndex(); last != 2 || err != nil {
+			t.Errorf("LastIndex() = %d, %v, want 2", last, err)
+		}
+		must(t, l.Close())
+	})
 }
 
 // After one failure nothing that came later may succeed.
