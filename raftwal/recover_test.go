@@ -187,6 +187,20 @@ func TestSpareOfAnEarlierProcessIsNoSegment(t *testing.T) {
 	}
 }
 
+// A batch with correct CRCs and an entry that leaves a gap is damage. No crash writes it.
+func TestAGapWithCorrectSumsIsDamage(t *testing.T) {
+	disk := fs.NewMemory()
+	l := mustOpen(t, testConfig(disk))
+	must(t, l.Save(entries(1, 1, 3, 10), nil, nil))
+	l.w.batch.reset(0)
+	l.w.batch.entry(entry(1, 4, 10))
+	must(t, l.write(&l.w.batch))
+	must(t, l.Close())
+	if _, err := Open(testConfig(disk)); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("Open() = %v, want an error that matches ErrCorrupt", err)
+	}
+}
+
 // Open reads the last batch once to check it and once to write it again. What
 // differs the second time must not replace what was acknowledged.
 func TestSettleChecksWhatItWritesAgain(t *testing.T) {
