@@ -96,7 +96,7 @@ func (a *applier) handle(rd raft.Ready) {
 	b := batch{entries: rd.CommittedEntries, done: make(chan struct{})}
 	a.work <- b
 	if slices.ContainsFunc(b.entries, changesMembers) {
-		<-b.done // rare; raft must have switched before Advance
+		<-b.done // rare: ApplyConfChange must come before Advance
 	}
 	node.Advance(rd)
 	// embed:end
