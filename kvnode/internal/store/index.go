@@ -14,8 +14,8 @@ const chunk = 256
 
 // index finds chains by key and in the order of keys. A chain is added to both structures before
 // its first version is published, and removed from both when no readable revision has a version of
-// it. In between, a reader may find it in one of them only. That makes no difference, since its
-// view has no version of the key.
+// it. While it is added or removed, a reader may find it in one of them only. That makes no difference,
+// since the reader's view has no version of the key.
 type index struct {
 	// byKey serves point reads without a lock.
 	byKey *table
@@ -24,7 +24,7 @@ type index struct {
 	// write lock. An overwrite takes no lock.
 	mu      sync.RWMutex
 	ordered *btree.BTreeG[*chain] // under mu
-	// dead holds the chains of ordered without a live version at revision changed: deleted
+	// dead holds the chains in ordered that have no live version at revision changed: deleted
 	// keys, and keys that a transaction has just created. It makes the number of live keys in a
 	// range computable from positions in the two trees.
 	dead *btree.BTreeG[*chain] // under mu

@@ -12,7 +12,7 @@ import (
 )
 
 // maxRetries limits how often a read of the newest revision restarts because a compaction overtook
-// it. A transaction that names a compacted revision fails in each attempt.
+// it. A transaction that itself names a compacted revision would restart for ever.
 const maxRetries = 16
 
 // Range answers a range request at one revision. The error is a rpctypes.ErrGRPC… value or ctx's.
@@ -94,7 +94,7 @@ func (w view) collect(ctx context.Context, r *pb.RangeRequest, resp *pb.RangeRes
 	return found, err
 }
 
-// messages builds the messages of a response in one allocation. With KeysOnly the TTL lease is left
+// messages builds the messages of a response. With KeysOnly the TTL lease is left
 // out as well: etcd 3.7 takes the keys from its index, which has no leases, unless the range is sorted by
 // value.
 func messages(r *pb.RangeRequest, found []*Version) []*mvccpb.KeyValue {
@@ -140,7 +140,7 @@ func (w view) scan(ctx context.Context, key, end []byte, visit func(*Version) bo
 			return v == nil || visit(v)
 		})
 	}
-	// Checked last: versions that were freed before are missing above.
+	// Checked last, since versions that were freed during the scan are missing.
 	if err == nil && w.compacted() {
 		err = rpctypes.ErrGRPCCompacted
 	}
@@ -254,7 +254,7 @@ func (w view) count(ctx context.Context, key, end []byte) (n int64, err error) {
 	return n, err
 }
 
-// revertCount converts the count n of revision changed to the view's revision.
+// revertCount turns n, the count at revision changed, into the count at the view's revision.
 func (w view) revertCount(ctx context.Context, n, changed int64, key, end []byte) (int64, error) {
 	var err error
 	steps := 0
@@ -272,7 +272,7 @@ func (w view) revertCount(ctx context.Context, n, changed int64, key, end []byte
 		}
 		return err == nil
 	})
-	// Checked last: versions that were dropped before are missing above.
+	// Checked last, since versions that were dropped during the scan are missing.
 	if err == nil && w.compacted() {
 		err = rpctypes.ErrGRPCCompacted
 	}

@@ -245,7 +245,7 @@ func (s *Store) Ops() Ops {
 	}
 }
 
-// semaphore is a mutex that can be acquired until a context ends.
+// semaphore is a mutex. acquireContext gives up when a context ends.
 type semaphore chan struct{}
 
 func newSemaphore() semaphore { return make(semaphore, 1) }

@@ -142,8 +142,8 @@ func (x *leases) reattach(prev, v *Version) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	key := keyString(v.GetKey())
-	// A lease that does not exist was revoked: by this revision or, while a checkpoint is
-	// loaded, by a later one.
+	// A lease that is missing was revoked: by this revision or, while a checkpoint is loaded, by a
+	// later one. 0 is no lease.
 	if a := x.all[from]; a != nil {
 		delete(a.keys, key)
 	}
@@ -177,7 +177,7 @@ func (s *Store) revokeLease(st *state, c *Command) (proto.Message, error) {
 	if l, ok := s.TTLLease(r.GetID()); !ok || !c.matchesLease(0, l) {
 		return nil, rpctypes.ErrGRPCLeaseNotFound
 	}
-	// The lease goes first, so readers that miss the keys do not find the lease.
+	// The lease goes first: a reader that no longer sees its keys does not see the lease either.
 	keys := st.leases.remove(r.GetID())
 	resp, err := runWriter(s, st, func(w *writer, _ *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
 		// Each key exists: reattach removes a key from its lease together with the version

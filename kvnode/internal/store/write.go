@@ -101,7 +101,7 @@ func (w *writer) revision() int64 {
 func (w *writer) view() view { return view{w.st, w.revision()} }
 
 // header returns the header of an operation's response. Operations of one transaction share it, so
-// only the outermost response may change its header.
+// it is not changed. The transaction's own response has another header.
 func (w *writer) header() *pb.ResponseHeader {
 	if rev := w.revision(); w.lastHeader.GetRevision() != rev || w.lastHeader == nil {
 		w.lastHeader = &pb.ResponseHeader{Revision: rev}
