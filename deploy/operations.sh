@@ -218,10 +218,19 @@ import_all() {
 }
 
 # restore_all PATH is import_all for clients that have seen later revisions. It raises term and
-# revision by the time in microseconds, so each restore raises them further than the restore before.
+# revision to the time in microseconds, so they are higher than after any restore before.
 restore_all() {
-  bump=$(date +%s)000000
-  import_all "$1" --bump-term "$bump" --bump-revision "$bump" --mark-compacted
+  state=$(kvnode snapshot status "$1" -w json) &&
+    import_all "$1" --bump-term "$(up_to_now raftTerm)" --bump-revision "$(up_to_now revision)" --mark-compacted
+}
+
+# up_to_now FIELD prints by how much a number of $state is below the time in microseconds, or a billion if
+# it is not.
+up_to_now() {
+  echo "$state" | awk -F"\"$1\":" -v now="$(date +%s)" '{
+    up = now * 1000000 - $2
+    printf "%.0f\n", (up > 0 ? up : 1000000000)
+  }'
 }
 
 # healthy CLIENT_URL,... waits until these members can read and write.

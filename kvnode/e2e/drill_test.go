@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -162,6 +163,33 @@ func drillBackup(t *testing.T, m *machines) {
 		t.Errorf("%d of 6 puts that came after the backup are there", n)
 	}
 	m.refuses(commands(t, "backup-restore")[0], m.values["DATA"]+"/m1.old exists on the machine of m1")
+	m.raisesAgain()
+}
+
+// raisesAgain checks that a restore of the restored cluster's backup, and then of the older one, would raise
+// revision and term further each time.
+func (m *machines) raisesAgain() {
+	m.t.Helper()
+	_, err := m.sh("etcdctl --endpoints=\"$ALL\" snapshot save \"$BACKUP/again.db\"\n")
+	must(m.t, err)
+	for _, field := range []string{"revision", "raftTerm"} {
+		var last int64
+		for _, file := range []string{"again.db", "kv.db"} {
+			out, err := m.sh("state=$(kvnode snapshot status \"$BACKUP/" + file + "\" -w json) && echo \"$state\" &&\n  up_to_now " + field + "\n")
+			must(m.t, err)
+			_, after, _ := strings.Cut(out, "\""+field+"\":")
+			now, _, _ := strings.Cut(after, ",")
+			lines := strings.Fields(out)
+			from, err := strconv.ParseInt(now, 10, 64)
+			must(m.t, err)
+			up, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
+			must(m.t, err)
+			if from+up < last || up < 1 {
+				m.t.Errorf("a restore of %s raises %s %d by %d, want it at %d or above", file, field, from, up, last)
+			}
+			last = from + up
+		}
+	}
 }
 
 func drillImport(t *testing.T, m *machines) {
