@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -175,15 +176,18 @@ func (m *machines) raisesAgain() {
 	for _, field := range []string{"revision", "raftTerm"} {
 		var last int64
 		for _, file := range []string{"again.db", "kv.db"} {
-			out, err := m.sh("state=$(kvnode snapshot status \"$BACKUP/" + file + "\" -w json) && echo \"$state\" &&\n  up_to_now " + field + "\n")
+			out, err := m.sh("state=$(kvnode snapshot status \"$BACKUP/" + file + "\" -w json) && echo \"$state\" &&\n  echo \"up=$(up_to_now " + field + ")\"\n")
 			must(m.t, err)
-			_, after, _ := strings.Cut(out, "\""+field+"\":")
-			now, _, _ := strings.Cut(after, ",")
-			lines := strings.Fields(out)
-			from, err := strconv.ParseInt(now, 10, 64)
-			must(m.t, err)
-			up, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
-			must(m.t, err)
+			number := func(before string) int64 {
+				found := regexp.MustCompile(before + "([0-9]+)").FindStringSubmatch(out)
+				if found == nil {
+					m.t.Fatalf("no %s in %s", before, out)
+				}
+				n, err := strconv.ParseInt(found[1], 10, 64)
+				must(m.t, err)
+				return n
+			}
+			from, up := number(`"`+field+`":`), number("up=")
 			if from+up < last || up < 1 {
 				m.t.Errorf("a restore of %s raises %s %d by %d, want it at %d or above", file, field, from, up, last)
 			}
