@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -109,6 +110,31 @@ func TestSilentConnectionsKeepOutNoClient(t *testing.T) {
 		if n := total(t, other, name); n == 0 {
 			t.Errorf("%s = 0, want it to count evicted connections", name)
 		}
+	}
+}
+
+// Connections of the Redis protocol that send nothing are evicted like others, also to make room for etcd's clients.
+func TestSilentRedisConnectionsAreEvicted(t *testing.T) {
+	maxPendingClients = 16
+	defer func() { maxPendingClients = 0 }()
+	s := solo(t, func(c *Config) { c.ListenRedisURLs = []string{"http://127.0.0.1:0"} })
+	conn, err := net.Dial("tcp", s.RedisAddrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ping = "PING\r\n"
+	if _, err := conn.Write([]byte(ping)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, len("+PONG\r\n"))); err != nil {
+		t.Fatal(err)
+	}
+	defer crowd(t, 60, s.RedisAddrs()[0])()
+	if n := total(t, s, "kvnode_client_evicted_connections_total"); n == 0 {
+		t.Error("no silent connection was evicted")
+	}
+	if got := redisReplies(t, conn, ping+"QUIT\r\n"); got != "+PONG\r\n+OK\r\n" {
+		t.Errorf("a client that has sent a command, in the crowd: %q", got)
 	}
 }
 

@@ -141,23 +141,49 @@ func (e *Clients) ForPages(l net.Listener, secure bool) net.Listener {
 	return l
 }
 
-// ForRedis returns l for the gateway of the Redis protocol, which limits silent connections itself.
+// ForRedis returns l for the gateway of the Redis protocol. A connection is authenticated with its first command.
 func (e *Clients) ForRedis(l net.Listener, secure bool) net.Listener {
-	l = admitting{e.port.Listener(l)}
+	l = e.port.Listener(l)
 	if secure {
-		return tls.NewListener(l, e.certs.Server())
+		l = tls.NewListener(l, e.certs.Server())
 	}
-	return l
+	return redisListener{l}
 }
 
-// admitting is a listener whose connections count as authenticated.
-type admitting struct{ net.Listener }
+type redisListener struct{ net.Listener }
 
 // Accept implements net.Listener.
-func (l admitting) Accept() (net.Conn, error) {
+func (l redisListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	connlimit.PendingOf(c).Authenticated()
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	return &redisConn{Conn: c, pending: connlimit.PendingOf(c)}, nil
+}
+
+// redisConn is a connection of the Redis protocol, above TLS. One goroutine reads it.
+type redisConn struct {
+	net.Conn
+
+	pending *connlimit.Pending // nil once the connection is authenticated
+}
+
+// Read implements net.Conn. If the connection was evicted, the next Read fails.
+func (c *redisConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.pending != nil {
+		c.pending.Authenticated()
+		c.pending = nil
+	}
+	return n, err
+}
+
+// HandshakeContext does the handshake of TLS, if the connection has it.
+func (c *redisConn) HandshakeContext(ctx context.Context) error {
+	if secured, is := c.Conn.(*tls.Conn); is {
+		return secured.HandshakeContext(ctx)
+	}
+	return nil
 }
 
 // TrackHTTP makes connections of p authenticated with their first request, and notes
