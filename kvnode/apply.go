@@ -87,7 +87,7 @@ func (a *applier) run() {
 // stops.
 func (a *applier) runJob(j applyJob) bool {
 	if j.restore != nil {
-		// A large snapshot takes longer than any limit on progress, and a restart would only begin it again.
+		// A large snapshot is no stall: a restart would only begin it again.
 		a.progress.rest()
 		if err := a.restore(j.restore); err != nil {
 			a.life.Fail(err)
@@ -183,7 +183,7 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 		return false
 	}
 	if conf == nil {
-		// The appender has got the snapshot in the same Ready, and pushes its job. Entries of jobs before that one
+		// The Ready with the snapshot has gone to the appender, which pushes its job. Entries of jobs before that one
 		// are skipped (superseded).
 		answer(store.Result{}, ErrTimeout)
 		return true

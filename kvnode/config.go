@@ -95,8 +95,8 @@ type Config struct {
 	// a restart applies fewer entries again, and the disk writes more. Default: 10,000.
 	SnapshotCount uint64
 	// CatchUpEntries or CatchUpBytes, whichever is more, stay in the log after a checkpoint, so that a follower that
-	// was down gets entries instead of a snapshot. Defaults: 5,000 entries and 16 MiB. If CatchUpEntries has another
-	// value, the default of CatchUpBytes is 0.
+	// was down gets entries instead of a snapshot. Defaults: 5,000 entries and 16 MiB. If CatchUpEntries is not 5,000,
+	// CatchUpBytes defaults to 0.
 	CatchUpEntries uint64
 	CatchUpBytes   int64
 	// TTLCheckpoint is the interval at which the remaining time of each longer TTL lease is replicated,
@@ -200,9 +200,9 @@ func (c *Config) bounded(ctx context.Context) (context.Context, context.CancelFu
 }
 
 const (
-	// The default LeaseDuration is the longer of shortPromise and leastBeats heartbeats, but less than
-	// ElectionTimeout. A shorter lease is lost when heartbeats are late. With a longer one, a dead leader is
-	// replaced later.
+	// The default LeaseDuration is the longer of shortPromise and leastBeats heartbeats, or longer if the margin that
+	// is set needs it, but less than ElectionTimeout (Lease). A shorter lease is lost when heartbeats are late. With a
+	// longer one, a dead leader is replaced later.
 	shortPromise = 250 * time.Millisecond
 	leastBeats   = 5
 	// wideMargin is the default margin of a short lease, but at most two fifths of it: see docs/clocks.md.
@@ -222,7 +222,7 @@ const (
 // If only one of LeaseDuration and MaxClockSkew is set, the default of the other one fits it.
 func (c *Config) Lease() (duration, margin time.Duration) {
 	if duration = c.LeaseDuration; duration == 0 {
-		// tick is that of a former version with this ElectionTimeout.
+		// tick is the TickInterval that a former version had with this ElectionTimeout.
 		tick := max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks))
 		wanted := min(c.MaxClockSkew, c.ElectionTimeout) // the margin that is set, 0 if none is
 		duration = min(max(c.ElectionTimeout.Truncate(tick)-tick, wanted+2*c.TickInterval), c.maxPromise())

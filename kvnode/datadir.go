@@ -69,8 +69,8 @@ func saveIdentity(n *Node, change func(*memberdir.Identity)) bool {
 	return true
 }
 
-// CheckDataDir returns the error with which Start would refuse DataDir, or Name if DataDir does not exist
-// yet. Start refuses a directory of another member or cluster, one with files of another program, one
+// CheckDataDir returns the error with which Start would refuse DataDir. If DataDir does not exist yet, it checks
+// only Name. Start refuses a directory of another member or cluster, one with files of another program, one
 // that has lost its log, and one that is in use. CheckDataDir changes nothing, connects to no peer, and
 // does not read the log.
 func (c Config) CheckDataDir() error {

@@ -39,7 +39,7 @@ func (l *raftLoop) newDetector() *detector.Detector {
 }
 
 // detectorView returns what the detector needs to know about this member. The voters are those of the applied
-// registry: a removed member that has not applied its removal may campaign, and the others refuse its hello.
+// registry. So a removed member that has not applied its removal may campaign; the others refuse its hello.
 //
 // A member is away before it is admitted, and until it has applied the configuration changes with which a new log
 // begins: raft refuses to campaign before.
@@ -107,7 +107,7 @@ func (l *raftLoop) stepArrived() {
 }
 
 // connectionsEnded tells the detector that a peer has closed its last connection. Messages that arrived before are
-// stepped first: after it they would look like signs of life.
+// stepped first: if they came later, they would look like signs of life.
 func (l *raftLoop) connectionsEnded(peer uint64) {
 	l.stepArrived()
 	now := time.Now()

@@ -62,7 +62,7 @@ type raftLoop struct {
 	tickTimer     *time.Timer     // for the next tick
 	pollTimer     *time.Timer     // runs while the leader is suspected, or about to be
 	proposedTo    leaderTerm      // the leader that may hold proposals of this member (failProposals)
-	deathCampaign *raftpb.Message // campaigns after the newest death notice that voided a promise (forceCampaign)
+	deathCampaign *raftpb.Message // raft campaigns with it after a death notice that voided a promise (forceCampaign)
 	role          raft.StateType  // as of the newest Ready, like commit
 	commit        uint64
 	restored      uint64 // the index of the newest snapshot that raft has restored
@@ -185,8 +185,8 @@ func (l *raftLoop) tickIfDue() {
 // tick advances raft's time, and checks what no event reports: admission, a disk that hangs, and proposals that
 // their clients have abandoned.
 //
-// Raft gets no tick before this member is admitted, since it would campaign. Nor does it get one that the lease
-// withholds (V5): raft elects a sole voter without a message that the lease could remove.
+// Raft gets no tick before this member is admitted, since it would campaign. Nor while the lease
+// withholds ticks (V5): a sole voter elects itself without a message that the lease could remove.
 func (l *raftLoop) tick() {
 	if l.lease.Tick() && l.admission.IsOpen() {
 		l.raw.Tick()
@@ -307,11 +307,11 @@ func ask[T any](ctx context.Context, c *calls, f func(*raftLoop) T) (answer T, e
 //
 // A follower ticks together with its leader's heartbeats, which come at the same interval. So an idle follower
 // wakes up once per interval and not twice. A tick waits a little for a heartbeat, and a heartbeat that comes a
-// little before the tick makes it come early. Early ticks do not add up: due advances by one interval.
+// little before the tick makes it come early. An early tick does not move later ones: due advances by one interval.
 type cadence struct {
 	interval           time.Duration
 	due                time.Time // when the next tick is due, without slack
-	heartbeatSinceTick bool      // a heartbeat came with the last tick or after it, so the next tick waits for another one
+	heartbeatSinceTick bool      // one came with the last tick or after it, so the next tick waits for another
 	tickNow            bool      // set by a heartbeat: the loop ticks in this turn
 }
 

@@ -151,8 +151,8 @@ func (p peers) SnapshotSent(peer uint64, err error) { p.node.snapshots.Report(pe
 // checkIndex returns an error for a message on which raft would panic because it is about entries that this member's
 // log does not have.
 //
-// Only the leader of its term uses a MsgAppResp. On other members, such as one that has led and was restarted, it is
-// about an earlier log, and harmless.
+// Raft ignores a MsgAppResp unless this member leads in the message's term. So a late one, for example after a restart
+// of a leader, is harmless.
 func (l *raftLoop) checkIndex(m *raftpb.Message) error {
 	err := transport.ValidateAgainst(m, l.last.Load())
 	if err != nil && m.GetType() == raftpb.MsgAppResp {

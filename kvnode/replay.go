@@ -23,9 +23,10 @@ const replayPatience = 5
 // replay makes stale reads wait after a start. The store begins at a checkpoint, and the commit index on disk lags
 // behind, so at first the store may be older than what this member served before.
 //
-// If this member alone is a quorum, its whole log is committed, and stale reads wait until all of it is applied.
-// Otherwise the member cannot know what was committed. It makes linearizable reads until one succeeds, until its
-// whole log is applied, or until it has found no leader for replayPatience.
+// Stale reads first wait until the committed part of the log that this member knows is applied: up to the commit
+// index, and if this member alone is a quorum there, up to the next configuration change. Then the member makes
+// linearizable reads until one succeeds, until its whole log is applied, or until it has found no leader for
+// replayPatience.
 type replay struct {
 	// Immutable.
 	self          uint64
@@ -40,10 +41,10 @@ type replay struct {
 
 	// The applier owns the following fields once it runs.
 	target        uint64 // the index that must be applied
-	alone         bool   // this member alone is a quorum, so the log is committed up to until
+	alone         bool   // this member alone is a quorum, so the log is committed up to target
 	appliedClosed bool
 
-	applied chan struct{} // closed when until is applied
+	applied chan struct{} // closed when target is applied
 	served  chan struct{} // closed when stale reads are served
 }
 
@@ -68,8 +69,8 @@ func (r *replay) entriesApplied() {
 	}
 }
 
-// endAlone returns the index up to which the log is committed if this member alone is a quorum at commit: last, or
-// the next configuration change, after which it may not be a quorum any more.
+// endAlone returns how far the log is committed if this member alone is a quorum at commit: up to the next
+// configuration change, after which it may not be a quorum any more, else up to last.
 func (r *replay) endAlone(commit, last uint64) uint64 {
 	return cmp.Or(firstChange(r.log, commit+1, last+1), last)
 }

@@ -17,8 +17,8 @@ func newTTL(cfg *Config, st *store.Store, member ttlMember) *ttl.Engine {
 	return ttl.New(ttl.Config{
 		Member: member, Store: st, Clock: cfg.Clock,
 		MaxGap: cfg.ElectionTimeout / 2,
-		// A client that has lost its leader first looks for another member. The shorter the promises are, the sooner
-		// the next leader begins, so its grace is longer by as much.
+		// A client that has lost its leader first looks for another member. With shorter promises
+		// the next leader begins sooner, so it must wait longer for the client.
 		Grace:      cfg.ElectionTimeout*3/2 + cfg.ElectionTimeout - member.lease.Info().Duration,
 		Checkpoint: cfg.TTLCheckpoint, Logger: cfg.Logger,
 	})
@@ -79,7 +79,8 @@ func (m ttlMember) Leadership() (term uint64, over <-chan struct{}) {
 	return now.term, now.changed
 }
 
-// LeaseStatus implements ttl.Member. It reports a disk that hangs in any case: revocations would wait for the disk.
+// LeaseStatus implements ttl.Member. A disk that hangs comes before a valid lease, since revocations would
+// wait for the disk.
 func (m ttlMember) LeaseStatus() leaderlease.Status {
 	if m.diskStuck() {
 		return leaderlease.StatusDiskStalled

@@ -4,8 +4,8 @@
 //
 // In a cluster of n, a member with an empty directory takes part once n - n/2 of the n - 1 others have accepted it
 // (Missing). Suppose that it was in the cluster before, its registration was committed, and it has lost its
-// directory. Then any n - n/2 others include one that has the registration in its log and refuses the member. So two
-// wiped members of three cannot found a second cluster beside the third.
+// directory. Then at least n/2 of the others have the registration in their logs and refuse the member, so too few
+// are left to accept it: two wiped members of three cannot found a second cluster beside the third.
 package admission
 
 import (
@@ -19,8 +19,8 @@ const (
 	// RefusalPatience is the time for which all others must refuse a member as foreign before it gives up. It is long
 	// enough for a member of a former cluster, which still runs at a peer's address, to stop.
 	RefusalPatience = 10 * time.Second
-	// minRefusals is the number of refusals by each peer before the member gives up. With two, one refusal by a
-	// member of a former cluster and a late second one would be enough.
+	// minRefusals is the number of refusals by each peer before the member gives up. With two, one wrong refusal,
+	// by a member of a former cluster, and its late repetition would be enough.
 	minRefusals = 3
 	// refusalMemory is the time after which a peer's refusals are forgotten if no other follows. It is longer than
 	// the longest pause between two attempts to connect.

@@ -45,8 +45,8 @@ func (c *Checkpointer) truncate(at store.Checkpoint, full bool) error {
 	return nil
 }
 
-// fullDiskIndex returns the index up to which the log is removed when the disk is full: as much as every connected
-// voter has, but enough to free a segment. It returns 0 if no index up to limit frees one. A follower that lacks
+// fullDiskIndex returns the index up to which the log is removed when the disk is full: what every connected
+// voter has, or more if that frees no segment. It returns 0 if no index up to limit frees one. A follower that lacks
 // removed entries needs a snapshot, and its own disk may be too full for one.
 func (c *Checkpointer) fullDiskIndex(limit uint64) uint64 {
 	frees, ok := c.cfg.Log.FreesAt()

@@ -114,11 +114,11 @@ type StaleDetector struct {
 	}
 }
 
-// diskRecord is what one member must have on its disk. A process that was refused stays refused: when acked begins
-// anew in a new ackedTerm, term rises.
+// diskRecord is what one member must have on its disk. A process that was refused stays refused: acked begins
+// anew only in a later term, and then term rises, too.
 type diskRecord struct {
-	// The term of its hard state is at least term: it voted or acknowledged entries in that term. Its log ends at
-	// index at least: it knew index as committed.
+	// The term of its hard state is at least term: it voted or acknowledged entries in that term. Its log
+	// reaches index, which it knew as committed.
 	term, index uint64
 	// acked is the index that it acknowledged to the leader of ackedTerm. If its hard state has a later term, the
 	// leader of that term may have truncated its log below acked.

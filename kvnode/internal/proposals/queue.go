@@ -165,8 +165,8 @@ func (q *Queue) mayOfferOwn(s State) bool {
 
 // drainSubmitted appends the submitted proposals to own.
 //
-// It swaps two arrays, so that a busy member allocates none: clients append to the one in the mailbox, and own is a
-// slice of the other (spare). The mailbox gets spare only when own is empty.
+// Two arrays take turns, so that a busy member allocates none: clients append to that of the mailbox, and own is a
+// slice of the other (spare). They are swapped when own is empty.
 func (q *Queue) drainSubmitted() {
 	if len(q.own) > 0 {
 		q.own = append(q.own, q.pending.submitted.Drain(nil)...)
@@ -234,8 +234,8 @@ func (q *Queue) offerOwn() bool {
 	if len(offered) > 0 {
 		err := q.propose(newMessage(q.self, offered))
 		if errors.Is(err, raft.ErrProposalDropped) {
-			// They stay first in own. markProposed has moved them to the front of own[:k], over the abandoned ones,
-			// so they are moved back to its end.
+			// markProposed has moved them to the front of own[:k], over the abandoned ones. They move to its end,
+			// so that own begins with them.
 			q.pending.unmarkProposed(offered)
 			abandoned := k - len(offered)
 			copy(q.own[abandoned:k], offered)
@@ -318,8 +318,8 @@ const maxQuotaMessages = 1024
 
 // Quota limits the memory held by proposals that followers have forwarded and that raft has not taken yet, for each
 // follower. When a follower's quota is used up, its stream is not read, so its proposals wait at the follower. If
-// the follower is elected, its entries come on the same stream. They get through, because a member that has lost
-// its leadership drops forwarded proposals (Queue.Offer).
+// the follower is elected, its entries come behind them on the same stream. It is read again, because a member that
+// has lost its leadership drops forwarded proposals (Queue.Offer).
 //
 // Goroutines that read streams call Acquire. The raft loop passes each acquired message to Queue.Forward or
 // Queue.Drop, which release it exactly once. Otherwise the follower's quota would leak.

@@ -14,7 +14,7 @@ type waiter struct {
 	// proposed is set when raft takes the proposal. From then on it may take effect, under this leader or a
 	// later one, so a client that gets an error must not simply try again.
 	proposed bool
-	// requiredTerm is the RequiredTerm of the attempt that raft has taken, 0 if it has none.
+	// requiredTerm is the RequiredTerm of the attempt that raft has taken, if the proposal is repeatable, else 0.
 	requiredTerm uint64
 	// leaderlessTicks counts the ticks without a leader while raft has not taken the proposal.
 	leaderlessTicks int

@@ -100,8 +100,8 @@ type Handler interface {
 	// Connected reports that peer has admitted this member, and the peer's hello.
 	// It is called each time the control stream connects.
 	Connected(peer uint64, h Hello)
-	// Gone reports that peer has closed the last connection on which it sent
-	// messages, or that its process died. It is called after Receive has returned
+	// Gone reports that the last connection on which peer sent messages was closed
+	// by the peer, or by the end of its process. It is called after Receive has returned
 	// for all messages of that connection.
 	Gone(peer uint64)
 	// Died reports a valid death notice for a process of peer. The handler must compare process with the IDs that

@@ -20,7 +20,7 @@ type MemberList struct {
 	From uint64 `json:"from,omitempty"`
 	// Members are the registered members, which package membership encodes.
 	Members json.RawMessage `json:"members"`
-	// Applied is a log index that Members include. Versions that do not know the
+	// Members reflect the log at least up to Applied. Versions that do not know the
 	// field send 0.
 	Applied uint64 `json:"applied,omitempty"`
 }

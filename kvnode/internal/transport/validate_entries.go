@@ -73,9 +73,9 @@ func checkProposal(m *raftpb.Message) error {
 	return nil
 }
 
-// checkRead requires one entry with a short context. A leader panics for its own
-// request without an entry (raft.go, responseToReadIndexReq). It keeps the requests
-// of others until it can answer them.
+// checkRead requires one entry with a short context. Without an entry raft may panic
+// (raft.go, responseToReadIndexReq). The context is short, because a leader keeps
+// requests until it can answer them.
 func checkRead(m *raftpb.Message) error {
 	if n := len(m.GetEntries()); n != 1 {
 		return invalid(m, "entries", "%d entries, want 1", n)

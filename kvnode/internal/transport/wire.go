@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A packet opens a connection, answers the first one, or ends a snapshot:
+// A packet opens a connection, or answers: the first packet, or a snapshot:
 //
 //	magic    4 bytes, "llkv"
 //	version  2 bytes
@@ -30,7 +30,7 @@ const (
 	packetHead    = 12
 	maxPayload    = 64 << 10
 	crcSize       = 4
-	answerOK      = 1 // the payload is the acceptor's Hello, or empty
+	answerOK      = 1 // the payload is the acceptor's Hello, a member list, or empty
 	answerRefused = 2 // the payload is a Refusal
 	answerWorking = 3 // the payload is empty; the answer follows later
 )
