@@ -242,9 +242,11 @@ fetch() {
     ${ETCDCTL_CACERT:+--cacert "$ETCDCTL_CACERT" --cert "$ETCDCTL_CERT" --key "$ETCDCTL_KEY"} "$1"
 }
 
-# id_of NAME CLIENT_URL,... prints the ID of a member.
+# id_of NAME CLIENT_URL,... prints the ID of a member. One that has never started has no name, but its peer
+# URL.
 id_of() {
-  etcdctl --endpoints="$2" member list | awk -F', ' -v name="$1" '$3 == name { print $1 }'
+  etcdctl --endpoints="$2" member list |
+    awk -F', ' -v name="$1" -v peer="$(peer_url "$1")" '$3 == name || $3 == "" && $4 == peer { print $1 }'
 }
 
 # revision CLIENT_URL prints the newest revision. The member has applied it then.
