@@ -94,15 +94,25 @@ func missing(expr, pages string) (none []string) {
 	return none
 }
 
+// failOver kills the leader, and restarts it once another member leads. If it were restarted at once, it
+// could win the election, and no running member would have seen a fail-over.
+func failOver(t *testing.T, c *testcluster.Cluster) {
+	t.Helper()
+	ctx := deadline(t)
+	leader, err := c.Leader(ctx)
+	must(t, err)
+	must(t, leader.Kill())
+	_, err = c.Leader(ctx)
+	must(t, err)
+	must(t, leader.Start())
+}
+
 // Each expression of the alerts and the dashboard finds its series on a cluster that has failed over
 // once, and each alert links to an existing section.
 func TestAlertsAndDashboardFindTheirSeries(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t))
 	ctx := deadline(t)
-	leader, err := c.Leader(ctx)
-	must(t, err)
-	must(t, leader.Kill())
-	must(t, leader.Start())
+	failOver(t, c)
 	exprs, runbooks := expressions(t)
 	if len(exprs) < 40 || len(runbooks) < 20 {
 		t.Fatalf("there are %d expressions and %d sections, want what deploy/ has", len(exprs), len(runbooks))

@@ -232,10 +232,7 @@ func nowhere(names []string, pages string) []string {
 func TestMetricsOfThePageAreThere(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t))
 	ctx := deadline(t)
-	leader, err := c.Leader(ctx)
-	must(t, err)
-	must(t, leader.Kill())
-	must(t, leader.Start())
+	failOver(t, c)
 	cl, err := c.Client()
 	must(t, err)
 	defer cl.Close()
