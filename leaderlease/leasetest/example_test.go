@@ -18,7 +18,7 @@ func Example() {
 	}
 	old := c.Node(1)
 	c.Net.Split([]uint64{1}, []uint64{2, 3})
-	_, status := old.TryRead(7)
+	_, status := old.TryRead(7) // 7 is a key: leasetest's state machine has numbers as keys
 	fmt.Println("cut off a moment ago:", status)
 
 	c.RunUntil(time.Minute, func() bool { return !old.Valid() })
