@@ -35,17 +35,17 @@ func Sleep(ctx context.Context, d time.Duration) error {
 type Histogram struct {
 	bounds   []time.Duration // immutable
 	sum, max atomic.Int64
-	// at counts by the first bound that is not exceeded; the last counts what exceeds
-	// all.
+	// at[i] counts durations of at most bounds[i] that exceed the bound before; the last
+	// element counts those above all bounds.
 	at []atomic.Uint64
 }
 
-// New returns a histogram with these bounds, which ascend.
+// New returns a histogram. The bounds must ascend.
 func New(bounds []time.Duration) *Histogram {
 	return &Histogram{bounds: bounds, at: make([]atomic.Uint64, len(bounds)+1)}
 }
 
-// Note counts one that took so long. It allocates nothing.
+// Note counts a duration. It allocates nothing.
 func (h *Histogram) Note(took time.Duration) {
 	took = max(took, 0)
 	i := 0
@@ -59,12 +59,12 @@ func (h *Histogram) Note(took time.Duration) {
 	}
 }
 
-// Counts is what a Histogram has counted. The zero value is of nothing.
+// Counts are the counts of a Histogram at some moment. The zero value counts nothing.
 type Counts struct {
 	Count    uint64
 	Sum, Max time.Duration
 	Bounds   []time.Duration
-	// Within counts what took no longer than each of Bounds.
+	// Within[i] counts the durations of at most Bounds[i].
 	Within []uint64
 }
 
@@ -92,7 +92,7 @@ func (c *Counts) Buckets() map[float64]uint64 {
 // Striped is a Histogram for many goroutines that note at the same time.
 type Striped struct{ stripes []*Histogram }
 
-// NewStriped returns a histogram with these bounds, which ascend.
+// NewStriped returns a histogram. The bounds must ascend.
 func NewStriped(bounds []time.Duration) *Striped {
 	s := &Striped{make([]*Histogram, Stripes)}
 	for i := range s.stripes {
@@ -101,7 +101,7 @@ func NewStriped(bounds []time.Duration) *Striped {
 	return s
 }
 
-// Note counts one that took so long. It allocates nothing.
+// Note counts a duration. It allocates nothing.
 func (s *Striped) Note(took time.Duration) { s.stripes[Stripe()].Note(took) }
 
 // Load returns the counts of all stripes together.

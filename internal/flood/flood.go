@@ -1,6 +1,5 @@
-// Package flood does to a server what a hostile client of HTTP/2 may: it opens
-// streams only to reset them, or sends frames that cost the other end more than
-// they cost it. It is for tests, and knows no more of HTTP/2 than it sends.
+// Package flood is a hostile HTTP/2 client, for tests. It opens streams only to reset them, or
+// sends frames that cost the server more than they cost the client.
 package flood
 
 import (
@@ -30,17 +29,17 @@ const (
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// batch is how many rounds of a flood are written at once: more cost less.
+// batch is the number of rounds in one write.
 const batch = 64
 
 // Kind is one way to flood.
 type Kind struct {
 	Name string
-	// round appends what is repeated. Streams have odd IDs that grow.
+	// round appends the frames of one round, on a new stream. Stream IDs are odd and grow.
 	round func(b []byte, stream uint32, method string) []byte
 }
 
-// Kinds are all there are.
+// Kinds are all kinds of floods.
 var Kinds = []Kind{
 	{"reset", func(b []byte, id uint32, method string) []byte {
 		b = Open(b, id, method)
@@ -66,7 +65,7 @@ var Kinds = []Kind{
 	}},
 	{"continuation", func(b []byte, id uint32, _ string) []byte {
 		if id == 1 {
-			b = frame(b, frameHeaders, 0, id, 0x83) // its end never comes
+			b = frame(b, frameHeaders, 0, id, 0x83) // no frame ends the headers
 		}
 		return frame(b, frameContinuation, 0, 1)
 	}},
@@ -88,7 +87,7 @@ var Kinds = []Kind{
 		at := id - (id-1)%each
 		if at == id {
 			b = Open(b, id, method)
-			return frame(b, frameData, 0, id, 0, 0, 0x10, 0, 0) // 1 MiB is to come
+			return frame(b, frameData, 0, id, 0, 0, 0x10, 0, 0) // announces 1 MiB, and sends nothing
 		}
 		return frame(b, frameData, 0, at, 0)
 	}},
@@ -117,7 +116,7 @@ var Kinds = []Kind{
 // getsPerStream is the number of gets on each stream of service Fast.
 const getsPerStream = 100
 
-// gets is one message with as many gets. They have metadata, so that none is answered in place.
+// gets is one message with getsPerStream gets. Their metadata keeps the server from answering them in place.
 var gets = func() (message []byte) {
 	for i := range byte(getsPerStream) {
 		message = append(message, 0x0a, 20, 0x08, i+1) // an ID
@@ -129,7 +128,7 @@ var gets = func() (message []byte) {
 	return append([]byte{0, 0, 0, byte(n >> 8), byte(n)}, message...)
 }()
 
-// getsOnStream opens a stream of service Fast that takes no answers, and sends gets on it.
+// getsOnStream opens a stream of service Fast with a receive window of 0, and sends gets on it.
 func getsOnStream(b []byte, id uint32, _ string) []byte {
 	if id == 1 {
 		b = frame(b, frameSettings, 0, 0, 0, 4, 0, 0, 0, 0) // a window of 0
@@ -144,10 +143,10 @@ func frame(b []byte, kind, flags byte, stream uint32, payload ...byte) []byte {
 	return append(binary.BigEndian.AppendUint32(b, stream), payload...)
 }
 
-// Hello returns what a client begins with.
+// Hello returns the preface and the settings with which a client begins.
 func Hello() []byte { return frame([]byte(preface), frameSettings, 0, 0) }
 
-// Open appends the HEADERS of a request of gRPC.
+// Open appends the HEADERS frame of a gRPC request.
 func Open(b []byte, id uint32, method string) []byte {
 	h := []byte{0x83, 0x86} // POST, http
 	h = field(append(h, 0x04), method)
@@ -170,8 +169,8 @@ func (k Kind) Rounds(b []byte, id uint32, method string, n int) (flood []byte, n
 // field appends a string that is shorter than 127 bytes.
 func field(b []byte, s string) []byte { return append(append(b, byte(len(s))), s...) }
 
-// Run floods c until the other end closes it or ctx ends, and counts the rounds.
-// It reads, and throws away, what is answered.
+// Run floods c until the server closes it or ctx ends, and counts the rounds. It discards
+// the answers.
 func (k Kind) Run(ctx context.Context, c net.Conn, method string, rounds *atomic.Uint64) error {
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	read := make(chan struct{})

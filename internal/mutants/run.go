@@ -187,7 +187,7 @@ func simulated(ctx context.Context, overlay, dir string, seeds int) (outcome, er
 	return outcome{ran: true, caught: true, detail: fmt.Sprintf("by the simulator, seed %s, oracle %s", found[1], found[2])}, ctx.Err()
 }
 
-// run runs a test binary where go test would: in the package's directory.
+// run runs a test binary in the package's directory, as go test does.
 func run(ctx context.Context, pkg, binary string, args ...string) (string, error) {
 	return runIn(ctx, nil, pkg, binary, args...)
 }
@@ -209,14 +209,13 @@ func lastLine(out string) string {
 	return lines[len(lines)-1]
 }
 
-// topLevel matches how a function begins that go test runs.
+// topLevel matches the first line of a function that go test runs.
 var topLevel = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)(?:[^\Wa-z]\w*)?)\(`)
 
 var word = regexp.MustCompile(`\w+`)
 
-// narrowed returns an overlay in which those tests of their package that no mutant of all
-// names are generic functions. They are checked as ever, but no code is made of them: a package
-// with long tests compiles in half the time.
+// narrowed returns an overlay that turns the tests that no mutant needs into generic functions. These
+// are type-checked, but not compiled, which halves the time for a package with long tests.
 func narrowed(all []Mutant, overlay, dir string) (string, error) {
 	patterns := []string{"^TestMain$"}
 	for _, m := range all {
@@ -259,12 +258,12 @@ func narrowed(all []Mutant, overlay, dir string) (string, error) {
 	return overlay, errors.Join(err, jsonErr, os.WriteFile(overlay, b, 0o600))
 }
 
-// tracedSeeds is how many seeds a mutated simulator runs, each for as long as its own
-// oracles let it.
+// tracedSeeds is the number of seeds that a mutated simulator runs, each until one of its oracles
+// reports a violation.
 const tracedSeeds = 30
 
-// traced lets a mutated simulator write what its leases decide, and judges that here,
-// where nothing is mutated.
+// traced runs a mutated simulator with a lease trace, and judges the trace in this process, which has
+// no mutant.
 func traced(ctx context.Context, overlay, dir string) (outcome, error) {
 	binary, err := compile(ctx, simPkg, overlay, dir)
 	if err != nil {
