@@ -28,7 +28,7 @@ type Server struct {
 	cluster *testcluster.Cluster // of members that the suite has started
 }
 
-// ComparePlan says how servers are measured over the servers.
+// ComparePlan says how servers are compared, over their client URLs.
 type ComparePlan struct {
 	Timing
 	Keys  int
@@ -120,7 +120,7 @@ type connected struct {
 	floor *load.Floor
 }
 
-// Compare plans reads and writes of servers over the servers.
+// Compare plans the reads and writes of all servers, over their client URLs.
 func (s *Suite) Compare(p ComparePlan) {
 	all := make(map[string]*connected)
 	for _, srv := range p.Servers {

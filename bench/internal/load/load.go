@@ -42,7 +42,7 @@ type Load struct {
 	// Rate is how many operations a second are due, evenly. Default: 0, a closed
 	// loop, in which each client does one operation after the other.
 	Rate float64
-	// Warmup comes before the measurement and is not counted, but audited.
+	// Warmup comes before the measurement. Its operations are audited, but not counted.
 	Warmup   time.Duration
 	Duration time.Duration
 	// Grace is how long operations may take that run, or are due, at the end.

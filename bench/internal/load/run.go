@@ -24,11 +24,11 @@ const (
 type run struct {
 	*Load
 	phase  atomic.Int32
-	sample atomic.Int64 // one in so many is timed
+	sample atomic.Int64 // one operation in sample is timed
 	warm   atomic.Int64 // operations of the warm-up
 
 	start time.Time // of an open loop's schedule
-	// due has when each operation of an open loop should begin, as it does.
+	// due receives the time at which each operation of an open loop should begin, at that time.
 	due chan time.Time
 
 	mu     sync.Mutex // of the histograms
@@ -107,7 +107,7 @@ const (
 	fastNanos  = 2000
 )
 
-// tooFastToTime: the processors needed less than fastNanos for an operation.
+// tooFastToTime reports whether an operation took less than fastNanos of processor time.
 func tooFastToTime(ops int64, took time.Duration, processors int) bool {
 	return ops > 0 && took.Nanoseconds()*int64(processors)/ops < fastNanos
 }
@@ -206,7 +206,7 @@ func (w *worker) open(ctx context.Context) {
 	}
 }
 
-// opts says what becomes of an operation.
+// opts says how an operation is counted.
 type opts struct {
 	timed bool
 	// In an open loop it is known beforehand when the operation should begin, and

@@ -7,7 +7,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Counts are of operations of one kind.
+// Counts counts operations of one kind.
 type Counts struct {
 	Done   int64
 	Failed int64
@@ -45,7 +45,7 @@ const (
 	digits  = 3
 )
 
-// NewTally returns one of nothing.
+// NewTally returns an empty tally.
 func NewTally() *Tally {
 	return &Tally{Latency: hdrhistogram.New(1, longest, digits)}
 }

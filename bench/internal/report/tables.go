@@ -139,7 +139,7 @@ func (r *Report) loadTable(part, title, note string) Table {
 	return t
 }
 
-// paths prints the share of each path, from the most taken on.
+// paths prints the share of each path, the most frequent first.
 func paths(c *load.Counts) string {
 	var all []load.Path
 	for p, n := range c.Paths {
