@@ -160,7 +160,10 @@ func (w *writings) steps(ctx context.Context, n int) {
 
 // compact compacts up to a revision, if it is not compacted yet.
 func (w *writings) compact(ctx context.Context, rev int64) error {
-	_, err := w.c.Compact(ctx, max(2, rev))
+	if rev < 2 {
+		return nil // a new etcd has no revision to compact
+	}
+	_, err := w.c.Compact(ctx, rev)
 	if err != nil && strings.Contains(err.Error(), "has been compacted") {
 		return nil
 	}
