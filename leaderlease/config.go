@@ -38,8 +38,8 @@ type Config struct {
 	// cover. Default: 83,333, chrony's default maximum slew rate. Lower it only together with the
 	// maximum rate of your time daemon.
 	MaxDriftPPM int
-	// MaxPromise is the longest promise that this node makes. Default: Duration. Below the leader's
-	// Duration this node grants nothing. Without Promises a restarted node neither votes nor campaigns for
+	// MaxPromise is the longest promise that this node makes. Default: Duration. If it is below the leader's
+	// Duration, this node grants nothing. Without Promises a restarted node neither votes nor campaigns for
 	// MaxPromise, the restart hold. With Promises the hold is the saved duration. A long MaxPromise then
 	// prolongs only the hold after a step or disruption of the clock, and that of the first restart with an
 	// empty store. Set it to the longest Duration that any member has had.

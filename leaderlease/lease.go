@@ -79,8 +79,8 @@ type Lease struct {
 		unread bool
 		// held is the term of the lease that was reported to watchers as held, 0 if none.
 		held uint64
-		// durable is set when storage will hold a term before any grant leaves, so that New of the next process
-		// sees a restart. Grants leave only then. Without AsyncStorageWrites it is always set.
+		// durable is set once storage surely holds a term, so that New in the next process sees a restart.
+		// Before that no grant leaves. Without AsyncStorageWrites it is always set.
 		durable bool
 		closed  bool
 		saving  saving

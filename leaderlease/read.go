@@ -176,9 +176,9 @@ func (f finished) report() {
 // state machine that has applied index may answer. It does not wait and has no fallback. With another status
 // index is 0, and no read may be served.
 //
-// TryRead takes no lock and allocates nothing. If it admits the read, it writes to no memory that other cores
-// write. One call may serve a batch of requests, if all of them arrived before it. The read takes effect during
-// the call. A later pause is harmless, but the value must be fetched after the call, never before.
+// TryRead takes no lock and allocates nothing. A read that it admits writes to no shared memory. One call may
+// serve a batch of requests, if all of them arrived before it. The read takes effect during the call. A later
+// pause is harmless, but the value must be fetched after the call, never before.
 func (l *Lease) TryRead() (index uint64, status Status) {
 	if l == nil {
 		return 0, core.Disabled
