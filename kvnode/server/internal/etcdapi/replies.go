@@ -37,9 +37,8 @@ const (
 	reclaimInterval = time.Second
 	// maxWaiting limits the replies that wait for the budget, maxWaitingPerConn those of one
 	// connection. A waiting reply is not encoded yet, but its messages take a tenth of its size or
-	// more. Lower limits reject
-	// bursts of large reads that would soon be served. The second limit is lower, so one client
-	// cannot take all places.
+	// more. Lower limits reject bursts of large reads that would soon be served. The second limit
+	// is lower, so one client cannot take all places.
 	maxWaiting        = 1000
 	maxWaitingPerConn = 100
 )
