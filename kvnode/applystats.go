@@ -18,8 +18,8 @@ import (
 // applyBounds are the buckets of etcd's etcd_server_apply_duration_seconds.
 var applyBounds = durations.Doubling(100*time.Microsecond, 20)
 
-// limitedLog allows the first three log lines, and then one in 10 s.
-func limitedLog() rate.Sometimes { return rate.Sometimes{First: 3, Interval: 10 * time.Second} }
+// newLogLimit allows the first three log lines, and then one in 10 s.
+func newLogLimit() rate.Sometimes { return rate.Sometimes{First: 3, Interval: 10 * time.Second} }
 
 // OpTimes is how long an operation took each time.
 type OpTimes struct {
@@ -43,7 +43,7 @@ type applyTimes struct {
 }
 
 func newApplyTimes(limit time.Duration, log *slog.Logger) *applyTimes {
-	t := &applyTimes{limit: limit, log: log, warned: limitedLog()}
+	t := &applyTimes{limit: limit, log: log, warned: newLogLimit()}
 	for op := range t.took {
 		for i := range t.took[op] {
 			t.took[op][i] = durations.New(applyBounds)

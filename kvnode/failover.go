@@ -33,7 +33,7 @@ func (l *raftLoop) newDetector() *detector.Detector {
 		learn = 0
 	}
 	return detector.New(detector.Config{
-		Self: l.self, Fresh: l.firstEntries > 0, ElectionTicks: l.cfg.electionTicks(),
+		Self: l.self, Fresh: l.bootstrapEntries > 0, ElectionTicks: l.cfg.electionTicks(),
 		Heartbeat: l.cfg.TickInterval, ElectionTimeout: l.cfg.ElectionTimeout, Observe: learn,
 	}, time.Now())
 }
@@ -47,7 +47,7 @@ func (l *raftLoop) detectorView() detector.Known {
 	role := l.role
 	k := detector.Known{
 		Leads: role == raft.StateLeader, Candidate: role == raft.StateCandidate,
-		Away: !l.admission.IsOpen() || l.store.Applied() < l.firstEntries,
+		Away: !l.admission.IsOpen() || l.store.Applied() < l.bootstrapEntries,
 	}
 	// A member that is bound by a promise must not campaign: the lease would remove its vote requests (V4).
 	// CanCampaign takes the lease's lock, so it is not called when the detector ignores Bound.

@@ -54,19 +54,19 @@ type raftLoop struct {
 	invalid     *invalidEntries
 
 	// Owned by the loop's goroutine. The functions in calls run there, too.
-	raw           *raft.RawNode
-	queue         *proposals.Queue
-	admission     *membership.OwnAdmission
-	detector      *detector.Detector
-	cadence       cadence
-	tickTimer     *time.Timer     // for the next tick
-	pollTimer     *time.Timer     // runs while the leader is suspected, or about to be
-	proposedTo    leaderTerm      // the leader that may hold proposals of this member (failProposals)
-	deathCampaign *raftpb.Message // raft campaigns with it after a death notice that voided a promise (forceCampaign)
-	role          raft.StateType  // as of the newest Ready, like commit
-	commit        uint64
-	restored      uint64 // the index of the newest snapshot that raft has restored
-	firstEntries  uint64 // the number of bootstrap entries with which a new log begins; 0 after a restart
+	raw              *raft.RawNode
+	queue            *proposals.Queue
+	admission        *membership.OwnAdmission
+	detector         *detector.Detector
+	cadence          cadence
+	tickTimer        *time.Timer     // for the next tick
+	pollTimer        *time.Timer     // runs while the leader is suspected, or about to be
+	proposedTo       leaderTerm      // the leader that may hold proposals of this member (failProposals)
+	deathCampaign    *raftpb.Message // raft campaigns with it after a death notice that voided a promise (forceCampaign)
+	role             raft.StateType  // as of the newest Ready, like commit
+	commit           uint64
+	restored         uint64 // the index of the newest snapshot that raft has restored
+	bootstrapEntries uint64 // the number of bootstrap entries with which a new log begins; 0 after a restart
 	// Slices that each turn reuses.
 	outbox, responses []*raftpb.Message
 	called            []func(*raftLoop)
@@ -79,7 +79,7 @@ type raftLoop struct {
 	bulk       chan *raftpb.Message                // entries and proposals
 	local      *lifecycle.Mailbox[*raftpb.Message] // from the log writer and the applier
 	quota      *proposals.Quota
-	stale      *membership.StaleDetector
+	rollback   *membership.RollbackDetector
 	dataLoss   *membership.DataLoss
 	late       *durations.Histogram           // how late the loop is at its ticks
 	progress   *progress                      // noted at each tick
@@ -222,7 +222,7 @@ func (l *raftLoop) step(m *raftpb.Message) {
 		return
 	}
 	l.observe(m)
-	l.stale.Observe(m)
+	l.rollback.Observe(m)
 	l.lease.LearnCommit(l.raw, m)
 	_ = l.raw.Step(m)
 	if m.GetType() == raftpb.MsgVote {
@@ -240,7 +240,7 @@ func (l *raftLoop) stepForwarded(m *raftpb.Message) {
 		l.queue.Drop(m)
 		return
 	}
-	l.queue.Forward(m)
+	l.queue.AddForwarded(m)
 }
 
 // stepLocal steps a response of the log writer or the applier. Raft needs each of them, in order: if one were

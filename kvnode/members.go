@@ -87,10 +87,10 @@ func openMembership(n *Node) {
 		},
 		FoundsAlone: len(n.cfg.Cluster) == 1 && !n.cfg.Existing, Log: n.log,
 	})
-	n.membership.stale = membership.NewStaleDetector()
+	n.membership.rollback = membership.NewRollbackDetector()
 	n.membership.gate = membership.NewGate(membership.GateConfig{
 		List: n.members, Instances: membership.NewInstances(membership.InstancesConfig{Store: n.store, Log: n.wal, Links: n.links}),
-		Stale: n.membership.stale, Routes: n.membership.routes, Certificates: n.cfg.requiresCertificates(),
+		Rollback: n.membership.rollback, Routes: n.membership.routes, Certificates: n.cfg.requiresCertificates(),
 		ClusterVersion: n.store.ClusterVersion, IsCurrent: n.replay.isOver, Log: n.log,
 	})
 	n.membership.dataLoss = membership.NewDataLoss(membership.DataLossConfig{

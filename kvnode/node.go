@@ -95,7 +95,7 @@ type Node struct {
 		changer  *membership.Changer
 		removals *membership.RemovalAcks
 		routes   *membership.Routes
-		stale    *membership.StaleDetector
+		rollback *membership.RollbackDetector
 		dataLoss *membership.DataLoss
 		gate     *membership.Gate
 	}

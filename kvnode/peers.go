@@ -97,7 +97,7 @@ func (p peers) Connected(peer uint64, h transport.Hello) {
 // Gone implements transport.Handler.
 func (p peers) Gone(peer uint64) {
 	if p.node.membership.routes.Disconnected(peer) {
-		p.node.membership.stale.Forget(peer)
+		p.node.membership.rollback.Forget(peer)
 	}
 	if !p.node.cfg.IgnoreClosed {
 		p.node.calls.Push(func(l *raftLoop) { l.connectionsEnded(peer) })

@@ -19,9 +19,9 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// openRaft creates the RawNode and its lease. firstEntries is the number of bootstrap entries with which a new log
+// openRaft creates the RawNode and its lease. bootstrapEntries is the number of bootstrap entries with which a new log
 // begins.
-func openRaft(n *Node) (raw *raft.RawNode, firstEntries uint64, err error) {
+func openRaft(n *Node) (raw *raft.RawNode, bootstrapEntries uint64, err error) {
 	ticks, durable := n.cfg.electionTicks(), n.store.Durable()
 	rc := &raft.Config{
 		ID: n.ID(), ElectionTick: ticks, HeartbeatTick: 1,

@@ -37,7 +37,7 @@ func (l *raftLoop) handleReady() {
 		l.leadership.raftLeader.Store(rd.Lead)
 	}
 	l.lease.Ready(&rd)
-	l.publish(&rd)
+	l.publishState(&rd)
 	var appendMsg, applyMsg *raftpb.Message
 	out := l.outbox[:0]
 	for _, m := range rd.Messages {
@@ -67,10 +67,10 @@ func (l *raftLoop) handleReady() {
 	}
 }
 
-// publish copies the role, the leader, the term, the commit index and the end of the log from a Ready. It precedes
+// publishState copies the role, the leader, the term, the commit index and the end of the log from a Ready. It precedes
 // the messages and writes of the Ready, so this member does not tell another one of a new term while it still shows
 // the former leader.
-func (l *raftLoop) publish(rd *raft.Ready) {
+func (l *raftLoop) publishState(rd *raft.Ready) {
 	was := l.leadership.Term()
 	if !raft.IsEmptyHardState(rd.HardState) {
 		// The term is stored before leadership.set copies it. With the old one, LeadingTerm would be wrong, and

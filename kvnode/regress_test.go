@@ -211,7 +211,7 @@ func TestAJoinerNeverFounds(t *testing.T) {
 		cfg.Existing = false
 		c.cfgs["m4"] = cfg
 		fourth := c.start("m4")
-		if fourth.loop.firstEntries != 0 {
+		if fourth.loop.bootstrapEntries != 0 {
 			t.Fatal("its log begins with a cluster that it has founded")
 		}
 		c.applied(fourth, leader)

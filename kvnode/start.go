@@ -48,11 +48,11 @@ func Start(cfg Config) (n *Node, err error) {
 			return n, err
 		}
 	}
-	raw, firstEntries, err := openRaft(n)
+	raw, bootstrapEntries, err := openRaft(n)
 	if err != nil {
 		return n, err
 	}
-	err = connectAndRun(n, raw, firstEntries)
+	err = connectAndRun(n, raw, bootstrapEntries)
 	return n, err
 }
 
@@ -110,11 +110,11 @@ func beginReplay(n *Node) {
 }
 
 // newNetworkComponents makes the components that use the lease and the transport.
-func newNetworkComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
+func newNetworkComponents(n *Node, raw *raft.RawNode, bootstrapEntries uint64) {
 	wake := n.calls.Wakeup
 	jobs := &lifecycle.Mailbox[applyJob]{Wakeup: lifecycle.NewWakeup()}
 	local := &lifecycle.Mailbox[*raftpb.Message]{Wakeup: wake}
-	invalid := &invalidEntries{log: n.log, logged: limitedLog()}
+	invalid := &invalidEntries{log: n.log, logged: newLogLimit()}
 	beginReplay(n)
 	openMembership(n)
 	n.reads = &reads{
@@ -151,8 +151,8 @@ func newNetworkComponents(n *Node, raw *raft.RawNode, firstEntries uint64) {
 		cfg: &n.cfg, self: n.ID(), store: n.store, lease: n.lease, links: n.links, members: n.members, leadership: n.leadership,
 		last: &n.last, raftApplied: &n.raftApplied, calls: &n.calls, life: n.life, log: n.log, logLimits: &n.logLimits,
 		proposals: n.proposals, writer: writer, jobs: jobs, snapshots: n.snapshots, transfers: n.transfers,
-		invalid: invalid, stale: n.membership.stale, dataLoss: n.membership.dataLoss, admission: newOwnAdmission(n),
-		raw: raw, firstEntries: firstEntries, wake: wake, local: local,
+		invalid: invalid, rollback: n.membership.rollback, dataLoss: n.membership.dataLoss, admission: newOwnAdmission(n),
+		raw: raw, bootstrapEntries: bootstrapEntries, wake: wake, local: local,
 		urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
 		quota: proposals.NewQuota(n.cfg.maxUncommitted), late: durations.New(lateBounds), progress: newProgress(),
 		resigned: make(chan struct{}), pollTimer: time.NewTimer(time.Hour),
@@ -198,7 +198,7 @@ func openFiles(n *Node) (err error) {
 }
 
 // connectAndRun connects to the peers and starts the goroutines.
-func connectAndRun(n *Node, raw *raft.RawNode, firstEntries uint64) (err error) {
+func connectAndRun(n *Node, raw *raft.RawNode, bootstrapEntries uint64) (err error) {
 	lease := n.lease.Info()
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
@@ -213,7 +213,7 @@ func connectAndRun(n *Node, raw *raft.RawNode, firstEntries uint64) (err error) 
 	if err != nil {
 		return err
 	}
-	newNetworkComponents(n, raw, firstEntries)
+	newNetworkComponents(n, raw, bootstrapEntries)
 	n.membership.routes.RegistryChanged()
 	n.watch.Start(n.store)
 	logAlarms(n.log, n.members, nil, n.store.Alarms())

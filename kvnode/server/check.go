@@ -76,7 +76,7 @@ func CheckDataDir(dir string) error {
 		return fmt.Errorf("Node.DataDir %q: %w", dir, err)
 	}
 	if existing == dir {
-		if err := checkForeign(dir); err != nil {
+		if err := checkEtcdDir(dir); err != nil {
 			return fmt.Errorf("Node.DataDir %q: %w", dir, err)
 		}
 	}
@@ -110,8 +110,8 @@ func existingDir(dir string) (string, error) {
 	}
 }
 
-// checkForeign returns an error if etcd keeps its data in dir.
-func checkForeign(dir string) error {
+// checkEtcdDir returns an error if etcd keeps its data in dir.
+func checkEtcdDir(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "member", "wal")); err == nil {
 		return errors.New("this is the data of an etcd member, which kvnode cannot read; " + restore.FromEtcd)
 	}

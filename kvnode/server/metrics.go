@@ -76,7 +76,7 @@ func (s *Server) read() *reading {
 	r.openStreams, r.refusedStreams = s.clients.Streams()
 	r.dbSize, r.dbInUse = etcdapi.Size(st)
 	r.dbQuota = s.cfg.API.QuotaBytes
-	r.dbUnsaved = st.Unsaved()
+	r.dbUnsaved = st.UnsavedBytes()
 	return r
 }
 

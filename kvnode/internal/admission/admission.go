@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// Reminder is the time between two reminders (StillWaits) of a member that waits to be admitted.
+	// Reminder is the time between two reminders (LogWaiting) of a member that waits to be admitted.
 	Reminder = 30 * time.Second
 	// RefusalPatience is the time for which all others must refuse a member as foreign before it gives up. It is long
 	// enough for a member of a former cluster, which still runs at a peer's address, to stop.
@@ -44,10 +44,10 @@ const (
 	Nothing Decision = iota
 	// Open means: make durable that the member is admitted, then call Opened.
 	Open
-	// Waits means: log that a peer has accepted the member, and that more must.
-	Waits
-	// StillWaits means: log that the member still waits.
-	StillWaits
+	// LogAccepted means: log that a peer has accepted the member, and that more must.
+	LogAccepted
+	// LogWaiting means: log that the member still waits.
+	LogWaiting
 )
 
 // State decides when one member takes part.
@@ -56,7 +56,7 @@ type State struct {
 	open     bool // the member takes part
 	accepted map[uint64]bool
 	refusals map[uint64]refusals
-	reminded time.Time // when Tick last returned StillWaits, or the start
+	reminded time.Time // when Tick last returned LogWaiting, or the start
 }
 
 // refusals counts the refusals in a row in which one peer says that it belongs to another cluster. An acceptance, or
@@ -105,7 +105,7 @@ func (s *State) Accepted(peer uint64) Decision {
 	}
 	s.accepted[peer] = true
 	if s.Missing() > 0 {
-		return Waits
+		return LogAccepted
 	}
 	return Open
 }
@@ -145,5 +145,5 @@ func (s *State) Tick(now time.Time) Decision {
 		return Nothing
 	}
 	s.reminded = now
-	return StillWaits
+	return LogWaiting
 }

@@ -174,7 +174,7 @@ func (c *Checkpointer) survives(err error) bool {
 func (c *Checkpointer) growth() int64 {
 	const step = 1 << 20
 	size, inUse := c.cfg.Store.Size()
-	return max(inUse+c.cfg.Store.Unsaved()-size, 0) + step
+	return max(inUse+c.cfg.Store.UnsavedBytes()-size, 0) + step
 }
 
 // Make makes the applied state durable, and then truncates the log. IsNoSpace tells whether its error

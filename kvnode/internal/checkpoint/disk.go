@@ -44,8 +44,8 @@ type Disk struct {
 	stalled        atomic.Bool
 
 	// Used by the raft loop only.
-	lastEnded uint64
-	idleTicks int // the number of ticks since lastEnded changed, while a write is in progress
+	lastEnded    uint64
+	stalledTicks int // the number of ticks since lastEnded changed, while a write is in progress
 }
 
 // NewDisk returns a Disk.
@@ -65,15 +65,15 @@ func (d *Disk) WriteEnded() { d.ended.Add(1) }
 func (d *Disk) Tick() (unusable bool) {
 	started, ended := d.started.Load(), d.ended.Load()
 	if ended != d.lastEnded || started == ended {
-		d.lastEnded, d.idleTicks = ended, 0
+		d.lastEnded, d.stalledTicks = ended, 0
 	} else {
-		d.idleTicks++
+		d.stalledTicks++
 	}
-	if stalled := d.idleTicks >= d.cfg.StallTicks; stalled != d.stalled.Load() {
+	if stalled := d.stalledTicks >= d.cfg.StallTicks; stalled != d.stalled.Load() {
 		d.stalled.Store(stalled)
 		d.cfg.OnStall(stalled)
 		if stalled {
-			d.cfg.Logger.Warn("the disk of the log does not answer", "ticks", d.idleTicks)
+			d.cfg.Logger.Warn("the disk of the log does not answer", "ticks", d.stalledTicks)
 		} else {
 			d.cfg.Logger.Info("the disk of the log answers again")
 		}

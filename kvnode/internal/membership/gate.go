@@ -16,7 +16,7 @@ import (
 type GateConfig struct {
 	List      *List
 	Instances *Instances
-	Stale     *StaleDetector
+	Rollback  *RollbackDetector
 	Routes    *Routes
 	// Certificates is set if the certificate of each peer is checked before Admit.
 	Certificates bool
@@ -58,12 +58,12 @@ func (g *Gate) Admit(h *transport.Hello) error {
 	if err := checkClusterVersion(h, g.cfg.ClusterVersion()); err != nil {
 		return err
 	}
-	if err := g.cfg.Stale.Check(h); err != nil {
+	if err := g.cfg.Rollback.Check(h); err != nil {
 		return err
 	}
 	m, _ := members.Registered(h.From)
 	g.adviseMoved(&m, h.PeerURLs)
-	g.cfg.Stale.Forget(g.cfg.Routes.Accept(h.From, urls)...)
+	g.cfg.Rollback.Forget(g.cfg.Routes.Accept(h.From, urls)...)
 	return nil
 }
 

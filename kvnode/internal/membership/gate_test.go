@@ -20,19 +20,19 @@ type testGate struct {
 	store   *fakeStore
 	links   *fakeLinks
 	routes  *Routes
-	stale   *StaleDetector
+	stale   *RollbackDetector
 	log     bytes.Buffer
 	changes int
 	current bool
 }
 
 func newGate(certificates bool, configured ...memberdir.Member) *testGate {
-	g := &testGate{store: three(), links: newLinks(), stale: NewStaleDetector(), current: true}
+	g := &testGate{store: three(), links: newLinks(), stale: NewRollbackDetector(), current: true}
 	list, log := NewList(1, nil, configured, g.store), slog.New(slog.NewTextHandler(&g.log, nil))
 	g.routes = NewRoutes(RoutesConfig{List: list, Links: g.links, Certificates: certificates, Changed: func() { g.changes++ }, FoundsAlone: true, Log: log})
 	g.Gate = NewGate(GateConfig{
 		List: list, Instances: NewInstances(InstancesConfig{Store: g.store, Log: &fakeLog{first: 1}, Links: g.links}),
-		Stale: g.stale, Routes: g.routes, Certificates: certificates,
+		Rollback: g.stale, Routes: g.routes, Certificates: certificates,
 		ClusterVersion: func() int64 { return store.ClusterVersionNewest }, IsCurrent: func() bool { return g.current }, Log: log,
 	})
 	g.routes.RegistryChanged()

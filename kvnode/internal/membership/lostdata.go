@@ -3,12 +3,15 @@ package membership
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
@@ -20,7 +23,7 @@ import (
 // gone, so with its vote a leader could be elected that lacks an acknowledged write.
 //
 // A wiped directory has a new instance (Instances). A directory that went back has the same one, so each peer
-// compares the log in it with what that peer has heard from the member before (StaleDetector,
+// compares the log in it with what that peer has heard from the member before (RollbackDetector,
 // docs/adr/0019-set-back.md). No single peer has heard everything, so the second check finds most such directories,
 // but not all.
 
@@ -105,9 +108,9 @@ func (i *Instances) registeredAfter(index, id uint64) (instance string, err erro
 	return "", nil
 }
 
-// StaleDetector detects data directories that went back in time. It records what each member must have on its disk
+// RollbackDetector detects data directories that went back in time. It records what each member must have on its disk
 // because of the answers that it gave, and refuses a new process of the member that has less.
-type StaleDetector struct {
+type RollbackDetector struct {
 	mu struct {
 		sync.Mutex
 		records map[uint64]*diskRecord // by member ID
@@ -131,16 +134,16 @@ type diskRecord struct {
 // maxAccepted limits the accepted processes of each member.
 const maxAccepted = 16
 
-// NewStaleDetector returns a StaleDetector without records.
-func NewStaleDetector() *StaleDetector {
-	d := &StaleDetector{}
+// NewRollbackDetector returns a RollbackDetector without records.
+func NewRollbackDetector() *RollbackDetector {
+	d := &RollbackDetector{}
 	d.mu.records = make(map[uint64]*diskRecord)
 	return d
 }
 
 // Observe records what an answer to a vote request or to entries says about the sender's disk. The vote, the commit
 // index and the acknowledged entries are durable before the sender answers.
-func (d *StaleDetector) Observe(m *raftpb.Message) {
+func (d *RollbackDetector) Observe(m *raftpb.Message) {
 	acks := m.GetType() == raftpb.MsgAppResp && !m.GetReject()
 	if !acks && m.GetType() != raftpb.MsgVoteResp && m.GetType() != raftpb.MsgPreVoteResp {
 		return
@@ -172,7 +175,7 @@ func (r *diskRecord) acknowledge(term, index uint64) {
 
 // Check refuses the hello of a process whose disk has less than its member must have. It does not wait for the raft
 // loop.
-func (d *StaleDetector) Check(h *transport.Hello) error {
+func (d *RollbackDetector) Check(h *transport.Hello) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := d.mu.records[h.From]
@@ -212,10 +215,55 @@ func (r *diskRecord) accept(process string) {
 
 // Forget drops the records of ids. It is called for IDs that are not registered, because a peer may connect under any
 // number of them.
-func (d *StaleDetector) Forget(ids ...uint64) {
+func (d *RollbackDetector) Forget(ids ...uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
 		delete(d.mu.records, id)
+	}
+}
+
+// DataLossConfig configures DataLoss.
+type DataLossConfig struct {
+	List *List
+	Life *lifecycle.Lifecycle
+	// Advice completes the error: what to do about a member that has lost data.
+	Advice string
+	// SaveLost makes the proof of the loss durable, so that this directory is not started again. If it returns false,
+	// the proof was not written.
+	SaveLost func(proof string) bool
+	// AtStart is what this process found on its disk. Present returns its term and the last index of its log now.
+	AtStart transport.LogEnd
+	Present func() (term, last uint64)
+	Log     *slog.Logger
+}
+
+// DataLoss stops this member when a peer shows that it has lost data.
+type DataLoss struct{ cfg DataLossConfig }
+
+// NewDataLoss returns a DataLoss.
+func NewDataLoss(cfg DataLossConfig) *DataLoss { return &DataLoss{cfg} }
+
+// maxProof is the limit in bytes of the proof in the identity file. Its text comes from a peer.
+const maxProof = 1 << 10
+
+// RefusedAsWiped stops the member because a peer refuses it as wiped. The refusal proves a loss if this member
+// lacked at its start, and still lacks, what the peer requires. Otherwise the peer may have taken this process for
+// a later one, and the directory may be started again.
+func (d *DataLoss) RefusedAsWiped(r *transport.RefusedError) {
+	lacks := func(term, last uint64) bool { return term < r.Term || last < r.Index }
+	d.Stop(r.Peer, lacks(d.cfg.AtStart.Term, d.cfg.AtStart.Last) && lacks(d.cfg.Present()), r)
+}
+
+// Stop stops the member with memberdir.ErrLost because of err, which a peer has shown. If err is proven and the peer
+// is registered, err is durable before the member has stopped, so that this directory is not started again. The raft
+// loop may call Stop, and then waits for the disk.
+func (d *DataLoss) Stop(peer uint64, proven bool, err error) {
+	d.cfg.Life.Fail(fmt.Errorf("%w: %w; %s", memberdir.ErrLost, err, d.cfg.Advice))
+	if !proven || !d.cfg.List.isRegistered(peer) {
+		return
+	}
+	if !d.cfg.SaveLost(transport.ShownUpTo(err.Error(), maxProof)) {
+		d.cfg.Log.Error("cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
 	}
 }

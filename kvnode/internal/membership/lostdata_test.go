@@ -14,7 +14,7 @@ import (
 )
 
 // isStale returns whether d refuses a process of the member 2 whose log ends there.
-func isStale(t *testing.T, d *StaleDetector, end transport.LogEnd) (*transport.Refusal, bool) {
+func isStale(t *testing.T, d *RollbackDetector, end transport.LogEnd) (*transport.Refusal, bool) {
 	t.Helper()
 	err := d.Check(&transport.Hello{From: 2, Log: end})
 	refusal, refused := errors.AsType[*transport.Refusal](err)
@@ -24,7 +24,7 @@ func isStale(t *testing.T, d *StaleDetector, end transport.LogEnd) (*transport.R
 	return refusal, refused
 }
 
-func observe(d *StaleDetector, typ raftpb.MessageType, term, index, commit uint64, reject bool) {
+func observe(d *RollbackDetector, typ raftpb.MessageType, term, index, commit uint64, reject bool) {
 	d.Observe(&raftpb.Message{Type: typ.Enum(), From: new(uint64(2)), Term: new(term), Index: new(index), Commit: new(commit), Reject: new(reject)})
 }
 
@@ -42,7 +42,7 @@ func TestStaleDirectoriesAreRefused(t *testing.T) {
 		{"a former version", transport.LogEnd{Last: 19}, false},
 		{"a process that was accepted before", transport.LogEnd{Process: "0", Term: 1, Last: 1}, false},
 	} {
-		d := NewStaleDetector()
+		d := NewRollbackDetector()
 		if _, stale := isStale(t, d, transport.LogEnd{Process: "0", Term: 1, Last: 1}); stale {
 			t.Fatal("the first process is refused")
 		}
@@ -57,7 +57,7 @@ func TestStaleDirectoriesAreRefused(t *testing.T) {
 
 // What the hello of an accepted process says is recorded, too.
 func TestAHelloIsRecorded(t *testing.T) {
-	d := NewStaleDetector()
+	d := NewRollbackDetector()
 	for _, test := range []struct {
 		name  string
 		end   transport.LogEnd
@@ -76,7 +76,7 @@ func TestAHelloIsRecorded(t *testing.T) {
 
 // Answers to vote requests and to entries are recorded, and nothing else.
 func TestAnswersAreRecorded(t *testing.T) {
-	d := NewStaleDetector()
+	d := NewRollbackDetector()
 	observe(d, raftpb.MsgVoteResp, 9, 90, 9, false)
 	if len(d.mu.records) > 0 {
 		t.Error("the answer of a member that is not connected is recorded")
@@ -110,7 +110,7 @@ func TestAnswersAreRecorded(t *testing.T) {
 // However many processes with a copy of its directory come and go, a member that connects again after each of them
 // stays accepted, and the record stays small.
 func TestAcceptedProcessesAreBounded(t *testing.T) {
-	d := NewStaleDetector()
+	d := NewRollbackDetector()
 	_, _ = isStale(t, d, transport.LogEnd{Process: "right", Term: 1, Last: 1})
 	observe(d, raftpb.MsgAppResp, 5, 20, 0, false)
 	for i := range 3 * maxAccepted {

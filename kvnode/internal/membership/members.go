@@ -12,7 +12,7 @@
 //   - OwnAdmission lets this member take part once enough others have accepted it.
 //   - DataLoss stops this member when a peer shows that it has lost data.
 //   - Gate accepts or refuses a peer that connects. It applies the rules of package admission, then compares the
-//     peer's data directory with what Instances and StaleDetector know about it.
+//     peer's data directory with what Instances and RollbackDetector know about it.
 //   - Routes keeps the transport's links in step with the registry.
 //   - Joiner finds the identity of a new member in an existing cluster.
 //   - List is what this member knows about the members, and names them in log lines.

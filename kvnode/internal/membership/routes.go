@@ -70,7 +70,7 @@ func (r *Routes) RegistryChanged() {
 }
 
 // Accept records the URLs in the hello of an accepted peer, if this member does not know them. It returns the IDs of
-// unregistered peers that have no link afterwards, so that StaleDetector can forget them.
+// unregistered peers that have no link afterwards, so that RollbackDetector can forget them.
 func (r *Routes) Accept(id uint64, urls []string) (forgotten []uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -67,9 +67,9 @@ func NewQueue(self uint64, r Raft, pending *Pending, quota *Quota) *Queue {
 	return &Queue{self: self, raft: r, pending: pending, quota: quota, forwarded: make(map[uint64][]*raftpb.Message)}
 }
 
-// Forward takes a follower's message, for which Quota was acquired. If this member does not lead, raft passes the
+// AddForwarded takes a follower's message, for which Quota was acquired. If this member does not lead, raft passes the
 // message on to the leader, or drops it without one. The follower proposes it again in a later term, or fails it.
-func (q *Queue) Forward(m *raftpb.Message) {
+func (q *Queue) AddForwarded(m *raftpb.Message) {
 	from, size := m.GetFrom(), payload(m)
 	// A leader's raft gets m at once only if the Queue is empty. Otherwise m would overtake others. A configuration
 	// change always goes through the Queue, because propose checks a condition for it.
@@ -225,7 +225,7 @@ func (q *Queue) offerOwn() bool {
 	if len(q.own) == 0 {
 		return true // all clients have given up
 	}
-	k := messageLength(q.own)
+	k := proposalsPerMessage(q.own)
 	term := q.raft.State().Term
 	for i := range k {
 		q.own[i] = q.own[i].forTerm(term)
@@ -253,10 +253,10 @@ func (q *Queue) offerOwn() bool {
 	return true
 }
 
-// messageLength returns how many of qs to propose in one message: at least one, and beyond that no more than
+// proposalsPerMessage returns how many of qs to propose in one message: at least one, and beyond that no more than
 // maxMessageBytes. A configuration change has a message of its own, because it waits until all entries before it are
 // applied (propose), and would delay the other proposals in its message.
-func messageLength(qs []proposal) int {
+func proposalsPerMessage(qs []proposal) int {
 	if isConfChange(qs[0].entry) {
 		return 1
 	}
@@ -321,7 +321,7 @@ const maxQuotaMessages = 1024
 // the follower is elected, its entries come behind them on the same stream. It is read again, because a member that
 // has lost its leadership drops forwarded proposals (Queue.Offer).
 //
-// Goroutines that read streams call Acquire. The raft loop passes each acquired message to Queue.Forward or
+// Goroutines that read streams call Acquire. The raft loop passes each acquired message to Queue.AddForwarded or
 // Queue.Drop, which release it exactly once. Otherwise the follower's quota would leak.
 type Quota struct {
 	maxBytes int // immutable: of one follower

@@ -80,7 +80,7 @@ func forward(t *testing.T, q *Queue, from uint64, bytes int) {
 	if !q.quota.Acquire(m, nil) {
 		t.Fatal("Acquire() = false")
 	}
-	q.Forward(m)
+	q.AddForwarded(m)
 }
 
 func wantSenders(t *testing.T, r *fakeRaft, want ...uint64) {
@@ -278,8 +278,8 @@ func TestFirstMessage(t *testing.T) {
 		{"a change goes alone", []proposal{change, sized(2, 1)}, 1},
 		{"a change ends a message", []proposal{sized(1, 1), change}, 1},
 	} {
-		if got := messageLength(tc.qs); got != tc.want {
-			t.Errorf("%s: messageLength() = %d, want %d", tc.name, got, tc.want)
+		if got := proposalsPerMessage(tc.qs); got != tc.want {
+			t.Errorf("%s: proposalsPerMessage() = %d, want %d", tc.name, got, tc.want)
 		}
 	}
 }
@@ -294,7 +294,7 @@ func TestChangeWaitsForTheLog(t *testing.T) {
 	}
 	change := &raftpb.Message{Type: raftpb.MsgProp.Enum(), From: new(uint64(2)), Entries: []*raftpb.Entry{entry}}
 	q.quota.Acquire(change, nil)
-	q.Forward(change)
+	q.AddForwarded(change)
 	forward(t, q, 2, 10)
 	q.Offer()
 	wantSenders(t, r)

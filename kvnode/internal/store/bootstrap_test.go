@@ -158,31 +158,31 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// Unsaved counts writes until a checkpoint has them, even if a checkpoint fails in between.
+// UnsavedBytes counts writes until a checkpoint has them, even if a checkpoint fails in between.
 func TestUnsavedIsWhatNoCheckpointHas(t *testing.T) {
 	r := newReplica(t)
-	if got := r.Unsaved(); got != 0 {
-		t.Errorf("Unsaved() of an empty store = %d, want 0", got)
+	if got := r.UnsavedBytes(); got != 0 {
+		t.Errorf("UnsavedBytes() of an empty store = %d, want 0", got)
 	}
 	r.put("k", string(make([]byte, 10_000)))
-	if got := r.Unsaved(); got < 10_001 || got > 10_500 {
-		t.Errorf("Unsaved() after a put of 10,001 bytes = %d, want a little more", got)
+	if got := r.UnsavedBytes(); got < 10_001 || got > 10_500 {
+		t.Errorf("UnsavedBytes() after a put of 10,001 bytes = %d, want a little more", got)
 	}
-	written := r.Unsaved()
-	if _, err := r.SaveCheckpoint(func(uint64) error { return errDisk }); err == nil || r.Unsaved() != written {
-		t.Errorf("Unsaved() after a checkpoint that failed = %d (%v), want %d", r.Unsaved(), err, written)
+	written := r.UnsavedBytes()
+	if _, err := r.SaveCheckpoint(func(uint64) error { return errDisk }); err == nil || r.UnsavedBytes() != written {
+		t.Errorf("UnsavedBytes() after a checkpoint that failed = %d (%v), want %d", r.UnsavedBytes(), err, written)
 	}
 	if _, err := r.SaveCheckpoint(func(uint64) error { r.put("during", "1"); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.Unsaved(); got <= 0 || got > 200 {
-		t.Errorf("Unsaved() after a checkpoint = %d, want what was written meanwhile", got)
+	if got := r.UnsavedBytes(); got <= 0 || got > 200 {
+		t.Errorf("UnsavedBytes() after a checkpoint = %d, want what was written meanwhile", got)
 	}
 	r.must(txn(&pb.TxnRequest{Success: []*pb.RequestOp{opRange("k", "")}}))
 	r.must(del("k", ""))
 	checkpoint(t, r.Store)
-	if got := r.Unsaved(); got != 0 {
-		t.Errorf("Unsaved() after everything is saved = %d, want 0", got)
+	if got := r.UnsavedBytes(); got != 0 {
+		t.Errorf("UnsavedBytes() after everything is saved = %d, want 0", got)
 	}
 }
 

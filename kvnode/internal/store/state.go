@@ -55,7 +55,7 @@ type state struct {
 	sealedRevision int64
 	garbage        garbage
 
-	// growth is the value of Store.Unsaved.
+	// growth is the value of Store.UnsavedBytes.
 	growth atomic.Int64
 }
 

@@ -131,9 +131,9 @@ func (s *Store) Members() *Members { return s.state.Load().members.Load() }
 // Size returns the size of the database, and how many bytes of it are in use.
 func (s *Store) Size() (total, inUse int64) { return s.backend.Size() }
 
-// Unsaved estimates by how many bytes the next checkpoint enlarges the database. It counts writes
+// UnsavedBytes estimates by how many bytes the next checkpoint enlarges the database. It counts writes
 // since the last checkpoint, and does not subtract freed versions. It takes no lock.
-func (s *Store) Unsaved() int64 { return s.state.Load().growth.Load() }
+func (s *Store) UnsavedBytes() int64 { return s.state.Load().growth.Load() }
 
 // Close closes the backend without a checkpoint. Reads from memory still work. An open snapshot
 // keeps the database file, and its lock, until the snapshot is closed.

@@ -141,8 +141,8 @@ type limits struct {
 	// after a connection that lasted for retryMax.
 	retryMin, retryMax     time.Duration
 	refusedMin, refusedMax time.Duration
-	// hold is how long a control message waits for a connection. Start lowers it to half of Hello.Promise.
-	hold time.Duration
+	// maxWait is how long a control message waits for a connection. Start lowers it to half of Hello.Promise.
+	maxWait time.Duration
 	// lost is the minimum time between two calls of Unreachable for one peer.
 	lost time.Duration
 	// pending is the maximum number of connections that have not sent a hello.
@@ -168,7 +168,7 @@ func defaultLimits() limits {
 		dial: 2 * time.Second, handshake: 5 * time.Second,
 		retryMin: 10 * time.Millisecond, retryMax: time.Second,
 		refusedMin: 500 * time.Millisecond, refusedMax: 5 * time.Second,
-		hold: 500 * time.Millisecond, lost: 100 * time.Millisecond,
+		maxWait: 500 * time.Millisecond, lost: 100 * time.Millisecond,
 		pending: pending, stall: 30 * time.Second, working: time.Second,
 		streams: [2]streamLimits{
 			control: {count: 4096, bytes: 4 << 20, ping: time.Second, timeout: 5 * time.Second, write: 5 * time.Second},

@@ -43,11 +43,11 @@ type linkState struct {
 	rtt       time.Duration
 }
 
-func newLink(p *peer, kind stream, hold time.Duration) *link {
+func newLink(p *peer, kind stream, maxWait time.Duration) *link {
 	l := &link{
 		t: p.t, peer: p, kind: kind,
 		lim:        p.t.limits.streams[kind],
-		queue:      newQueue(p.t.limits.streams[kind], hold),
+		queue:      newQueue(p.t.limits.streams[kind], maxWait),
 		wake:       make(chan struct{}, 1),
 		log:        p.t.cfg.Logger.With("peer", p.t.cfg.MemberName(p.id), "stream", kind.String()),
 		connectLog: newLogLimit(), disconnectLog: newLogLimit(),

@@ -47,7 +47,7 @@ func newPeer(t *Transport, id uint64, addrs []string) *peer {
 	p.counts.roundTrips = durations.New(roundTripBounds)
 	p.ctx, p.cancel = context.WithCancelCause(t.ctx)
 	p.setAddrs(addrs)
-	p.links = [2]*link{newLink(p, control, t.limits.hold), newLink(p, bulk, 0)}
+	p.links = [2]*link{newLink(p, control, t.limits.maxWait), newLink(p, bulk, 0)}
 	return p
 }
 

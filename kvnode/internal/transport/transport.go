@@ -88,7 +88,7 @@ func start(cfg Config, lim limits) (*Transport, error) {
 	cfg.Logger = cfg.Logger.With("component", "transport")
 	if half := cfg.Hello.Promise / 2; half > 0 {
 		// A heartbeat that waited longer would hardly renew a lease.
-		lim.hold = min(lim.hold, half)
+		lim.maxWait = min(lim.maxWait, half)
 	}
 	t := &Transport{cfg: cfg, limits: lim, self: cfg.Hello.From}
 	t.port = connlimit.New(connlimit.Config{Name: "peer", MaxPending: lim.pending, Logger: cfg.Logger})
@@ -152,7 +152,7 @@ func (t *Transport) RemovePeer(id uint64) {
 }
 
 // Send queues messages without blocking. It drops a message if the queue is full or the peer is not connected, but
-// control messages wait up to limits.hold for a connection. Handler.Unreachable reports the loss from another
+// control messages wait up to limits.maxWait for a connection. Handler.Unreachable reports the loss from another
 // goroutine. The caller must not change the messages any more. MsgSnap must go through SendSnapshot.
 func (t *Transport) Send(msgs []*raftpb.Message) {
 	peers := *t.peers.Load()

@@ -31,9 +31,9 @@ const (
 	// campaignTransfer is the context of vote requests in a leadership transfer
 	// (raft.go, campaign).
 	campaignTransfer = "CampaignTransfer"
-	// readPosition is the size of the context in heartbeats and their responses
+	// heartbeatContextSize is the size of the context in heartbeats and their responses
 	// (read_only.go, heartbeatCtx).
-	readPosition = 8
+	heartbeatContextSize = 8
 	// maxReadContext limits the context that identifies a read. The lease library
 	// needs 16 bytes (leaderlease/rounds.go).
 	maxReadContext = 1 << 10
@@ -54,7 +54,7 @@ var rules = []rule{
 	{"numbers", checkNumbers},
 	{"term", checkTerm},
 	{"context", checkContext},
-	{"foreign", checkForeign},
+	{"foreign", checkUnusedFields},
 	{"entries", checkEntries},
 	{"snapshot", checkSnapshot},
 }
@@ -166,7 +166,7 @@ func checkContext(m *raftpb.Message, _, _ uint64) error {
 	ok := len(c) == 0
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
-		ok = ok || len(c) == readPosition
+		ok = ok || len(c) == heartbeatContextSize
 	case raftpb.MsgVote:
 		ok = ok || string(c) == campaignTransfer
 	}
@@ -176,10 +176,10 @@ func checkContext(m *raftpb.Message, _, _ uint64) error {
 	return nil
 }
 
-// checkForeign refuses fields that belong to other types. Raft ignores them, so they
+// checkUnusedFields refuses fields that belong to other types. Raft ignores them, so they
 // only use memory. Old versions send an empty snapshot, which is accepted
 // (raft.proto, Message.snapshot).
-func checkForeign(m *raftpb.Message, _, _ uint64) error {
+func checkUnusedFields(m *raftpb.Message, _, _ uint64) error {
 	switch {
 	case len(m.GetResponses()) > 0:
 		return invalid(m, "foreign", "%d responses, which are for local storage", len(m.GetResponses()))

@@ -164,10 +164,10 @@ var errUnexpected = errors.New("the peer sent something else than an answer to a
 // limits cover all memory of the stream.
 type queue struct {
 	limits streamLimits
-	// hold is the time for which messages wait for a connection. If it is 0, the
+	// maxWait is the time for which messages wait for a connection. If it is 0, the
 	// queue takes messages only while there is a connection.
-	hold  time.Duration
-	ready chan struct{} // holds a token while the queue may have messages
+	maxWait time.Duration
+	ready   chan struct{} // holds a token while the queue may have messages
 
 	mu struct {
 		sync.Mutex
@@ -184,8 +184,8 @@ type item struct {
 	at   time.Time // of push; zero if there was a connection
 }
 
-func newQueue(lim streamLimits, hold time.Duration) *queue {
-	return &queue{limits: lim, hold: hold, ready: make(chan struct{}, 1)}
+func newQueue(lim streamLimits, maxWait time.Duration) *queue {
+	return &queue{limits: lim, maxWait: maxWait, ready: make(chan struct{}, 1)}
 }
 
 // push queues m and returns the number of messages that it dropped, which may
@@ -195,7 +195,7 @@ func (q *queue) push(m *raftpb.Message) (lost int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.mu.connected {
-		if q.hold == 0 {
+		if q.maxWait == 0 {
 			return 1
 		}
 		it.at = time.Now()
@@ -218,7 +218,7 @@ func (q *queue) push(m *raftpb.Message) (lost int) {
 func (q *queue) accepts(size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return (q.mu.connected || q.hold > 0) && q.fitsLocked(size)
+	return (q.mu.connected || q.maxWait > 0) && q.fitsLocked(size)
 }
 
 func (q *queue) fitsLocked(size int) bool {
@@ -246,7 +246,7 @@ func (q *queue) release(taken []item) {
 }
 
 // connect tells the queue that there is a connection. It returns the number of
-// messages that it dropped because they were older than hold.
+// messages that it dropped because they were older than maxWait.
 func (q *queue) connect() (lost int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -268,9 +268,9 @@ func (q *queue) disconnect() (lost int) {
 	return lost
 }
 
-// expireLocked drops messages that are older than hold.
+// expireLocked drops messages that are older than maxWait.
 func (q *queue) expireLocked(now time.Time) (lost int) {
-	for lost < len(q.mu.items) && now.Sub(q.mu.items[lost].at) > q.hold {
+	for lost < len(q.mu.items) && now.Sub(q.mu.items[lost].at) > q.maxWait {
 		q.dropLocked(&q.mu.items[lost])
 		lost++
 	}

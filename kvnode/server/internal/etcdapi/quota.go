@@ -37,14 +37,14 @@ func (a *API) checkQuota(ctx context.Context, cost int64) error {
 // uses free pages first. It takes a few microseconds. A write counts once it is applied.
 func projectedSize(s *store.Store) int64 {
 	size, inUse := s.Size()
-	return max(size, inUse+s.Unsaved())
+	return max(size, inUse+s.UnsavedBytes())
 }
 
 // Size returns the size that counts towards the quota, and how much of it is in use. A
 // defragmentation frees the difference.
 func Size(s *store.Store) (total, inUse int64) {
 	_, inUse = s.Size()
-	return projectedSize(s), inUse + s.Unsaved()
+	return projectedSize(s), inUse + s.UnsavedBytes()
 }
 
 func putCost(r *pb.PutRequest) int64 {

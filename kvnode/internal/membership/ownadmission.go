@@ -115,55 +115,10 @@ func (a *OwnAdmission) apply(d admission.Decision) {
 			a.showAwaited()
 			a.cfg.Opened()
 		}
-	case admission.Waits:
+	case admission.LogAccepted:
 		a.showAwaited()
 		a.cfg.Log.Info("waits to be let in by others before it takes part", "missing", a.state.Missing(), "of", a.Awaited())
-	case admission.StillWaits:
+	case admission.LogWaiting:
 		a.cfg.Log.Warn("still waits to be let in by others before it takes part", "missing", a.state.Missing(), "of", a.Awaited())
-	}
-}
-
-// DataLossConfig configures DataLoss.
-type DataLossConfig struct {
-	List *List
-	Life *lifecycle.Lifecycle
-	// Advice completes the error: what to do about a member that has lost data.
-	Advice string
-	// SaveLost makes the proof of the loss durable, so that this directory is not started again. If it returns false,
-	// the proof was not written.
-	SaveLost func(proof string) bool
-	// AtStart is what this process found on its disk. Present returns its term and the last index of its log now.
-	AtStart transport.LogEnd
-	Present func() (term, last uint64)
-	Log     *slog.Logger
-}
-
-// DataLoss stops this member when a peer shows that it has lost data.
-type DataLoss struct{ cfg DataLossConfig }
-
-// NewDataLoss returns a DataLoss.
-func NewDataLoss(cfg DataLossConfig) *DataLoss { return &DataLoss{cfg} }
-
-// maxProof is the limit in bytes of the proof in the identity file. Its text comes from a peer.
-const maxProof = 1 << 10
-
-// RefusedAsWiped stops the member because a peer refuses it as wiped. The refusal proves a loss if this member
-// lacked at its start, and still lacks, what the peer requires. Otherwise the peer may have taken this process for
-// a later one, and the directory may be started again.
-func (d *DataLoss) RefusedAsWiped(r *transport.RefusedError) {
-	lacks := func(term, last uint64) bool { return term < r.Term || last < r.Index }
-	d.Stop(r.Peer, lacks(d.cfg.AtStart.Term, d.cfg.AtStart.Last) && lacks(d.cfg.Present()), r)
-}
-
-// Stop stops the member with memberdir.ErrLost because of err, which a peer has shown. If err is proven and the peer
-// is registered, err is durable before the member has stopped, so that this directory is not started again. The raft
-// loop may call Stop, and then waits for the disk.
-func (d *DataLoss) Stop(peer uint64, proven bool, err error) {
-	d.cfg.Life.Fail(fmt.Errorf("%w: %w; %s", memberdir.ErrLost, err, d.cfg.Advice))
-	if !proven || !d.cfg.List.isRegistered(peer) {
-		return
-	}
-	if !d.cfg.SaveLost(transport.ShownUpTo(err.Error(), maxProof)) {
-		d.cfg.Log.Error("cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
 	}
 }
