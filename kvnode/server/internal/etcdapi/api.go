@@ -42,8 +42,7 @@ type API struct {
 	leader         leaderConn
 	leaderField    fastwire.LeaderField
 	leaderRenewals renewalForwarder
-	// replies limits the memory of large replies. gatewayRequests holds the JSON gateway's requests in progress,
-	// with what they reserve of it.
+	// replies limits the memory of large replies.
 	replies         *replyBudget
 	gatewayRequests gatewayRequests
 	// inFlight counts the unary requests in progress.

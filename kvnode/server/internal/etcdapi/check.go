@@ -55,8 +55,8 @@ func checkDelete(r *pb.DeleteRangeRequest) error {
 	return nil
 }
 
-// checkTxn checks r. No list of it may have more than maxOps elements. A nested transaction may have maxOps
-// less the length of its parent's longest list, so the depth of nesting is limited.
+// checkTxn checks r. None of its lists may have more than maxOps elements. For a nested transaction the limit
+// is lower by the length of its parent's longest list, so the depth of nesting is limited.
 func checkTxn(r *pb.TxnRequest, maxOps int) error {
 	n := max(len(r.GetCompare()), len(r.GetSuccess()), len(r.GetFailure()))
 	if n > maxOps {

@@ -94,7 +94,7 @@ func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRe
 	}.run(ctx, s.API)
 }
 
-// checkURLs rejects URLs with etcd's error, and too many of them with an error that names the limit.
+// checkURLs rejects invalid URLs with etcd's error, and too many of them with an error that names the limit.
 func checkURLs(urls []string) error {
 	err := kvnode.CheckPeerURLs(urls)
 	switch {

@@ -42,10 +42,9 @@ type Config struct {
 	// bursts that the node could serve. A high limit lets a stalled node collect requests until
 	// memory runs out. Default: 10,000.
 	MaxInFlight int
-	// MaxReplyBytes limits the encoded replies above 32 KiB that are not written yet, on all
-	// connections. A reply above the limit is sent alone. Other replies wait up to RequestTimeout
-	// and then fail. A low limit makes large reads wait for each other; memory use grows with the
-	// limit. Default: 256 MiB.
+	// MaxReplyBytes limits the encoded replies above 32 KiB that are not written yet, on all connections. Watch
+	// responses and snapshots do not count. A reply above the limit is sent alone. Other replies wait up to
+	// RequestTimeout and then fail. With a low limit, large reads wait for each other. Default: 256 MiB.
 	MaxReplyBytes int
 	// RequestTimeout limits how long a request waits for the cluster, and then how long its reply
 	// waits for memory (MaxReplyBytes). A client's shorter deadline wins. A short timeout fails requests

@@ -25,7 +25,8 @@
 // A watch stream uses one goroutine that receives requests and one that does everything else. The second one takes
 // events from its watch.Stream when the transport can send more. So a client that does not read costs at most what
 // package watch allows, and delays no other client. The watcher has received all events up to the revision in the
-// header of events and of progress. In etcd it is the newest revision, even if older events are still to be sent.
+// header of events and of progress. In etcd this header has the newest revision, even if older events are still to
+// be sent.
 //
 // # Fast
 //
@@ -40,9 +41,8 @@
 //
 // # Not supported
 //
-// Downgrades and the administration of users and roles (auth.go) return Unimplemented, apart from
-// their lists, which are empty, and AuthDisable: authentication is always off. Package concurrency
-// implements the Lock and Election services.
+// Authentication is always off, and the lists of users and roles are empty (auth.go). Requests about
+// one user or role, and downgrades, return Unimplemented. Package concurrency implements the Lock and Election services.
 //
 // # Use
 //

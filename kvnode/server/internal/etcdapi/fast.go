@@ -37,8 +37,7 @@ type fastStream struct {
 	pairs      int         // number of key-value pairs in md
 	inline     inlineState // of the receiving goroutine, as lastID
 	lastID     uint64      // of the last request that was received
-	// answerSlot is held by the worker that queues an answer. The others wait with their answers
-	// not encoded.
+	// answerSlot is held by the worker that queues its answer. The other answers are not encoded yet.
 	answerSlot chan struct{}
 	// handoff passes requests to idle workers. It is closed when the stream ends. Sends and the
 	// close happen under mu.
@@ -121,7 +120,7 @@ func (s *fastStream) run() error {
 	ctx := s.stream.Context()
 	defer context.AfterFunc(ctx, s.end)()
 	received := make(chan error, 1)
-	// RecvMsg fails only after this call has returned, so it must not wait for the goroutine.
+	// Do not wait for this goroutine: its RecvMsg may return only after the handler has returned.
 	go func() { received <- s.receive() }()
 	s.working.Go(s.send)
 
@@ -227,8 +226,7 @@ func (s *fastStream) stopAfterMessage() {
 	}
 }
 
-// stopLocked tells the client the last request that was received, so that the client makes the
-// later ones elsewhere.
+// stopLocked tells the client the last request that was received. The client can make later ones elsewhere.
 func (s *fastStream) stopLocked() {
 	if !s.mu.ended {
 		last, charged := s.currentMessageLocked(0)

@@ -141,7 +141,7 @@ func (s *fastStream) nextRequest() *fastRequest {
 func (s *fastStream) serveRequest(i *fastRequest) {
 	defer i.cancel()
 	resp, err := s.invoke(i)
-	if _, ok := resp.(*reservedReply); !ok { // that one has a reservation
+	if _, ok := resp.(*reservedReply); !ok { // a reservedReply has its memory already
 		s.answerSlot <- struct{}{}
 		defer func() { <-s.answerSlot }()
 		s.waitForSpace()

@@ -175,7 +175,7 @@ func (l *leaderConn) closeLocked() {
 	}
 }
 
-// dialURLs returns a connection that uses the first of a member's client URLs that answers.
+// dialURLs returns a connection to a member. It uses the first client URL that answers.
 func (a *API) dialURLs(urls []string) (*grpc.ClientConn, error) {
 	var state resolver.State
 	for _, text := range urls {

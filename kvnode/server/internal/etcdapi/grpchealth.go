@@ -21,8 +21,8 @@ const (
 
 // healthServer implements grpc.health.v1. Its services readyz and livez run the checks of /readyz
 // and /livez. The empty name is for clients that choose a member by gRPC's client-side health
-// checks: it is SERVING while the member serves requests. etcd's does not depend on a leader, so
-// clients stay with a partitioned member.
+// checks: it is SERVING while the member serves requests. In etcd it does not depend on a leader,
+// so clients stay with a partitioned member.
 type healthServer struct {
 	healthpb.UnsafeHealthServer
 	services map[string]*sharedProbe // immutable

@@ -68,9 +68,9 @@ func (a *API) probe(path string, checks ...check) probe {
 }
 
 // livez reports whether the member runs. It fails if a restart may help: if the member has ended,
-// or a goroutine that all requests depend on is stuck. A restart does not help a member without a
-// quorum, one that replays its log, or one with a full or stalled disk. The name
-// serializable_read is etcd's; the other checks are kvnode's.
+// or a goroutine that all requests depend on is stuck. A restart does not help during a replay,
+// without a quorum, or with a full or stalled disk. The name serializable_read is etcd's; the other
+// checks are kvnode's.
 func (a *API) livez() probe {
 	return a.probe("/livez",
 		check{"serializable_read", func(context.Context) (string, error) { return "", a.alive() }},
@@ -147,9 +147,9 @@ func (a *API) voterCheck(context.Context) (string, error) {
 	return "", nil
 }
 
-// holdCheck fails in the restart hold (docs/glossary.md), in which this member may neither vote nor lead. If
-// another member were stopped now, no successor could be elected. It does not fail at a leader, which may
-// hold after its clock has stepped, and serves meanwhile.
+// holdCheck fails during a restart hold (docs/glossary.md), in which this member neither votes nor campaigns. If
+// another member were stopped now, no successor could be elected. After a step of its clock, a leader is in a hold
+// too, but continues to serve, so the check does not fail there.
 func (a *API) holdCheck(context.Context) (string, error) {
 	s := a.node.Status()
 	if hold := s.Lease.Promise.Hold; hold > 0 && s.Leader != s.ID {
@@ -245,7 +245,7 @@ type healthReply struct {
 }
 
 // serveHealth serves /health. With ?serializable=true it checks this member alone, like /livez,
-// because liveness probes ask for that; an alarm of any member fails it all the same, as in etcd.
+// because liveness probes ask for that; an alarm of any member still fails it, as in etcd.
 // ?exclude=NOSPACE ignores an alarm.
 func (a *API) serveHealth(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()

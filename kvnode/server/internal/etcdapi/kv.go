@@ -127,8 +127,8 @@ func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Co
 	return resp, nil
 }
 
-// freeCompacted frees the space of compacted revisions. It stays in use until a checkpoint no
-// longer contains them.
+// freeCompacted frees the space of compacted revisions. The space stays in use until a checkpoint
+// no longer contains them.
 func (a *API) freeCompacted(ctx context.Context) error {
 	if err := a.node.Store().FinishCompaction(ctx); err != nil {
 		return err

@@ -70,8 +70,8 @@ func (s *maintenanceServer) statusErrors(node *kvnode.Status) []string {
 	return all
 }
 
-// Hash returns the hash of all keys. kvnode hashes nothing else, so Hash is HashKV of
-// revision 0, and equal on members with the same revision.
+// Hash returns the hash of all keys. kvnode hashes nothing else, so Hash is HashKV of revision 0.
+// It is equal on members with the same revision and the same compacted revision.
 func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.HashResponse, error) {
 	if err := s.waitForReplay(ctx); err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func (a *API) waitForRead(ctx context.Context, serializable bool) error {
 }
 
 // waitForReplay returns when this member's store has all that the member had acknowledged before
-// its restart. Unlike Node.WaitForReplay it waits no longer than RequestTimeout.
+// its restart. Unlike Node.WaitForReplay it ends after RequestTimeout if ctx has no deadline.
 func (a *API) waitForReplay(ctx context.Context) error {
 	_, err := a.node.Read(ctx, kvnode.ReadSerializable)
 	return clientError(err)

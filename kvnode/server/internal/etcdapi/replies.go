@@ -37,15 +37,15 @@ const (
 	reclaimInterval = time.Second
 	// maxWaiting limits the replies that wait for the budget, maxWaitingPerConn those of one
 	// connection. A waiting reply is not encoded yet, but its messages take a tenth of its size or
-	// more. Lower limits reject bursts of large reads that would soon be served. The second limit
-	// is lower, so one client cannot take all places.
+	// more. Lower limits reject bursts of large reads that would soon be served. The second limit is
+	// lower, so one client cannot take all places.
 	maxWaiting        = 1000
 	maxWaitingPerConn = 100
 )
 
 // replyBudget limits the bytes of encoded replies that are not written yet, on all connections.
 // gRPC keeps such a reply until its client reads it. Replies wait in the order of arrival, up to
-// timeout. A reply larger than the limit is sent alone. Small replies bypass the budget.
+// timeout. A reply larger than the limit is sent alone. Small replies, watch responses and snapshots bypass the budget.
 type replyBudget struct {
 	limit   int64         // immutable, as the next two fields
 	timeout time.Duration // how long a reply may wait
@@ -74,8 +74,7 @@ type reservation struct {
 	granted  chan struct{} // closed when granted
 }
 
-// remote is the address of a connection that can be closed. gRPC has one for each connection,
-// shared by its requests.
+// remote is the address of a connection that can be closed. All requests of a connection share it.
 type remote interface {
 	String() string
 	// End closes the connection, Ended reports whether it is closed.
@@ -179,8 +178,8 @@ func (r *reservation) release() {
 }
 
 // reclaim frees the memory of closed connections, and closes connections with a reply that the
-// client has not read in time. It does nothing while no reply waits, since a slow client then
-// delays no other, and nothing within half a reclaimInterval after the last call.
+// client has not read in time. While no reply waits, a slow client delays no other, so reclaim does
+// nothing. It searches at most once in half a reclaimInterval.
 func (b *replyBudget) reclaim(now time.Time) {
 	var late []*reservation
 	b.mu.Lock()
@@ -285,7 +284,7 @@ func (w *reservedReply) marshal() (mem.BufferSlice, error) {
 		return nil, err
 	}
 	b := &replyBytes{reservation: w.reservation}
-	// gRPC drops the replies of a stream that has ended without calling Put.
+	// After a stream has ended, gRPC drops its replies and does not call Put.
 	b.cleanup = runtime.AddCleanup(b, (*reservation).release, w.reservation)
 	return mem.BufferSlice{mem.NewBuffer(&data, b)}, nil
 }

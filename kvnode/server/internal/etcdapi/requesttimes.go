@@ -58,7 +58,7 @@ func (a *API) recordRequest(ctx context.Context, method string, req, resp any, e
 	a.stats.warnLimit.Do(func() { a.warnSlow(ctx, method, req, resp, err, took, reads) })
 }
 
-// warnSlow logs a slow request. The line has its keys, shortened, and no values.
+// warnSlow logs a slow request, with its keys shortened and without values.
 func (a *API) warnSlow(ctx context.Context, method string, req, resp any, err error, took time.Duration, reads bool) {
 	what, expected := "request took too long", a.cfg.WarnRequest
 	if took <= expected {

@@ -4,19 +4,19 @@
 // # Invariants
 //
 // Names, keys, replies and errors are etcd's. As in etcd, the services are thin layers over
-// package concurrency of etcd's client, so a lock taken here excludes one taken by that package.
+// package concurrency of etcd's client (the library), so both exclude each other's locks.
 // The fencing token of a lock is the create revision of its key, that of an election is
 // LeaderKey.rev.
 //
-//   - A client that passes a TTL lease keeps it alive. A call without one creates a lease of 60
-//     s, which is not kept alive and is revoked if the wait fails.
+//   - A client that passes a TTL lease keeps it alive. A call without one creates a lease of 60 s,
+//     which is not kept alive and is revoked if the wait fails.
 //   - A wait ends when its caller gives up; its key is then deleted. It also fails when this
 //     member stops, or has known no leader for three election timeouts. Without a quorum the key
 //     stays until its TTL lease ends.
 //   - One TTL lease has one key per name. Two calls of Lock with the same lease share it: if one
 //     gives up, the other fails at once if it still waits. Use one TTL lease per caller.
-//   - If a caller's TTL lease ends while it waits, it gets an error at once. In etcd it gets one
-//     when the lock is free, and a candidate is even elected.
+//   - If a caller's TTL lease ends while it waits, it gets an error at once. In etcd it gets the
+//     error only when the lock is free, and a candidate is even elected.
 //   - Codes are etcd's, mostly Unknown. Errors after which a retry may succeed are Unavailable.
 //
 // # How requests reach the store

@@ -127,7 +127,7 @@ func (s *electionServer) Observe(r *pb.LeaderRequest, stream grpc.ServerStreamin
 	updates := concurrency.NewElection(session, string(r.GetName())).Observe(ctx)
 	defer func() {
 		done()
-		for range updates { // it is closed when the library's goroutine ends
+		for range updates { // the library's goroutine closes updates when it ends
 		}
 	}()
 	for resp := range updates {

@@ -135,11 +135,10 @@ func (w requireLeaderWatcher) Watch(ctx context.Context, key string, opts ...cli
 // callers learn late that their wait has failed if there is no leader.
 const revokeTime = time.Second
 
-// unusedLeaseID is for sessions that put no key. No TTL lease has this ID.
+// unusedLeaseID is for sessions that put no key. For an ID of 0 the library would create a TTL lease.
 const unusedLeaseID = -1
 
-// session returns a session with a TTL lease, or with a new one if lease is 0. Its caller keeps a
-// given one alive.
+// session returns a session with a TTL lease, or with a new one if lease is 0.
 func (s *Services) session(ctx context.Context, lease int64) (*concurrency.Session, error) {
 	return newSession(ctx, s.client, lease)
 }
@@ -154,7 +153,7 @@ func newSession(ctx context.Context, client *clientv3.Client, lease int64) (*con
 	return session, nil
 }
 
-// revokeOwnLease revokes the TTL lease of a session after a failed wait, unless the client has
+// revokeOwnLease revokes the TTL lease of a session after a failed request, unless the client has
 // passed the lease.
 func (s *Services) revokeOwnLease(session *concurrency.Session, given int64) {
 	if given != 0 {
@@ -175,8 +174,8 @@ func (s *Services) untilStopping(ctx context.Context) (context.Context, func()) 
 	}
 }
 
-// clientError returns err as the client sees it. The errors of etcd's client are Unknown to gRPC,
-// with etcd's text, as in etcd.
+// clientError returns err as the client sees it. An error of etcd's client keeps the code Unavailable.
+// With another code it becomes Unknown, with etcd's text, as in etcd.
 func clientError(ctx context.Context, err error) error {
 	lost, isLost := errors.AsType[keyLostError](context.Cause(ctx))
 	switch {
