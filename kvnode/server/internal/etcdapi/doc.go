@@ -42,7 +42,8 @@
 // # Not supported
 //
 // Authentication is always off, and the lists of users and roles are empty (auth.go). Requests about
-// one user or role, and downgrades, return Unimplemented. Package concurrency implements the Lock and Election services.
+// one user or role, and downgrades, return Unimplemented. Package concurrency implements the services Lock and
+// Election.
 //
 // # Use
 //
