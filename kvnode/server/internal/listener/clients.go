@@ -29,16 +29,15 @@ import (
 	lpb "github.com/leaderlease/go/kvnode/server/internal/etcdapi/concurrency/v3lockpb"
 )
 
-// HandshakeTime is how long a connection may take for TLS and, with gRPC, for the
-// first frame of HTTP/2.
+// HandshakeTime is how long a connection on a client URL may take for TLS and for the first
+// frame of HTTP/2, or the first bytes of HTTP/1.
 const HandshakeTime = 5 * time.Second
 
-// maxPending limits the connections that have not sent a request yet. Each costs up to
-// 50 KB.
+// maxPending limits the pending connections (package connlimit). Each costs up to 50 KB.
 const maxPending = 1024
 
-// The protocols that TLS offers. A client of gRPC accepts h2 alone. One that accepts
-// both, such as curl or a browser, gets the HTTP/1 server.
+// The protocols that TLS offers. A gRPC client accepts only h2. A client that accepts both, such as
+// curl or a browser, gets the HTTP/1 server.
 var (
 	bothProtocols = []string{"http/1.1", "h2"}
 	onlyGRPC      = []string{"h2"}
@@ -61,9 +60,8 @@ type Config struct {
 
 // Clients are the listeners for clients. A gRPC server accepts their connections and
 // uses Clients as its credentials. The handshake finds out what a connection speaks.
-// HTTP/1 connections go to the listener that Pages returns. gRPC has
-// credentials.ErrConnDispatched for this, and keeps a goroutine and a time limit for
-// each handshake.
+// HTTP/1 connections go to the listener that Pages returns (credentials.ErrConnDispatched).
+// gRPC keeps a goroutine and a time limit for each handshake.
 type Clients struct {
 	credentials.TransportCredentials // immutable, as this block; the methods that servers do not use
 
@@ -104,7 +102,7 @@ func NewClients(c Config) *Clients {
 	return e
 }
 
-// Options return the options of the gRPC server.
+// Options returns the options of the gRPC server.
 func (e *Clients) Options(admit AdmitFunc) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(e), grpc.ConnectionTimeout(HandshakeTime), grpc.InTapHandle(e.allow(admit))}
 }
@@ -124,7 +122,7 @@ func (e *Clients) End() { e.end() }
 // Connections counts the connections.
 func (e *Clients) Connections() connlimit.Stats { return e.port.Stats() }
 
-// Streams counts the streams of gRPC, and requests of the gateway.
+// Streams counts the streams of gRPC, including those of the gateways.
 func (e *Clients) Streams() (open int64, refused uint64) { return e.h2.Open(), e.h2.Refused() }
 
 // ForGRPC returns l for the gRPC server.
@@ -141,7 +139,7 @@ func (e *Clients) ForPages(l net.Listener, secure bool) net.Listener {
 	return l
 }
 
-// ForRedis returns l for the gateway of the Redis protocol. A connection is authenticated with its first command.
+// ForRedis returns l for the gateway of the Redis protocol. A connection is pending until its first bytes.
 func (e *Clients) ForRedis(l net.Listener, secure bool) net.Listener {
 	l = e.port.Listener(l)
 	if secure {
@@ -165,7 +163,7 @@ func (l redisListener) Accept() (net.Conn, error) {
 type redisConn struct {
 	net.Conn
 
-	pending *connlimit.Pending // nil once the connection is authenticated
+	pending *connlimit.Pending // nil once bytes have arrived
 }
 
 // Read implements net.Conn. If the connection was evicted, the next Read fails.
@@ -299,12 +297,12 @@ type grpcConn struct {
 
 	pending        *connlimit.Pending
 	secure, shared bool
-	keep           func() bool // from then on Clients.End does not close it
-	detached       bool        // HTTP/1 has it
+	keep           func() bool // after a call, Clients.End does not close the connection
+	detached       bool        // passed to the HTTP/1 server
 }
 
-// SetDeadline implements net.Conn. gRPC removes its deadline when the client has begun
-// with HTTP/2. It does so, too, for a connection that HTTP/1 has, which sets its own.
+// SetDeadline implements net.Conn. gRPC removes its deadline when the client has begun with HTTP/2. It also
+// does so for a detached connection, whose deadline the HTTP/1 server sets.
 func (c *grpcConn) SetDeadline(t time.Time) error {
 	if c.detached {
 		return nil
@@ -367,8 +365,8 @@ func (e *Clients) allow(admit AdmitFunc) tap.ServerInHandle {
 	}
 }
 
-// GatewayOptions returns the options of the gRPC server of the JSON gateway. Its
-// requests count as open streams, although one connection carries them all.
+// GatewayOptions returns the options of the gRPC server of the gateways. Their streams count as open
+// streams, although they come on connections inside the process.
 func (e *Clients) GatewayOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {

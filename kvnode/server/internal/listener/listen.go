@@ -3,7 +3,7 @@
 // connections.
 //
 //   - A connection on a URL with TLS is closed if it speaks plain text.
-//   - A connection has HandshakeTime to send its first request.
+//   - A connection on a client URL has HandshakeTime for TLS and its first bytes.
 //   - A request over plain HTTP is answered only if it names a known host.
 package listener
 

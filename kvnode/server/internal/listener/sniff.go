@@ -57,7 +57,7 @@ func NewPushListener() *PushListener {
 	return &PushListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Push waits until Accept has taken c. If it fails c is still the caller's.
+// Push waits until Accept has taken c. If Push fails, the caller still owns c.
 func (l *PushListener) Push(c net.Conn) error {
 	select {
 	case l.conns <- c:
