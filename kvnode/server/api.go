@@ -32,8 +32,8 @@ func (s *Server) build() (err error) {
 	}
 	s.api = etcdapi.New(s.node, api)
 	s.leases = s.newLeases()
-	// The gateway's clients share one connection. Without this option, clients that wait
-	// for a lock could keep out the one that unlocks it.
+	// All clients of the JSON gateway share one connection. With a limit of streams, clients that
+	// wait for a lock could keep out the one that unlocks it.
 	s.inside = grpc.NewServer(slices.Concat(s.clients.GatewayOptions(), s.grpcOptions(),
 		[]grpc.ServerOption{grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0)})...)
 	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.clients.Options(s.api.AdmitFastStream)...)...)
@@ -84,7 +84,7 @@ func (s *Server) endWithServer(srv any, stream grpc.ServerStream, info *grpc.Str
 	return handle(srv, etcdapi.StreamWithContext(ctx, stream))
 }
 
-// insideBytes is the size of the buffers between the gateway and gRPC.
+// insideBytes is the size of the buffers between a gateway and gRPC.
 const insideBytes = 256 << 10
 
 // newGateway returns the JSON gateway. It is a gRPC client of this member, so that JSON and gRPC

@@ -21,6 +21,7 @@
 //	/version /health    as in etcd
 //	/livez /readyz      as in etcd; ?verbose, ?exclude=check, /readyz/check
 //	/status             the member, with its lease, as JSON (package status)
+//	/lease              the cluster's leases, unless DisableLeasePage (client HTTP URLs only)
 //	/v3/…               etcd's JSON gateway (client HTTP URLs only)
 //	/v3beta/…           the same, under etcd 3.3's name
 //	/debug/vars         the process's expvar, as in etcd (client HTTP URLs only)

@@ -18,8 +18,8 @@ type listeners struct {
 	redis   []net.Listener
 }
 
-// bind binds all listeners of c, or none. Listeners for HTTP speak TLS themselves if their URL is
-// https. listener.Clients and the node do the TLS of the others.
+// bind binds all listeners of c, or none. Listeners for HTTP and Redis speak TLS themselves. The
+// gRPC server and the node do TLS for the other connections.
 func bind(ctx context.Context, c *Config, clients *listener.Clients) (*listeners, error) {
 	l := &listeners{}
 	var errs []error

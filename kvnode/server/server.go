@@ -34,10 +34,10 @@ type Server struct {
 	// leases is nil if the lease page is turned off.
 	leases *leasepage.Live
 	grpc   *grpc.Server
-	// inside serves the JSON gateway's requests, inside the process.
+	// inside serves the requests of the JSON and Redis gateways, inside the process.
 	inside *grpc.Server
 	pages  []*http.Server
-	// gatewayConn is nil without a gateway.
+	// gatewayConn is the JSON gateway's, nil without one.
 	gatewayConn *grpc.ClientConn
 	redis       redisGateway
 	certs       certificates

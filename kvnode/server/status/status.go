@@ -36,7 +36,7 @@ type Report struct {
 	Term uint64 `json:"term"`
 	// Leader is empty if none is known.
 	Leader string `json:"leader"`
-	// Ready means that the member has served a linearizable read since its start.
+	// Ready means that the member has served a linearizable read and published its client URLs since its start.
 	Ready bool `json:"ready"`
 
 	Lease   Lease   `json:"lease"`
@@ -112,7 +112,7 @@ type Promise struct {
 	Leader      string  `json:"leader"`
 	Term        uint64  `json:"term"`
 	RemainingMS float64 `json:"remaining_ms"`
-	// RestartHoldMS is how long the member may not vote because of its restart.
+	// RestartHoldMS is how long the member may not vote because of a restart or a step of its clock.
 	RestartHoldMS float64 `json:"restart_hold_ms"`
 }
 
