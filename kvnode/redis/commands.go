@@ -8,9 +8,9 @@ import (
 
 // command is a command of Redis. One of do and local is set.
 type command struct {
-	// arity is the number of arguments with the name; negative: at least so many.
+	// arity is the number of arguments, including the name. A negative arity is the minimum.
 	arity int
-	// keys returns the keys, which are read before do.
+	// keys returns the command's keys.
 	keys func(args []string) ([]string, error)
 	do   func(t *tx, args []string) any
 	// needs returns what the command needs to know of its keys, by default the values.
@@ -35,7 +35,7 @@ func (c command) knows(n need) command {
 	return c
 }
 
-// commands are set by init, as commands that run others refer to them.
+// commands are set by init, because keysOf and do refer to them.
 var commands map[string]command
 
 func init() {
@@ -81,7 +81,7 @@ func keyCommands() map[string]command {
 	}
 }
 
-// connCommands are the commands of the connection and of the gateway, which are not queued inside MULTI.
+// connCommands are the commands of the connection and of the gateway. Inside MULTI only PING and ECHO are queued.
 func connCommands() map[string]command {
 	return map[string]command{
 		"MULTI":   {arity: 1, inMulti: true, local: multi},
@@ -91,7 +91,7 @@ func connCommands() map[string]command {
 		"UNWATCH": {arity: 1, local: unwatch},
 		"SCRIPT":  {arity: -2, local: scriptCommand},
 
-		// What follows needs no key: clients and redis-benchmark ask it when they connect.
+		// Clients and redis-benchmark send most of the following when they connect.
 		"PING":    {arity: -1, keys: noKeys, do: ping},
 		"ECHO":    {arity: 2, keys: noKeys, do: func(_ *tx, args []string) any { return args[1] }},
 		"HELLO":   {arity: -1, local: hello},

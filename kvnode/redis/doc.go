@@ -1,6 +1,6 @@
 // Package redis serves the Redis protocol in front of an etcd v3 cluster, for code that keeps locks and
-// small values in Redis. Command kvnode redis runs it. It uses clientv3's KV and Lease interfaces only,
-// so the cluster may be kvnode or etcd.
+// small values in Redis. Command kvnode redis runs it, and so does a member with server.Config.ListenRedisURLs.
+// It uses only clientv3's KV and Lease interfaces, so the cluster may be kvnode or etcd.
 //
 // # What it promises
 //

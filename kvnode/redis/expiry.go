@@ -14,8 +14,8 @@ const (
 	past = -2
 )
 
-// seconds converts an expiry to whole seconds, rounded up. unit is that of the number; at means a point in
-// Unix time. An expiry that lies in the past is past.
+// seconds converts a number of units to whole seconds, rounded up. With at, the number is a Unix time. If the
+// expiry is not in the future, seconds returns past.
 func (s *Server) seconds(text string, unit time.Duration, at bool) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Server) seconds(text string, unit time.Duration, at bool) (int64, error
 	return sec, nil
 }
 
-// positive is seconds for an expiry that comes with a value, of which zero and less are refused.
+// positive is seconds, but rejects a number of zero or less.
 func (s *Server) positive(text string, unit time.Duration, at bool) (int64, error) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n <= 0 {
 		return 0, errExpiry

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// revokers limits the revocations under way, granters the grants of one transaction.
+	// revokers limits the concurrent revocations, granters the concurrent grants of one transaction.
 	revokers, granters = 32, 16
-	// The ID of a gateway's lease is idPrefix and idBits random bits. Every gateway revokes it when a key needs it no
-	// more, but no lease of another client, which may have other keys, and its session.
+	// The ID of a gateway's lease is idPrefix, followed by idBits random bits. A gateway revokes only leases of
+	// gateways, because a lease of another client may have other keys or a session.
 	idBits, idPrefix = 39, 0x6b7672
 )
 
@@ -57,8 +57,8 @@ func (l *leases) grantOne(ctx context.Context, ttl int64) (clientv3.LeaseID, err
 	}
 }
 
-// revoke revokes leases of gateways in the background. They hold no key, so nothing depends on it: what is not
-// revoked ends at its time. With too many revocations under way, it waits.
+// revoke revokes leases of gateways in the background. They hold no key, so a lease that is not revoked ends at
+// its time without an effect. With too many concurrent revocations, revoke waits.
 func (l *leases) revoke(ctx context.Context, ids ...clientv3.LeaseID) {
 	for _, id := range ids {
 		if id>>idBits != idPrefix {
@@ -89,7 +89,7 @@ func (l *leases) revoke(ctx context.Context, ids ...clientv3.LeaseID) {
 	}
 }
 
-// leave counts leases that end at their time, as no key has them as far as the gateway knows.
+// leave counts leases that the gateway does not revoke. They end at their time.
 func (l *leases) leave(why error, ids ...clientv3.LeaseID) {
 	if len(ids) == 0 {
 		return

@@ -51,7 +51,7 @@ const limitText = ", the limit is "
 // ownMemory is what a connection may hold when others hold all that is shared.
 const ownMemory = 64 << 10
 
-// What the parts of a connection count with beside their bytes.
+// The memory that these take in addition to their bytes.
 const (
 	argOverhead = 32  // an argument of a command
 	keyOverhead = 256 // a key in a transaction, in WATCH or in a reply of SCAN
@@ -95,7 +95,7 @@ func (m *memory) take(p purpose, n int) error {
 // shared returns how many of a connection's bytes count against those of all connections.
 func shared(used int) int64 { return int64(max(0, used-ownMemory)) }
 
-// move makes bytes that are held for one purpose be held for another.
+// move adds the bytes of one purpose to those of another.
 func (m *memory) move(from, to purpose) {
 	m.by[to] += m.by[from]
 	m.by[from] = 0

@@ -34,7 +34,7 @@ func (c *conn) endMulti() {
 	c.mem.free(kept)
 }
 
-// maxQueue limits what a connection holds between commands. A larger transaction would be refused.
+// maxQueue limits the bytes of a MULTI and WATCH. The transaction of a larger MULTI would be refused.
 const maxQueue = 2 << 20
 
 // queue adds a command to the MULTI.

@@ -24,7 +24,8 @@ type parser struct {
 	mem *memory
 	// started is set while a command is arriving.
 	started bool
-	// deadline is the end of the wait for the rest of the command, once it was waited for.
+	// deadline is when the rest of the command, or the next command of a MULTI, must have arrived. It is zero before
+	// the first wait.
 	deadline time.Time
 }
 

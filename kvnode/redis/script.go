@@ -13,7 +13,7 @@ import (
 // maxScripts limits the remembered texts.
 const maxScripts = 1000
 
-// script does what a known script does. There is at least one key, and there are two arguments, which may be empty.
+// script does what a known script does. It gets at least one key and two arguments, which may be empty.
 type script struct {
 	do      func(t *tx, keys, args []string) any
 	failure string // the step of the lock pattern if it fails

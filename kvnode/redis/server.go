@@ -34,8 +34,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Timeout limits the requests to the cluster for one command, 10 s by default.
 	Timeout time.Duration
-	// ReadTimeout is how long the rest of a command or MULTI may take to arrive, 30 s by default. A client may be
-	// idle between them.
+	// ReadTimeout is how long the rest of a command, or the next command of a MULTI, may take to arrive, 30 s by
+	// default. Otherwise a client may be idle.
 	ReadTimeout time.Duration
 	// WriteTimeout is how long a client may take to accept a reply until it is dropped, 10 s by default, and more for
 	// a long reply.
@@ -68,7 +68,7 @@ type Server struct {
 	logLimit rate.Sometimes
 
 	mu    sync.Mutex
-	tasks sync.WaitGroup // Serve and connections. With mu held, none begins after Close.
+	tasks sync.WaitGroup // Serve and connections. Serve begins under mu, so not after Close.
 }
 
 // New returns a server without listeners.
@@ -178,7 +178,7 @@ type conn struct {
 	id    int64
 	resp3 bool
 	quit  bool
-	// writeBy is when the client must have accepted the reply that is being written, once a part is.
+	// writeBy is when the client must have accepted the current reply. It is zero before the first write.
 	writeBy time.Time
 
 	multi   bool

@@ -85,7 +85,7 @@ type tx struct {
 	order []string
 	// done are called after the commit.
 	done []func()
-	// stale is set if something read later does not belong to what was read first.
+	// stale is set if a TTL lease has ended since its key was read.
 	stale bool
 	// err ends the attempt before it writes.
 	err error
@@ -96,16 +96,17 @@ type tx struct {
 // errAborted means that a watched key has changed.
 var errAborted = errors.New("redis: transaction aborted")
 
-// errRepeated means that a client of the cluster has sent a write twice: the second fails if the first is applied.
+// errRepeated means that clientv3 has sent a write twice, and that the second attempt failed because the first was
+// applied.
 var errRepeated = errors.New("the write was sent more than once")
 
-// transact runs commands with keys as one transaction on one revision. It is computed again if a key has
-// changed between the read and the write, as nothing was written then. Its error is a failure or errAborted.
+// transact runs commands with keys as one transaction on one revision. If a key has changed between the read and
+// the write, nothing was written, and transact tries again. Its error is a failure or errAborted.
 func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []any, err error) {
 	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
 	defer cancel()
 	began := time.Now()
-	var granted []clientv3.LeaseID // by the try before, which was not applied as far as its answer says
+	var granted []clientv3.LeaseID // by the try before, whose compares failed
 	defer func() { c.s.leases.leave(errors.New("a key may have it"), granted...) }()
 	defer c.unlock()
 	for try := 0; ; try++ {
@@ -308,7 +309,7 @@ type plan struct {
 	replaced []clientv3.LeaseID // hold no key once it is committed
 }
 
-// size returns the bytes that a transaction writes, with those of its keys.
+// size returns the bytes of the keys and values that a transaction writes, and of the keys that it compares.
 func (t *tx) size() (n int) {
 	for _, k := range t.order {
 		if e := t.keys[k]; e.changed {
@@ -325,7 +326,7 @@ func (t *tx) writes() bool {
 	return slices.ContainsFunc(t.order, func(k string) bool { return t.keys[k].changed })
 }
 
-// plan grants the leases of the transaction.
+// plan returns what the transaction writes. It grants the TTL leases.
 func (t *tx) plan() (p plan, err error) {
 	switch n := t.size(); {
 	case !t.writes():
@@ -405,7 +406,7 @@ func (t *tx) commit() (rev int64, committed bool, err error) {
 		for _, r := range got.Responses {
 			unused = append(unused, clientv3.LeaseID(r.GetResponsePut().GetPrevKv().GetLease()))
 		}
-		// If the write was sent twice, the second replaces the lease by itself.
+		// If clientv3 has sent the write twice, it has replaced the granted lease by itself.
 		unused = slices.DeleteFunc(unused, func(id clientv3.LeaseID) bool { return slices.Contains(p.granted, id) })
 	default:
 		t.granted, unused = p.granted, nil
