@@ -12,11 +12,10 @@
 //
 // # How it finds the leader
 //
-// The header of each kvnode response names the answering member and the leader. Only this
-// identifies endpoints, not the URLs that members advertise, so proxies may translate names and
-// addresses. While the leader's endpoint is unknown, not connected, or not among the client's
-// endpoints, requests go in turn. This is always the case for servers that do not name their
-// leader, such as etcd.
+// The header of each kvnode response names the answering member and the leader. The client does not
+// use the URLs that members advertise, so proxies may translate names and addresses. While the
+// leader's endpoint is unknown, not connected, or not among the client's endpoints, requests go
+// in turn. This is always the case for servers that do not name their leader, such as etcd.
 //
 // The choice of the member changes how long a request takes, never its result: every member
 // answers linearizably. A request is sent once, to one member. clientv3 decides about retries as

@@ -110,9 +110,9 @@ func (m *streamManager) startOpening(now time.Time) (opened <-chan struct{}, wai
 	return m.mu.opened, answerTimeout
 }
 
-// finishOpening ends an attempt. If the new stream replaces the current one, it returns the new stream. A stream to
-// the leader always does so. Another one does if the current stream is not usable, or if its member is in a worse
-// state.
+// finishOpening ends an attempt. It returns the new stream if that replaces the current one. A stream to the leader
+// always does. Another stream does if the current one is not usable, or if only the new stream's member knows the
+// leader.
 func (m *streamManager) finishOpening(s *stream, err error) *stream {
 	m.mu.Lock()
 	defer m.mu.Unlock()

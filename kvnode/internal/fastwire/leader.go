@@ -13,8 +13,8 @@ import (
 // skip.
 const leaderField protowire.Number = 5
 
-// LeaderField writes leader IDs into response headers. Headers with the same leader share its
-// bytes. The zero value is ready to use. Its methods are safe for concurrent use.
+// LeaderField writes leader IDs into response headers. Headers with the same leader share the
+// encoded bytes. The zero value is ready to use. Its methods are safe for concurrent use.
 type LeaderField struct{ last atomic.Pointer[encodedLeader] }
 
 type encodedLeader struct {

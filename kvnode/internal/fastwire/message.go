@@ -283,7 +283,7 @@ const (
 	tagOpTxn   = 4<<3 | lenTag
 )
 
-// maxTxnDepth limits the depth to which TxnMessages looks. Below, it assumes as many messages as
+// maxTxnDepth limits the depth to which TxnMessages looks. For deeper messages it assumes as many as
 // the bytes allow.
 const maxTxnDepth = 8
 

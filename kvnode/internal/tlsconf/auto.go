@@ -28,7 +28,7 @@ func (c *Config) keepIn(dir string) {
 }
 
 // selfSign makes a certificate unless there is a valid one. It may replace a damaged one, because no authority has
-// signed that.
+// signed it.
 func (c *Config) selfSign() error {
 	if c.hasOwn() {
 		return nil
