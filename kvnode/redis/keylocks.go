@@ -57,9 +57,9 @@ func (l *keyLocks) leave(key string, k *keyLock) {
 	}
 }
 
-// lock locks the keys of a transaction that writes, if it has not yet. It reports whether the keys may have changed
-// meanwhile. A blind write fails no compare of its own: it only waits for the transactions before it.
-func (c *conn) lock(t *tx) (changed bool, err error) {
+// lockKeys locks the keys of a transaction that writes, unless they are locked. It reports whether the keys may have
+// changed meanwhile. A blind write has no compares, so it only waits for the transactions before it.
+func (c *conn) lockKeys(t *tx) (changed bool, err error) {
 	if len(c.locked) > 0 || !t.writes() {
 		return false, nil
 	}
@@ -72,13 +72,13 @@ func (c *conn) lock(t *tx) (changed bool, err error) {
 		changed = changed || waited
 	}
 	if !slices.ContainsFunc(t.order, func(k string) bool { return t.keys[k].need < needsNothing }) {
-		c.unlock()
+		c.unlockKeys()
 		return false, nil
 	}
 	return changed, nil
 }
 
-func (c *conn) unlock() {
+func (c *conn) unlockKeys() {
 	for _, k := range c.locked {
 		c.s.locks.unlock(k)
 	}

@@ -108,8 +108,8 @@ const (
 	refused = "release_refused"
 )
 
-// lock records a step of the lock pattern once the transaction is committed.
-func (t *tx) lock(step, key, owner string) {
+// recordStep records a step of the lock pattern once the transaction is committed.
+func (t *tx) recordStep(step, key, owner string) {
 	t.done = append(t.done, func() { t.s.step(step, key, owner, t.began, nil) })
 }
 
@@ -128,8 +128,8 @@ func (s *Server) failed(args []string, began time.Time, err error) {
 			do, is = known[normalise(args[1])]
 		}
 		keys, wrong := scriptKeys(args)
-		if is && do.failure != "" && wrong == nil && len(keys) > 0 && len(args) > 3+len(keys) {
-			s.step(do.failure, keys[0], args[3+len(keys)], began, err)
+		if is && do.failedStep != "" && wrong == nil && len(keys) > 0 && len(args) > 3+len(keys) {
+			s.step(do.failedStep, keys[0], args[3+len(keys)], began, err)
 		}
 	}
 }

@@ -15,8 +15,8 @@ const maxScripts = 1000
 
 // script does what a known script does. It gets at least one key and two arguments, which may be empty.
 type script struct {
-	do      func(t *tx, keys, args []string) any
-	failure string // the step of the lock pattern if it fails
+	do         func(t *tx, keys, args []string) any
+	failedStep string // the step of the lock pattern if it fails
 }
 
 const (
@@ -165,17 +165,17 @@ func kvLock(t *tx, args []string) any {
 	e := t.keys[args[1]]
 	switch {
 	case e.exists && e.value != args[2]:
-		t.lock(contended, args[1], args[2])
+		t.recordStep(contended, args[1], args[2])
 		return nil
 	case e.exists:
-		t.lock(renewed, args[1], args[2])
+		t.recordStep(renewed, args[1], args[2])
 		e.put(args[2], sec)
 		return e.token()
 	}
-	if err := e.lock(args[2], sec); err != nil {
+	if err := e.putNew(args[2], sec); err != nil {
 		return err
 	}
-	t.lock(acquired, args[1], args[2])
+	t.recordStep(acquired, args[1], args[2])
 	return e.token()
 }
 
@@ -206,17 +206,17 @@ func acquire(t *tx, keys, args []string) any {
 	}
 	for _, k := range keys {
 		if t.keys[k].exists {
-			t.lock(contended, k, args[0])
+			t.recordStep(contended, k, args[0])
 			return int64(0)
 		}
 	}
 	for _, k := range slices.Compact(slices.Sorted(slices.Values(keys))) {
-		if err := t.keys[k].lock(args[0], sec); err != nil {
+		if err := t.keys[k].putNew(args[0], sec); err != nil {
 			t.err = err // other keys may be locked
 			return nil
 		}
 	}
-	t.lock(acquired, keys[0], args[0])
+	t.recordStep(acquired, keys[0], args[0])
 	return int64(len(keys))
 }
 
@@ -228,14 +228,14 @@ func renew(t *tx, keys, args []string, unit time.Duration) any {
 	}
 	for _, k := range keys {
 		if !t.keys[k].held(args[0]) {
-			t.lock(lost, k, args[0])
+			t.recordStep(lost, k, args[0])
 			return int64(0)
 		}
 	}
 	for _, k := range keys {
 		t.keys[k].put(args[0], sec)
 	}
-	t.lock(renewed, keys[0], args[0])
+	t.recordStep(renewed, keys[0], args[0])
 	return int64(len(keys))
 }
 
@@ -251,7 +251,7 @@ func release(t *tx, keys, args []string) any {
 	n := int64(0)
 	for _, k := range keys {
 		if !t.keys[k].held(args[0]) {
-			t.lock(refused, k, args[0])
+			t.recordStep(refused, k, args[0])
 			continue
 		}
 		t.keys[k].remove()

@@ -101,7 +101,7 @@ func setnx(t *tx, args []string) any {
 	if t.keys[args[1]].exists {
 		return int64(0)
 	}
-	if err := t.keys[args[1]].lock(args[2], 0); err != nil {
+	if err := t.keys[args[1]].putNew(args[2], 0); err != nil {
 		return err
 	}
 	return int64(1)
@@ -169,7 +169,7 @@ func set(t *tx, args []string) any {
 	case won && o.ttl == past:
 		e.remove()
 	case won && o.nx:
-		err = e.lock(args[2], o.ttl)
+		err = e.putNew(args[2], o.ttl)
 	case won:
 		e.put(args[2], o.ttl)
 	}
@@ -177,7 +177,7 @@ func set(t *tx, args []string) any {
 		return err
 	}
 	if o.nx && o.ttl > 0 {
-		t.lock(map[bool]string{true: acquired, false: contended}[won], args[1], args[2])
+		t.recordStep(map[bool]string{true: acquired, false: contended}[won], args[1], args[2])
 	}
 	switch {
 	case o.get:

@@ -39,9 +39,9 @@ type entry struct {
 	lease       clientv3.LeaseID
 	// had is whether the key existed.
 	had bool
-	// changed is set by put, expire and remove.
+	// changed is set by put and remove.
 	changed bool
-	// created is set by lock, hasToken once a reply has the revision of this transaction as its token.
+	// created is set by putNew, hasToken once a reply has the revision of this transaction as its token.
 	created, hasToken bool
 	// ttl is the expiry in seconds of a changed key: 0 is none, keepTTL the present one.
 	ttl int64
@@ -59,9 +59,9 @@ func (e *entry) put(value string, ttl int64) {
 	e.value, e.exists, e.changed, e.ttl = value, true, true, ttl
 }
 
-// lock puts a key that does not exist. etcd would give a key that the transaction has removed the fencing token of the
-// holder before.
-func (e *entry) lock(value string, ttl int64) error {
+// putNew puts a key that does not exist. It fails if the transaction has removed the key before, because etcd would
+// then keep the previous holder's fencing token.
+func (e *entry) putNew(value string, ttl int64) error {
 	if e.had || e.created {
 		return failure("ERR nothing was locked: the same MULTI deletes the key before")
 	}
@@ -108,7 +108,7 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 	began := time.Now()
 	var granted []clientv3.LeaseID // by the try before, whose compares failed
 	defer func() { c.s.leases.leave(errors.New("a key may have it"), granted...) }()
-	defer c.unlock()
+	defer c.unlockKeys()
 	for try := 0; ; try++ {
 		t := &tx{s: c.s, mem: &c.mem, ctx: ctx, began: began, keys: make(map[string]*entry, len(cmds))}
 		if err := t.load(cmds, watched, try == 0); err != nil {
@@ -132,7 +132,7 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 			pause(ctx, retryWait)
 			continue
 		}
-		if changed, err := c.lock(t); changed {
+		if changed, err := c.lockKeys(t); changed {
 			continue
 		} else if err != nil {
 			return nil, c.s.writeFailure(err)
