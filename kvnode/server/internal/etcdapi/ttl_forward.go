@@ -30,10 +30,10 @@ func newRenewalForwarder() renewalForwarder {
 }
 
 // renew renews one TTL lease on the leader, to which conn connects.
-func (e renewalForwarder) renew(ctx context.Context, conn grpc.ClientConnInterface, id int64) (int64, error) {
-	if s := e.takeIdle(conn); s != nil {
+func (f renewalForwarder) renew(ctx context.Context, conn grpc.ClientConnInterface, id int64) (int64, error) {
+	if s := f.takeIdle(conn); s != nil {
 		// The idle stream may have ended.
-		if ttl, err := e.renewOn(ctx, s, id); err == nil || ctx.Err() != nil {
+		if ttl, err := f.renewOn(ctx, s, id); err == nil || ctx.Err() != nil {
 			return ttl, err
 		}
 	}
@@ -41,14 +41,14 @@ func (e renewalForwarder) renew(ctx context.Context, conn grpc.ClientConnInterfa
 	if err != nil {
 		return 0, err
 	}
-	return e.renewOn(ctx, s, id)
+	return f.renewOn(ctx, s, id)
 }
 
 // takeIdle returns an idle stream over conn, or nil.
-func (e renewalForwarder) takeIdle(conn grpc.ClientConnInterface) *leaderStream {
+func (f renewalForwarder) takeIdle(conn grpc.ClientConnInterface) *leaderStream {
 	for {
 		select {
-		case s := <-e.idle:
+		case s := <-f.idle:
 			switch {
 			case !s.idleTimer.Stop(): // the timer has cancelled it
 			case s.conn == conn:
@@ -64,7 +64,7 @@ func (e renewalForwarder) takeIdle(conn grpc.ClientConnInterface) *leaderStream 
 
 // renewOn uses s and keeps it, unless the renewal failed or ctx has ended. After ctx has ended a
 // late answer would be taken for that of the next request.
-func (e renewalForwarder) renewOn(ctx context.Context, s *leaderStream, id int64) (int64, error) {
+func (f renewalForwarder) renewOn(ctx context.Context, s *leaderStream, id int64) (int64, error) {
 	stop := context.AfterFunc(ctx, s.cancel)
 	ttl, err := s.renew(id)
 	if !stop() || err != nil {
@@ -73,7 +73,7 @@ func (e renewalForwarder) renewOn(ctx context.Context, s *leaderStream, id int64
 	}
 	s.idleTimer = time.AfterFunc(idleStreamTime, s.cancel)
 	select {
-	case e.idle <- s:
+	case f.idle <- s:
 	default:
 		s.idleTimer.Stop()
 		s.cancel()
@@ -82,10 +82,10 @@ func (e renewalForwarder) renewOn(ctx context.Context, s *leaderStream, id int64
 }
 
 // close ends the idle streams.
-func (e renewalForwarder) close() {
+func (f renewalForwarder) close() {
 	for {
 		select {
-		case s := <-e.idle:
+		case s := <-f.idle:
 			s.idleTimer.Stop()
 			s.cancel()
 		default:
@@ -104,17 +104,17 @@ type leaderStream struct {
 
 // openLeaderStream opens a stream that outlives ctx. It waits at most until ctx ends.
 func openLeaderStream(ctx context.Context, conn grpc.ClientConnInterface) (*leaderStream, error) {
-	lasting, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, hangUp)
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
 	stream, err := pb.NewLeaseClient(conn).LeaseKeepAlive(lasting)
 	if !stop() && err == nil {
 		err = status.FromContextError(ctx.Err()).Err()
 	}
 	if err != nil {
-		hangUp()
+		cancel()
 		return nil, err
 	}
-	return &leaderStream{stream: stream, conn: conn, cancel: hangUp}, nil
+	return &leaderStream{stream: stream, conn: conn, cancel: cancel}, nil
 }
 
 func (s *leaderStream) renew(id int64) (int64, error) {
