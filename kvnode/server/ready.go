@@ -44,8 +44,7 @@ func (s *Server) awaitReady() {
 	if !s.openGate() {
 		return
 	}
-	// A read that begins without a leader waits for its next attempt, which may come long
-	// after the election.
+	// Without a leader each read would fail after RequestTimeout and count as a failed read.
 	s.awaitLeader()
 	for {
 		_, err := s.node.Read(s.ending, kvnode.ReadAuto)
