@@ -8,8 +8,8 @@
 //   - A write is acknowledged after the cluster has committed it. If the outcome of a write is unknown, the
 //     answer is an error that begins with UNKNOWN, and the gateway does not repeat the write.
 //   - A key with an expiry has a TTL lease of its own, granted after the command has arrived and before the key
-//     is written. Its time is rounded up to whole seconds. From its grant, it ends no earlier.
-//   - A TTL lease is revoked when it no longer holds its key, if a gateway has granted it.
+//     is written. The lease lasts at least for the expiry, rounded up to whole seconds.
+//   - A TTL lease that a gateway has granted is revoked when no key has it any more.
 //
 // # What is different from Redis
 //
