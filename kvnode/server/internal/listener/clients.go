@@ -271,8 +271,8 @@ func sayHTTPS(err error) {
 	}
 }
 
-// grpcListener is the listener of ForGRPC. Its connections end with Clients.End until
-// the handshake is over: a stop of gRPC waits for handshakes.
+// grpcListener is the listener of ForGRPC. Clients.End closes connections during their handshake,
+// because a stop of gRPC waits for handshakes.
 type grpcListener struct {
 	net.Listener // immutable, as the next two fields
 	ending       context.Context
