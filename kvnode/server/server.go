@@ -282,8 +282,8 @@ const pagesTime = 500 * time.Millisecond
 
 // Stop stops the server with the least effect on clients: it turns readiness off, tells
 // connections to go away, lets requests in progress finish, transfers leadership and stops the
-// node. It cuts off what is not finished when ctx ends. Further calls return the result of the
-// first one.
+// node. It closes Redis connections at once, and cuts off other requests after 2 s or when ctx
+// ends. Further calls return the result of the first one.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() { s.stopErr = s.shutdown(ctx) })
 	return s.stopErr
