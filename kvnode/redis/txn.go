@@ -191,7 +191,8 @@ func (t *tx) load(cmds [][]string, watched map[string]int64, first bool) error {
 	var read []string
 	for _, k := range t.order {
 		e := t.keys[k]
-		// The response to a blind write has the values before. A repeat needs to know the leases.
+		// The response to a blind write has the previous values, so a large transaction reads them in parts. A
+		// second try needs to know the leases.
 		if e.need == needsNothing && len(t.order) > maxRun || !first {
 			e.need = needsValue
 		}
