@@ -123,7 +123,7 @@ func (c *client) do(ctx context.Context, method string, in, out proto.Message, o
 			}
 		}
 		if size > maxRequest {
-			return errUnsent // it would end the stream for all requests
+			return errUnsent // the server would end the stream for all requests
 		}
 	}
 	data, err := s.call(ctx, r, receive)

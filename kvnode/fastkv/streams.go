@@ -21,9 +21,9 @@ const (
 	// requests wait for a stream that is being opened. With a shorter time, slow answers end
 	// streams. With a longer one, requests keep going to a stuck member.
 	answerTimeout = time.Second
-	// Once each endpoint had its turn, the time between two attempts to open a stream begins at minRetry. It
-	// doubles up to maxRetry with each attempt that does not reach the leader. It is maxRetry after a server that does
-	// not know the service.
+	// minRetry is the time between an attempt to open a stream that reached the leader and the next attempt. Until
+	// each endpoint has had its turn, other attempts follow each other at once. Then the time begins at twice minRetry
+	// and doubles up to maxRetry. After a server that does not know the service, it is maxRetry.
 	minRetry = 50 * time.Millisecond
 	maxRetry = 10 * time.Second
 	// helloTimeout is how long a server may take for its first message on a new stream.
