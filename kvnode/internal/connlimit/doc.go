@@ -2,8 +2,8 @@
 // down, or from locking out peers and other clients. It has two parts.
 //
 // Port limits the connections to one port. A connection is pending until its owner
-// calls Authenticated: after a member's hello, or when a client has begun with HTTP/2
-// or has sent an HTTP/1 request.
+// calls Authenticated: after a member's hello, or when a client has begun with HTTP/2,
+// or has sent an HTTP/1 request or the first bytes of the Redis protocol.
 //
 //   - At most MaxPending connections are pending. A new one evicts another: of the
 //     host with the most pending connections, the one that has made no progress for
@@ -12,7 +12,8 @@
 //     the log and the store. Above it a new connection evicts a pending one, or is
 //     rejected.
 //
-// Port has no time limits. Its owner sets a deadline on every pending connection.
+// Port has no time limits. Its owner sets deadlines; a silent connection of the Redis
+// protocol in plain text has none, and stays until it is evicted.
 //
 // H2 limits how much memory and processor time one HTTP/2 connection can make gRPC use. It parses frame headers in
 // both directions, and changes no byte.
