@@ -327,8 +327,8 @@ type Refusal struct { //nolint:errname // the peer's half is RefusedError
 	Text   string // for log lines
 	// Term and Index are set with ReasonWiped if the peer's directory has lost
 	// entries: its hard state had at least that term, and its log at least that
-	// index. They are 0 if the directory is another one,
-	// and from former versions.
+	// index. They are 0 if the directory is another one, and in refusals of former
+	// versions.
 	Term, Index uint64 `json:",omitempty"`
 }
 
