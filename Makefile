@@ -44,7 +44,7 @@ check: fmt-check vet lint api ## before each push: format, vet, lint, public nam
 # Long tests (simulations, searches, every byte of a log, hours of virtual time) run a short form here,
 # by testing.Short. make check vets. In these packages one goroutine computes or simulates, and the race detector
 # would make that 5 to 14 times slower; make race has them.
-SINGLE = leaderlease/(core|detector|leasetest(/rules|/sim)?)$$
+SINGLE = (internal/(lint|mutants|waltest)|leaderlease/(core|detector|leasetest(/rules|/sim)?))$$
 
 # Three packages run at once, since members on real sockets mostly wait.
 .PHONY: test
