@@ -32,8 +32,8 @@ var foreignTable = []setting{
 	{name: "enable-distributed-tracing", refused: noTracing, etcd: "false", bool: true},
 	{name: "discovery-endpoints", refused: noDiscovery},
 	{name: "discovery-token", refused: noDiscovery, secret: true},
-	{name: "discovery", refused: noDiscovery},       // in the help, though etcd
-	{name: "discovery-proxy", refused: noDiscovery}, // takes neither any more
+	{name: "discovery", refused: noDiscovery},       // etcd still shows these two in its help,
+	{name: "discovery-proxy", refused: noDiscovery}, // and accepts neither
 	{name: "discovery-srv", refused: noDiscovery},
 
 	// Leaving these out is harmless.
@@ -154,8 +154,8 @@ const (
 	noV2Proxy = "there is no v2 proxy: let clients name the members as their endpoints, or put etcd grpc-proxy before them"
 )
 
-// v2Table is what etcd 3.5 had last. A configuration that has these at their defaults, as many
-// scripts have, asks for nothing.
+// v2Table holds the settings that no version of etcd after 3.5 has. Many scripts set them to their defaults, which
+// asks for nothing.
 var v2Table = []setting{
 	{name: "enable-v2", refused: noV2, etcd: "false", bool: true},
 	{name: "enable-v2v3", refused: noV2},

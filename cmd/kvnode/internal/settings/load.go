@@ -182,7 +182,7 @@ var sections = map[string]string{
 	"discovery-config":          "discovery-",
 }
 
-// sectionNames are keys of sections that are no part of the flag's name.
+// sectionNames maps the keys in sections that differ from their flags' names to these names.
 var sectionNames = map[string]string{
 	"peer-allowed-cn":       "peer-cert-allowed-cn",
 	"peer-allowed-hostname": "peer-cert-allowed-hostname",
@@ -224,7 +224,7 @@ func (r *fileReader) fail(at *yaml.Node, format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf("%s:%d: %s", r.path, at.Line, fmt.Sprintf(format, args...)))
 }
 
-// mapping reads all keys of one mapping; prefix makes those of a section settings.
+// mapping reads all keys of one mapping. prefix turns the keys of a section into names of settings.
 func (r *fileReader) mapping(prefix string, inSection bool, m *yaml.Node) {
 	if m.Kind != yaml.MappingNode {
 		if m.Tag != "!!null" {
@@ -263,7 +263,7 @@ func (r *fileReader) setting(name string, key, content *yaml.Node) {
 	}
 }
 
-// text returns what would be said with a flag.
+// text returns a value as it would be given to the flag.
 func (r *fileReader) text(s *setting, content *yaml.Node) (string, bool) {
 	switch {
 	case content.Kind == yaml.AliasNode:

@@ -98,8 +98,8 @@ func nearestWord(given string, known []string) string {
 	return best
 }
 
-// Hint returns a question with the nearest known word for the end of a message, or "". The verb
-// %s of form is the word.
+// Hint returns a question with the nearest known word for the end of a message, or "". form is a
+// format with one %s, for that word.
 func Hint(given string, known []string, form string) string {
 	word := nearestWord(given, known)
 	if word == "" {

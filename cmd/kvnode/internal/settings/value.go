@@ -161,7 +161,7 @@ func orNever(field *time.Duration) value {
 	return d
 }
 
-// choice accepts some words; others holds aliases of these words.
+// choice is a value that is one of some words.
 type choice struct {
 	bound[string]
 	words []string
