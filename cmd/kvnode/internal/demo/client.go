@@ -93,8 +93,8 @@ func (c *client) status(ctx context.Context) (status.Report, error) {
 	return status.Fetch(ctx, c.ActiveConnection())
 }
 
-// sameHash claims that all members hold the same data at a revision that
-// all have applied: the load goes on meanwhile.
+// sameHash claims that all members hold the same data at one revision. Later revisions may differ: the load
+// may go on meanwhile.
 func (p *play) sameHash(ctx context.Context) error {
 	var at kvclient.Answer
 	err := until(ctx, func(ctx context.Context) (err error) {

@@ -30,7 +30,7 @@ type cluster struct {
 	died chan *testcluster.Member
 }
 
-// newCluster lays a cluster out and starts nothing. Program starts a member.
+// newCluster prepares a cluster, and starts nothing. program is the command that starts a member.
 func newCluster(program testcluster.Program, dir string) (*cluster, error) {
 	c := &cluster{dir: dir, died: make(chan *testcluster.Member, 64)} // room for every run that a demo can have
 	var err error
@@ -111,7 +111,7 @@ func encode(text string) string { return base64.StdEncoding.EncodeToString([]byt
 // gatewayPatience is the timeout of the JSON gateway's test request.
 const gatewayPatience = 2 * time.Second
 
-// gateway returns the body of a request that reads the first key, and whether
+// gateway returns the body of a request that reads helloKey, and whether
 // the JSON gateway has answered it.
 func (c *cluster) gateway(ctx context.Context) (body string, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, gatewayPatience)

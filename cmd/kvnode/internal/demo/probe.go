@@ -26,12 +26,11 @@ type prober struct {
 
 // sightings summarizes a prober's answers.
 type sightings struct {
-	count       int             // reads served under it
+	count       int             // reads served under the lease
 	term        uint64          // of the last one
-	first, last kvclient.Answer // served under it
-	// until is the latest instant up to which an answer promised further reads:
-	// an answer's lease was read after its call, so it ends no earlier than its
-	// remaining time after that.
+	first, last kvclient.Answer // of these reads
+	// until is the latest instant up to which an answer promised further reads. A member reads its lease
+	// after the call, so the lease ends at Called plus Remaining at the earliest.
 	until time.Time
 }
 

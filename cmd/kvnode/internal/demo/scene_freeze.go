@@ -12,18 +12,17 @@ import (
 	"github.com/leaderlease/go/internal/kvclient"
 )
 
-// nap is a leader's pause, from its last answer until it has
-// woken.
+// nap is the pause of a leader, the sleeper, from its last answer until it has woken.
 type nap struct {
-	*client // of its own, to the sleeper alone
+	*client // to the sleeper, for the nap alone
 	sleeper int
 	// lines are further connections to it, idle until it is paused. A Go process that wakes up
-	// tends to read first from the connections with the newest data. Here these are the lines, and
-	// not its peers' connections, which would tell it that its term is over. Until then only the
-	// end of its lease keeps it from answering.
+	// tends to read first from the connections with the newest data. These are the lines. From its
+	// peers' connections it learns later that its term is over. Until then only the end of its
+	// lease keeps it from answering.
 	lines []*client
-	// before holds the answers of its last lease reads. end is when the promise
-	// behind them ends, until which no other member may lead.
+	// before summarizes the last reads under its lease. end is when the voters' promise to it
+	// ends. Before end no other member may lead.
 	before sightings
 	end    time.Time
 	// gap is the time from the last of those reads to the last check that found no other leader.
@@ -63,7 +62,7 @@ func (p *play) prepareNap(ctx context.Context) error {
 		return err
 	}
 	n := &nap{client: c, sleeper: p.leader}
-	p.nap = n // which is closed however the story goes on
+	p.nap = n // tell closes it, also after an error
 	for i := range napKeys {
 		w, err := p.writeNew(ctx, c, fmt.Sprintf("%snap%d", keyPrefix, i))
 		if err != nil {
@@ -179,8 +178,8 @@ func (p *play) pauseLeader(ctx context.Context, n *nap) (paused time.Time, err e
 	return paused, nil
 }
 
-// margin reads the leader's margin: how long after its last lease read no other member can
-// lead.
+// margin returns the leader's margin: the time from the end of its lease reads to the end of the
+// voters' promise.
 func (p *play) margin(ctx context.Context, c *client) (margin time.Duration, err error) {
 	err = until(ctx, func(ctx context.Context) error {
 		r, err := c.status(ctx)
@@ -242,7 +241,7 @@ func (t *tally) add(s shown) {
 	}
 }
 
-// linearizable checks what reads may show that were sent after the new values
+// linearizable checks the answers of reads that were sent after the new values
 // had been acknowledged.
 func (t *tally) linearizable() error {
 	if t.stale > 0 || t.foreign > 0 {

@@ -117,7 +117,7 @@ func (c *cast) served() (paths map[string]int, all []leased) {
 	return paths, all
 }
 
-// someLease fails where all was right because no lease ever served.
+// someLease fails if no read was served under a lease.
 func someLease(paths map[string]int) error {
 	if paths[pathLease] == 0 {
 		return errors.New("so the lease has proved nothing")
@@ -125,8 +125,8 @@ func someLease(paths map[string]int) error {
 	return nil
 }
 
-// disjoint checks that no read was served under a lease after another, in a
-// later term, had been answered under its.
+// disjoint checks that no read under a lease began after a read under a lease of a
+// later term had been answered.
 func disjoint(all []leased) error {
 	calls := slices.SortedFunc(slices.Values(all), func(a, b leased) int { return a.called.Compare(b.called) })
 	returns := slices.SortedFunc(slices.Values(all), func(a, b leased) int { return a.returned.Compare(b.returned) })

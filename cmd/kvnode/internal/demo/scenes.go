@@ -389,7 +389,7 @@ func byHint(ctx context.Context, members []*client) (n uint64, err error) {
 	return n, err
 }
 
-// tellFailOver says how long each part of the last one took, as the leader has seen it.
+// tellFailOver says how long each part of the last fail-over took, as the leader has seen it.
 func (p *play) tellFailOver(ctx context.Context) error {
 	return until(ctx, func(ctx context.Context) error {
 		r, err := p.clients[p.leader].status(ctx)

@@ -81,7 +81,7 @@ func (s *script) notef(format string, args ...any) {
 	s.out.linef("   %s", s.out.paint(faint, "· "+fmt.Sprintf(format, args...)))
 }
 
-// pause leaves time to read. It says why the story ends early, if it does.
+// pause leaves time to read. If the story ends early, pause returns the reason.
 func (s *script) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(time.Duration(float64(d) * s.pace)):
