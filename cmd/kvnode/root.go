@@ -144,7 +144,7 @@ func newRoot(sys *System) *cobra.Command {
 		Short: "A replicated key-value node with the etcd v3 API and leader leases",
 		Long:  rootLong,
 		Args:  settings.NoArgs,
-		// Main prints errors, once.
+		// run prints errors, once.
 		SilenceErrors: true, SilenceUsage: true,
 		Version: versionText(),
 	}

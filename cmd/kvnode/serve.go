@@ -118,7 +118,7 @@ func serve(sys *System, loaded *settings.Loaded) error {
 	return reported(err, loaded.Log)
 }
 
-// reported marks an error that the log has already written to standard error, so that Main does not
+// reported marks an error that the log has already written to standard error, so that run does not
 // repeat it. err is nil if the member was removed.
 func reported(err error, cfg settings.Log) error {
 	if err != nil && toStderr(cfg) {

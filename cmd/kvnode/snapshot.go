@@ -42,7 +42,7 @@ func completeSnapshot(*cobra.Command, []string, string) ([]cobra.Completion, cob
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// warnOfBareStore warns of a file that may be a member's checkpoint by itself.
+// warnOfBareStore warns if a file may be a member's database that was copied without its log.
 func warnOfBareStore(sys *System, path string) {
 	if advice := restore.AdviseBareStore(path); advice != "" {
 		_, _ = fmt.Fprintf(sys.Stderr, "WARNING: %s has no checksum: %s\n", path, advice)
@@ -264,7 +264,7 @@ The fencing tokens of locks are revisions. If clients may have seen newer revisi
 --bump-revision 1000000000 --mark-compacted: else a watch that goes on from there misses changes, and tokens of locks that were
 taken since come again.`
 
-// restoreFlags are etcdutl's.
+// restoreFlags are the flags of kvnode snapshot restore and kvnode import. Most are etcdutl's.
 type restoreFlags struct {
 	restore.Config
 	cluster, peerURLs string

@@ -84,7 +84,7 @@ func (a *asker) run(ctx context.Context) error {
 	return a.redraw(ctx, members)
 }
 
-// answer is one member's, or why there is none.
+// answer is what one member has answered, or the error.
 type answer struct {
 	Endpoint string         `json:"endpoint"`
 	Status   *status.Report `json:"status,omitempty"`

@@ -24,8 +24,8 @@ func newVersion(sys *System) *cobra.Command {
 	}
 }
 
-// versionText has the lines of etcd --version. Harnesses read all of the line
-// "etcd Version" as a version: that of the API that is served.
+// versionText returns the lines of etcd --version. Test harnesses parse the line "etcd Version", so it
+// has only the version of the etcd API that is served.
 func versionText() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "kvnode Version: %s\n", server.Version())

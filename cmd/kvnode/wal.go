@@ -99,7 +99,7 @@ func newWALDump(sys *System) *cobra.Command {
 			}
 			w := bufio.NewWriter(sys.Stdout)
 			_, err := readWAL(sys, args[0], func(r *raftwal.Record) error { return write(w, newLine(r)) })
-			// What was read before the damage helps to see it.
+			// The records before the damage help to find its cause.
 			if flushed := w.Flush(); err == nil {
 				err = flushed
 			}
@@ -111,7 +111,7 @@ func newWALDump(sys *System) *cobra.Command {
 	return cmd
 }
 
-// line is one record. What its kind does not have is left out.
+// line is one record. Fields that its kind does not have are left out.
 type line struct {
 	File   string `json:"file"`
 	Offset int64  `json:"offset"`
