@@ -66,7 +66,7 @@ type raftLoop struct {
 	role             raft.StateType  // as of the newest Ready, like commit
 	commit           uint64
 	restored         uint64 // the index of the newest snapshot that raft has restored
-	bootstrapEntries uint64 // the number of bootstrap entries with which a new log begins; 0 after a restart
+	bootstrapEntries uint64 // number of entries in the log of a new cluster; 0 after a restart and in a joining member
 	// Slices that each turn reuses.
 	outbox, responses []*raftpb.Message
 	called            []func(*raftLoop)

@@ -20,8 +20,8 @@ import (
 // without a quorum serves nothing for longer.
 const replayPatience = 5
 
-// replay makes stale reads wait after a start. The store begins at a checkpoint, and the commit index on disk lags
-// behind, so at first the store may be older than what this member served before.
+// replay makes stale (serializable) reads wait after a start. The store begins at a checkpoint, and the commit index
+// on disk lags behind, so at first the store may be older than what this member served before.
 //
 // Stale reads first wait until the committed part of the log that this member knows is applied: up to the commit
 // index, and if this member alone is a quorum there, up to the next configuration change. Then the member makes

@@ -238,7 +238,7 @@ type DataLossConfig struct {
 	Log     *slog.Logger
 }
 
-// DataLoss stops this member when a peer shows that it has lost data.
+// DataLoss stops this member when a peer shows that this member has lost data.
 type DataLoss struct{ cfg DataLossConfig }
 
 // NewDataLoss returns a DataLoss.

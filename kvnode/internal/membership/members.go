@@ -10,7 +10,7 @@
 //     is pure, so all members decide alike, and package restore applies a log with it, without raft.
 //   - RemovalAcks stops this member after its removal, as soon as the others can do without its vote.
 //   - OwnAdmission lets this member take part once enough others have accepted it.
-//   - DataLoss stops this member when a peer shows that it has lost data.
+//   - DataLoss stops this member when a peer shows that this member has lost data.
 //   - Gate accepts or refuses a peer that connects. It applies the rules of package admission, then compares the
 //     peer's data directory with what Instances and RollbackDetector know about it.
 //   - Routes keeps the transport's links in step with the registry.
