@@ -9,7 +9,8 @@
 //
 //   - the node asks its Lease before it probes, counts every grant through it, and tells it of every
 //     step-down, transfer and configuration change before acting on it (L1–L8);
-//   - every voter asks its Guard before it lets a vote, a pre-vote or a TimeoutNow in or out (V1–V9);
+//   - every voter asks its Guard before it lets a vote, a pre-vote or a TimeoutNow in or out, and uses
+//     AloneQuorum and DelayVotes for its own votes (V1–V9);
 //   - over one promise two nodes' clocks drift apart by at most MaxClockSkew, and the leader's clock
 //     counts the time in which it was stopped.
 //
@@ -19,8 +20,8 @@
 // voters made its promise after that probe was sent. So by its own clock the promise ends Duration or
 // more after the send, hence not before E − MaxClockSkew on the leader's clock. An election needs a
 // quorum of the same configuration, or of one that overlaps it. The two quorums share a voter, and
-// that voter is bound. The leader's own vote is no exception: it steps down, and so voids the view,
-// before its vote can leave.
+// until then that voter's promise keeps it from helping (Guard.Bound). The leader's own vote is no
+// exception: the leader steps down, which voids the view, before its vote can leave.
 //
 // Zero values refuse: a zero View and a zero Lease are not valid. A Guard is made by NewGuard.
 //

@@ -11,8 +11,8 @@ type Guard struct {
 	maxPromise  time.Duration
 	incarnation Incarnation
 	saved       saved
-	// holdUntil is the end of the restart hold, holdFor its length after a restart. After a step of the clock it
-	// lasts for maxPromise if that is longer (V6).
+	// holdUntil is the end of the restart hold, holdFor its length after a restart. After a step of the clock
+	// the hold lasts for the longer of holdFor and maxPromise (V6).
 	holdUntil Instant
 	holdFor   time.Duration
 	// term is the newest term this node is known to be in.
@@ -29,12 +29,12 @@ type Guard struct {
 		// more than one process arrived.
 		process ProcessID
 	}
-	// owed is the newest until that a grant has carried to its leader. No lease relies on a promise
-	// before its grant has left.
+	// owed is the end of the newest promise that a grant has reported to its leader. No lease relies on
+	// a promise before its grant has left.
 	owed Instant
 
-	// release is the newest one that covered this node's promise (L6), or that a death made (V8). The forced votes of
-	// the campaign that follows carry it. A late probe that it covers gets no promise: its leader would not count it.
+	// release is the newest one that voided this node's promise (L6, V8). The forced votes of the next campaign
+	// carry it. A late probe that was sent before it gets no promise: its leader would not count the grant.
 	release Release
 	dead    deaths
 }
@@ -182,7 +182,7 @@ type PromiseInfo struct {
 	Leader, Term uint64
 	// Remaining is the rest of the promise, Hold the rest of the restart hold.
 	Remaining, Hold time.Duration
-	// Saved is the shortest restart hold that a restart would begin.
+	// Saved is what stable storage holds at least: the length of the restart hold after a restart now.
 	Saved time.Duration
 }
 
@@ -232,10 +232,10 @@ func (d *deaths) add(p deadProcess) {
 	d[0] = p
 }
 
-// ProcessDied records that a process of leader will never execute another instruction (A3'). If this
-// node's newest promise is to that very process, in a term that raft has not left yet, no lease
-// relies on the promise any more, and it is void (V8). ProcessDied then returns the equivalent
-// release, and true.
+// ProcessDied records that a process of leader will never execute another instruction (assumption A3' of
+// package leaderlease). If this node's newest promise is to that very process, in a term that raft has
+// not left yet, no lease relies on the promise any more, and it is void (V8). ProcessDied then returns
+// the equivalent release, and true.
 //
 // The release is right for all voters: one process leads in a term (V9), and this one has sent its
 // last probe. The restart hold remains, since the promises of this node's former process are
@@ -275,15 +275,15 @@ func (s *saved) ask(d time.Duration) bool {
 }
 
 // clockStepped is for a machine that may have been restored, so that its memory is older than its storage.
-// Storage holds longest at least, so limit drops to that. The node may have forgotten promises of up to most, so
-// longest rises to that.
+// Storage may hold longest by now, so limit drops to that if it is higher. The node may have forgotten promises
+// of up to most, so longest rises to that.
 func (s *saved) clockStepped(most time.Duration) {
 	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
 }
 
-// SetStored tells the guard that stable storage holds the duration stored, and that BeginSave may lower that
-// to floor after the restart hold. Without this call BeginSave never asks for a write, and each restart
-// holds for the longest promise.
+// SetStored tells the guard which duration stable storage holds, and that BeginSave may lower it to floor after
+// the restart hold. Without this call BeginSave never asks for a write, and each restart holds for the longest
+// promise.
 func (g *Guard) SetStored(floor, stored time.Duration) {
 	g.saved = saved{limit: stored, longest: floor}
 }

@@ -32,8 +32,8 @@ type Lease struct {
 	// term is the term that the node leads, or 0.
 	term      uint64
 	ownCommit bool
-	// Only probes sent later than after count. It is the instant just before this node led, or that of
-	// the newest release or invalidation. Invariant: it never decreases within a term.
+	// after is the instant just before this node led, or that of the newest release or invalidation.
+	// Only later probes count. Invariant: it never decreases within a term.
 	after Instant
 	// probed is the send instant of the newest probe.
 	probed Instant
@@ -69,7 +69,7 @@ func (l *Lease) Lead(term uint64, now Instant) {
 	}
 	l.StepDown()
 	l.term = term
-	// Probes sent at now or later count, and after is exclusive.
+	// A probe that is sent at now counts.
 	l.after = now - 1
 	l.clockFault = !now.Valid()
 	l.recompute()

@@ -13,8 +13,8 @@ import (
 // clock could not be read. A node with such a reading has no lease and makes no promise.
 type Instant int64
 
-// Forever is later than every reading. It is the end of the leader's promise to itself, as it cannot
-// vote for another node without giving its lease up first, and the instant of a death's release.
+// Forever is later than every reading. The leader's promise to itself ends then, since the leader gives its lease
+// up before it votes for another node. The release of ProcessDied covers all probes up to then.
 const Forever Instant = math.MaxInt64
 
 // maxReading bounds a reading, and Lease.shift, so that their sum never reaches Forever.

@@ -8,21 +8,19 @@ import (
 )
 
 const (
-	// minHeartbeats and minTimeout bound the silence that is a suspicion from below. Without the
-	// first, the first pause of a steady leader would be one. Without the second, heartbeats that
-	// are 10 ms apart would make one of garbage collection or of a container's CPU quota, which
-	// stop a process for up to 100 ms.
+	// A silence below minHeartbeats or below minSilence is no suspicion. Without the first limit, the
+	// first pause of a steady leader would be one. The second is for heartbeats 10 ms apart: garbage
+	// collection or a container's CPU quota stop a process for up to 100 ms.
 	minHeartbeats = 5
-	minTimeout    = 250 * time.Millisecond
-	// pauseFactor is how much longer than the longest recorded pause a suspicious silence is. If the
-	// lengths of pauses fall off exponentially, one in as many windows is twice the longest.
+	minSilence    = 250 * time.Millisecond
+	// pauseFactor is how much longer than the longest recorded pause a suspicious silence is. With n
+	// pauses in a window, whose lengths fall off exponentially, one in n windows has such a pause.
 	pauseFactor = 2
-	// minElectionTimeout is the election timeout below which a suspicion gains nothing.
-	minElectionTimeout = 300 * time.Millisecond
+	// minUsefulTimeout is the election timeout below which a suspicion gains nothing.
+	minUsefulTimeout = 300 * time.Millisecond
 	// minPenalty is half the time for which the first false suspicion counts. Each one counts for
-	// twice as long as the one before, up to maxPenalty, until that much time has passed again. With
-	// a constant, a leader that pauses each half hour would be replaced each time, since the window
-	// forgets sooner than that.
+	// twice as long as the one before, up to maxPenalty. If all counted equally long, a leader that
+	// pauses each half hour would be replaced each time, since the window forgets sooner than that.
 	minPenalty, maxPenalty = time.Hour / 2, 32 * time.Hour
 )
 
@@ -52,7 +50,7 @@ func newAdaptive(cfg *Config, now time.Time) adaptive {
 		heartbeat: cfg.Heartbeat, tick: cfg.tick(), timeout: cfg.ElectionTimeout,
 		learn: cfg.Observe, since: now, from: now, ran: now, penalty: minPenalty,
 	}
-	if a.timeout < minElectionTimeout {
+	if a.timeout < minUsefulTimeout {
 		a.learn = 0
 	}
 	return a
@@ -111,14 +109,14 @@ func (a *adaptive) minLimit(now time.Time) time.Duration {
 			a.penalty /= 2
 		}
 	}
-	return max(minHeartbeats*a.heartbeat, minTimeout) << a.doubled
+	return max(minHeartbeats*a.heartbeat, minSilence) << a.doubled
 }
 
-// exceeded reports whether the silence is a suspicion, or will be after the time in. After an
-// election timeout, Tick decides.
-func (a *adaptive) exceeded(in time.Duration, now time.Time) bool {
+// exceeded reports whether the silence is a suspicion, or will be one when the time ahead has passed.
+// After an election timeout, Tick decides.
+func (a *adaptive) exceeded(ahead time.Duration, now time.Time) bool {
 	silence, limit := now.Sub(a.from), a.limit(now)
-	return limit < a.timeout && silence >= limit-in && silence < a.timeout
+	return limit < a.timeout && silence >= limit-ahead && silence < a.timeout
 }
 
 // isUsual reports whether leaders have been as silent as this one while they lived.

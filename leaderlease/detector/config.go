@@ -9,7 +9,7 @@ type Config struct {
 	ElectionTicks int
 	// Heartbeat is the time between two heartbeats of a leader.
 	Heartbeat time.Duration
-	// ElectionTimeout is how long a suspicion lasts. After it, the election timeout decides.
+	// ElectionTimeout is the group's. A suspicion lasts that long. Then Tick decides.
 	ElectionTimeout time.Duration
 	// Slot is the length of the first campaign slots after a suspicion. Default: half a Heartbeat,
 	// and at least 25 ms. If it is shorter than the latency between members, they split the vote,

@@ -42,9 +42,8 @@ type Detector struct {
 	silent    int
 	suspicion suspicion
 	adaptive  adaptive
-	// deferUntil is the number of ticks of leader silence up to which another member's election is
-	// left alone. rival is set when another member has requested votes since this one campaigned.
-	deferUntil int
+	// deferTicks is the value of silent up to which another member's election is left alone. rival is set when another member has requested votes since this one campaigned.
+	deferTicks int
 	rival      bool
 	// transferAt is the time of the leader's request to hand over, transferWay its kind.
 	transferAt  time.Time
@@ -55,10 +54,10 @@ type Detector struct {
 
 // suspicion describes why and since when the leader is suspected.
 type suspicion struct {
-	way  Way    // Silence if the leader is not suspected
+	way  Way
 	term uint64 // of the dead leader, for ProcessDied
 	at   time.Time
-	// freeAt is when the promise to the leader had ended.
+	// freeAt is when the promise to the leader had ended and the leader was silent (leaderSilent).
 	freeAt time.Time
 	// deferUntil is the time up to which another member's candidacy is left alone.
 	deferUntil time.Time
@@ -77,7 +76,7 @@ func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 		return // raft has stepped a late message of the dead leader
 	}
 	if leader != d.leader && d.leader != raft.None && d.leader != d.cfg.Self {
-		d.recordFailOver(now) // a former leader has not heard how it was replaced
+		d.recordFailOver(now) // but not on the former leader, which has heard nothing of its replacement
 	}
 	d.adaptive.noteLeader(leader != d.leader, now)
 	d.fresh, d.leader, d.suspicion = false, leader, suspicion{}
@@ -90,7 +89,7 @@ func (d *Detector) Gone(peer uint64, now time.Time) { d.suspect(peer, ConnClosed
 
 func (d *Detector) suspect(peer uint64, why Way, now time.Time) {
 	// A second suspicion does not prolong the first: after an election timeout silence decides.
-	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.way != Silence {
+	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.way != notSuspected {
 		return
 	}
 	d.suspicion = suspicion{way: why, at: now}
@@ -126,7 +125,7 @@ func (d *Detector) Suspects(now time.Time) bool {
 }
 
 func (d *Detector) suspected(now time.Time) bool {
-	return d.suspicion.way != Silence && now.Sub(d.suspicion.at) < d.cfg.ElectionTimeout
+	return d.suspicion.way != notSuspected && now.Sub(d.suspicion.at) < d.cfg.ElectionTimeout
 }
 
 // Heard reports a message that the lease has let in, before raft steps it. term is raft's term.
@@ -151,7 +150,7 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 		if d.suspicion.deferUntil.IsZero() { // once: a candidate with a short log asks again and again
 			d.suspicion.deferUntil = now.Add(deferSlots * d.cfg.Slot)
 		}
-		return Decision{Forget: d.shouldForget(now)}
+		return Decision{Forget: d.startForgetting(now)}
 	case raftpb.MsgTimeoutNow:
 		d.transferAt, d.transferWay = now, Transfer
 		if core.IsResignation(m) {
@@ -175,18 +174,18 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 func (d *Detector) noteVoteRequest(asked, term uint64) {
 	d.rival = d.rival || asked >= term
 	if asked > term {
-		d.deferUntil = d.silent + d.cfg.ElectionTicks
+		d.deferTicks = d.silent + d.cfg.ElectionTicks
 	}
 }
 
 // noteAlive records a sign of life.
 func (d *Detector) noteAlive(now time.Time) {
 	d.heard, d.transferAt = now, time.Time{}
-	d.silent, d.deferUntil, d.rival = 0, 0, false
+	d.silent, d.deferTicks, d.rival = 0, 0, false
 }
 
-// Refused reports that raft has refused its vote to the candidate that the leader has handed over
-// to, although raft has not voted in that term and knows no leader of it. So the candidate lacks an
+// Refused reports that raft has refused its vote to the member to which the leader hands over,
+// although raft has not voted in that term and knows no leader of it. So that member lacks an
 // entry that this member has: the leader's MsgTimeoutNow may overtake its appends. This member then
 // campaigns in its slot.
 func (d *Detector) Refused(now time.Time) {
@@ -195,7 +194,7 @@ func (d *Detector) Refused(now time.Time) {
 		if d.suspicion.way == ProcessDied { // the candidate knows of the same death
 			next.way, next.term, next.at = ProcessDied, d.suspicion.term, d.suspicion.at
 		}
-		d.transferAt, d.deferUntil, d.suspicion = time.Time{}, 0, next
+		d.transferAt, d.deferTicks, d.suspicion = time.Time{}, 0, next
 	}
 }
 
@@ -209,7 +208,7 @@ func (d *Detector) leaderHeard(term uint64, now time.Time) {
 	if d.suspicion.way == LongSilence || d.suspicion.way == ProcessDied { // over, whenever the message was sent
 		d.suspicion = suspicion{}
 	}
-	if d.suspicion.way == Silence || now.Sub(d.suspicion.at) < d.cfg.Heartbeat {
+	if d.suspicion.way == notSuspected || now.Sub(d.suspicion.at) < d.cfg.Heartbeat {
 		return // the message may be older than the suspicion
 	}
 	d.suspicion = suspicion{}
@@ -221,9 +220,9 @@ func (d *Detector) leaderSilent(now time.Time) bool {
 	return d.suspicion.way == ProcessDied || now.Sub(d.heard) >= missedHeartbeats*d.cfg.Heartbeat
 }
 
-// shouldForget reports whether raft must forget the leader. It is true once per suspicion, as soon
-// as the promise to the leader has ended and the leader is silent.
-func (d *Detector) shouldForget(now time.Time) bool {
+// startForgetting reports whether raft must forget the leader, once per suspicion, when the leader is
+// silent. It sets freeAt. Its callers know that the promise to the leader has ended.
+func (d *Detector) startForgetting(now time.Time) bool {
 	if !d.suspected(now) || !d.suspicion.freeAt.IsZero() || !d.leaderSilent(now) {
 		return false
 	}
@@ -245,13 +244,13 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 	}
 	// Silence is judged only after the promise has ended. A suspicion before that would decide
 	// nothing, and might prove false.
-	if d.suspicion.way == Silence && d.adaptive.suspect(d.leader, now) {
+	if d.suspicion.way == notSuspected && d.adaptive.suspect(d.leader, now) {
 		d.suspect(d.leader, LongSilence, now)
 	}
 	if !d.suspected(now) {
 		return Decision{}
 	}
-	do.Forget = d.shouldForget(now)
+	do.Forget = d.startForgetting(now)
 	s := &d.suspicion
 	if s.freeAt.IsZero() || now.Before(s.deferUntil) {
 		return do
@@ -280,19 +279,18 @@ func (d *Detector) mayCampaign(k Known) bool {
 	if k.Candidate {
 		return d.rival || d.suspicion.forced
 	}
-	return d.silent >= d.deferUntil
+	return d.silent >= d.deferTicks
 }
 
-// slotAt returns the number and the length of the slot at time since after the leader was
-// forgotten. Each round of slots is twice as long as the round before: if the slots were shorter
-// than the latency between members, the vote was split. A candidate with a rival campaigns again
-// once a slot is as long as an election takes.
-func (d *Detector) slotAt(since time.Duration, of int) (slot int, length time.Duration) {
-	for length = d.firstSlot(); since >= time.Duration(of)*length; length *= 2 {
-		since -= time.Duration(of) * length
+// slotAt returns the number and the length of the slot when elapsed has passed since freeAt. Each round
+// of slots is twice as long as the round before: if slots are shorter than the latency between members,
+// the vote is split. A candidate with a rival campaigns again once a slot is as long as an election takes.
+func (d *Detector) slotAt(elapsed time.Duration, of int) (slot int, length time.Duration) {
+	for length = d.firstSlot(); elapsed >= time.Duration(of)*length; length *= 2 {
+		elapsed -= time.Duration(of) * length
 		slot += of
 	}
-	return slot + int(since/length), length
+	return slot + int(elapsed/length), length
 }
 
 // firstSlot is the length of the first slots. After a death it is doubled: no pre-vote tells the next
@@ -328,12 +326,12 @@ func (d *Detector) Tick(now time.Time, k Known) Decision {
 	if !k.Leads && d.cfg.Observe > 0 {
 		d.stats.Limit = d.adaptive.limit(now)
 	}
-	due := d.campaignDue(k)
+	due := d.countTick(k)
 	d.rival = d.rival && !due
 	return Decision{Campaign: due}
 }
 
-func (d *Detector) campaignDue(k Known) bool {
+func (d *Detector) countTick(k Known) bool {
 	d.silent++
 	index := slices.Index(k.Voters, d.cfg.Self)
 	switch {

@@ -23,13 +23,14 @@
 // (ForgetLeader), so that raft votes at once. Then the members campaign one after another. The
 // order is that of their IDs, and each has a time slot.
 //
-// A heartbeat or an append that was sent after the suspicion began ends it. Without any suspicion
-// the members campaign after an election timeout of silence, also in slots, which is sooner than
+// A heartbeat or an append ends the suspicion, unless it comes within a heartbeat of Gone or of a
+// pre-vote: it may have been sent before. After ProcessDied only a leader of a later term ends it.
+// Without any suspicion the members campaign after an election timeout of silence, also in slots, which is sooner than
 // raft's random timeouts.
 //
 // A member that votes in a new term leaves that election alone for an election timeout. A candidate
-// gives up its own election only if another member has requested votes since. The disks may need
-// longer than a slot.
+// gives up its own election only if another member has requested votes since, or if it was forced
+// (ProcessDied). The disks may need longer than a slot.
 //
 // # Adaptive failure detection
 //
@@ -44,17 +45,17 @@
 //
 // Only time in which this member ran counts, as its calls of Tick, Poll and Heard show. After a
 // pause of its own that is longer than a tick and a heartbeat, the silence starts again at zero. A
-// leader is observed for Config.Observe first, and again after an absence; the second half of that time is
-// recorded. Until then, and where the limit would reach an election timeout, silence is no
-// suspicion. A suspicion was false if the suspect is heard, leader or not, within an election
+// leader is observed for Config.Observe first, and again after an absence. Recording begins in the
+// middle of that time. Before its end, and where the limit would reach an election timeout, silence
+// is no suspicion. A suspicion was false if the suspect is heard, leader or not, within an election
 // timeout of its last sign of life.
 //
 // # Safety
 //
 // The lease's guard does not depend on the leader that raft believes in (rule V7 of
 // docs/design.md). A promise is kept whatever raft forgets, and Poll does nothing while a promise
-// binds the member. PreVote and CheckQuorum refuse a member that suspects the leader alone, so a
-// false suspicion at one follower changes no term. A false suspicion at a majority costs an
-// election. All of that majority must have missed the leader until the promise ended, for three
-// heartbeats, and for longer than the pauses that they have recorded.
+// binds the member. A false suspicion at one follower changes no term: PreVote and CheckQuorum refuse
+// it. One at a majority costs an election. All of that majority must have missed the leader until the
+// promise ended and for three heartbeats and, unless connections were closed, for longer than the
+// pauses that they have recorded.
 package detector

@@ -28,6 +28,8 @@ const (
 	// restart is a start of this member after which it has heard no leader. There is no leader that
 	// could be replaced, so restart starts no fail-over and is not among the ways.
 	restart = Way(NumWays)
+	// notSuspected is the way of a suspicion without a suspect.
+	notSuspected = Silence
 )
 
 var wayNames = [NumWays]string{"silence", "hint", "pre-vote", "transfer", "resignation", "learnt-silence", "obituary"}
@@ -44,9 +46,10 @@ func (w Way) String() string {
 type FailOver struct {
 	Way Way
 	// Detection is the time from the last sign of life to the suspicion; for Silence it is at most an
-	// election timeout. Promise is how long this member was still bound then, 0 if another member
-	// was first. Election is the time from there, or from the request of a transfer, until the next
-	// leader was known. Commit is the time from there to the next commit.
+	// election timeout. Promise is the time from there until this member's promise had ended and three
+	// heartbeats were missing, 0 if another member was first. Election is the time from there, or from
+	// the request of a transfer, until the next leader was known. Commit is the time from there to the
+	// next commit.
 	Detection, Promise, Election, Commit time.Duration
 }
 
@@ -79,7 +82,7 @@ func (d *Detector) recordFailOver(now time.Time) {
 	case !d.transferAt.IsZero() && s.way != ProcessDied:
 		last = FailOver{Way: d.transferWay, Election: now.Sub(d.transferAt)}
 	case s.way == Silence:
-		all := now.Sub(d.heard) // another member may have heard less, and campaigned first
+		all := now.Sub(d.heard) // another member may have lost the leader earlier, and campaigned first
 		last.Detection = min(all, d.cfg.ElectionTimeout)
 		last.Election = all - last.Detection
 	case s.freeAt.IsZero(): // another member was first
