@@ -42,9 +42,8 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 	} else {
 		r = s.applyLocked(st, index, term, c)
 	}
-	// A refused entry counts as applied, too. applied is stored last: a reader loads it, then the
-	// revision, and must find that of the entry. An increment is sealed after it, so it
-	// contains the whole effect of the entry.
+	// A refused entry counts as applied, too. applied is stored after the revision, since a reader
+	// loads applied first. Sealing comes last, so an increment contains the whole effect of an entry.
 	st.applied.Store(index)
 	st.sealIfLarge(s.commitBytes)
 	return r
@@ -76,9 +75,9 @@ func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *Me
 	st.applied.Store(index)
 }
 
-// applyLocked executes c, unless its RequiredTerm differs from the entry's. A leader sets it for
-// commands that only it may run, but such a command may be appended under a later leader. The
-// expiry of a TTL lease is then out of date, because the new leader counts its time anew.
+// applyLocked executes c, unless c requires another term. A leader sets RequiredTerm for commands
+// that only it may run, but such a command may be appended under a later leader. The revocation of
+// an expired TTL lease is then out of date, because the new leader counts the lease's time anew.
 func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
 	r := Result{ID: c.ID, Command: c}
 	switch {

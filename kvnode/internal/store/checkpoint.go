@@ -98,7 +98,7 @@ func (s *Store) update(fn func(tx Tx) error) error {
 // reported an error, so saveTx subtracts records that it replaces or deletes. Versions above the
 // file's revision cannot be there; to look them up would take a fifth of the time.
 //
-// Keys and values are in the slab, which the backend uses until the transaction has ended.
+// The records of versions are in the slab, which the backend uses until the transaction has ended.
 //
 // The meta value is written last, in the same transaction. It has the number of records and the sum
 // of their checksums, so load detects missing and surplus records.
@@ -107,7 +107,6 @@ func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 	if err != nil {
 		return err
 	}
-	// The counts come from the file: it may contain an update that reported an error.
 	m.Records, m.Sum = was.Records, was.Sum
 	// uncount subtracts a record that is deleted or replaced.
 	uncount := func(old []byte) {

@@ -23,7 +23,7 @@ type Command struct {
 	// Generations identifies the TTL leases of a LeaseRevoke or LeaseCheckpoint, in the order of the
 	// request, by the index of the entry that granted each. 0 stands for a lease that was
 	// granted before ClusterVersionGenerations. The command skips a lease that was granted again under the
-	// same ID. Nil: any lease with the ID. It requires ClusterVersionGenerations.
+	// same ID. Nil: any lease with the ID. A list requires ClusterVersionGenerations.
 	Generations []uint64
 	// Request is the client's request. At most one of Request and Register is set. A command
 	// with neither has no effect; reads through the log use it.

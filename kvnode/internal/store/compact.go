@@ -71,7 +71,7 @@ func (s *Store) compactLocked(st *state, r *pb.CompactionRequest) (*pb.Compactio
 	return &pb.CompactionResponse{Header: &pb.ResponseHeader{Revision: rev}}, nil
 }
 
-// startTrimLocked starts a goroutine that frees compacted versions and ends, unless it is running.
+// startTrimLocked starts the goroutine that frees compacted versions, unless it is running.
 func (s *Store) startTrimLocked() {
 	if s.mu.trimming || s.mu.closed {
 		return

@@ -11,13 +11,13 @@
 // index, every read that starts later sees the effect of all entries up to it.
 //
 // SaveCheckpoint makes the state durable. It may take several commits, and each commit leaves the
-// complete state as of an earlier index. Later entries are lost with the process, so the log must
-// still hold them.
+// complete state as of one index. Later entries are lost with the process, so the log must still
+// hold them.
 //
 // # Structure
 //
-// A hash table maps a key to its chain: the newest version, which points to the one before it, back
-// to the last compaction. Apply prepends versions and then publishes their revision. A reader loads
+// A hash table maps a key to its chain: its versions, newest first, back to the last compaction.
+// Apply prepends versions and then publishes their revision. A reader loads
 // the published revision first and skips newer versions, so it sees all of a transaction or
 // nothing. An ordered index of the chains serves ranges and counts.
 //

@@ -48,7 +48,7 @@ func (s *Store) HashKV(revision int64) (Hash, error) {
 	})
 }
 
-// hash hashes the versions up to the view's revision that a compaction keeps.
+// hash hashes the versions up to the view's revision that a compaction at compacted keeps.
 func (w view) hash(compacted int64) (uint32, error) {
 	h := crc32.New(castagnoli)
 	_, err := w.scanChains(context.Background(), nil, nil, func(c *chain) bool {

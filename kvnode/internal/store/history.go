@@ -37,7 +37,7 @@ func (s *Store) History(first int64, limit int, visit func(Write) bool) (next in
 		more = visit(st.writeOf(v)) && more
 		return true
 	})
-	// Checked last: writes that were dropped before are missing above.
+	// Checked last, since writes that were dropped during the scan are missing.
 	if first < st.compacted.Load() {
 		return 0, rpctypes.ErrGRPCCompacted
 	}

@@ -95,8 +95,8 @@ func (st *state) raised(kind pb.AlarmType) bool {
 	return slices.ContainsFunc(*st.alarms.Load(), func(m *pb.AlarmMember) bool { return m.GetAlarm() == kind })
 }
 
-// alarm activates, deactivates or lists alarms. The response holds the alarms of the request, and
-// is empty if it clears an alarm that is not active. A request to list NONE lists all alarms.
+// alarm activates, deactivates or lists alarms. The response holds the alarms of the request. It has
+// none if the alarm to clear is not active. A request to list NONE lists all alarms.
 func (st *state) alarm(r *pb.AlarmRequest) *pb.AlarmResponse {
 	resp := &pb.AlarmResponse{Header: st.header()}
 	have := *st.alarms.Load()

@@ -94,9 +94,8 @@ func (w view) collect(ctx context.Context, r *pb.RangeRequest, resp *pb.RangeRes
 	return found, err
 }
 
-// messages builds the messages of a response. With KeysOnly the TTL lease is left
-// out as well: etcd 3.7 takes the keys from its index, which has no leases, unless the range is sorted by
-// value.
+// messages builds the messages of a response. With KeysOnly the TTL lease is left out as well,
+// unless the range is sorted by value: etcd 3.7 takes the keys from its index, which has no leases.
 func messages(r *pb.RangeRequest, found []*Version) []*mvccpb.KeyValue {
 	kvs, room := make([]*mvccpb.KeyValue, len(found)), make([]mvccpb.KeyValue, len(found))
 	for i, v := range found {

@@ -13,8 +13,8 @@ import (
 )
 
 // A record holds one version, or a TTL lease (ttl.go). Its key is the main and sub revision, 8
-// bytes each, so records are in the order of writes. Its value is a CRC-32C of key and rest, one
-// byte for the kind, and a KeyValue message.
+// bytes each, so records are in the order of writes. Its value is a CRC-32C of the key and the rest
+// of the value, one byte for the kind, and a KeyValue message.
 const (
 	recordKeySize = 16
 	recordHead    = 5

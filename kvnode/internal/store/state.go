@@ -64,7 +64,7 @@ type unsaved struct {
 	versions  []*Version // in the order of revisions
 	bytes     int64      // cost of versions
 	deletions []recordID // of versions in earlier increments that were freed since
-	// omitted is the subset of the field versions that was freed before it was sealed. It is not written.
+	// omitted holds the versions that were freed before they were sealed. They are not written.
 	omitted map[*Version]struct{}
 	// leases holds the TTL leases that were granted, checkpointed or revoked.
 	leases map[int64]TTLLease

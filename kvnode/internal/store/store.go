@@ -35,11 +35,11 @@ type Store struct {
 	// durable is the newest checkpoint, never nil.
 	durable atomic.Pointer[Checkpoint]
 
-	// saving serializes checkpoints, Restore, Defragment, Close and the freeing of versions. It is taken
-	// before mu, never after it, so Apply, which takes mu, never waits for the disk.
+	// saving serializes checkpoints, Restore, Defragment, Close and the freeing of versions. A goroutine
+	// that holds mu never waits for saving, so Apply, which takes mu, never waits for the disk.
 	saving semaphore
 	// updateFailed is set after a failed update of the backend: the data that the backend shows
-	// may then be in memory only. Guarded by saving.
+	// may then be in the page cache only. Guarded by saving.
 	updateFailed bool
 
 	mu struct {
@@ -187,7 +187,7 @@ var (
 	ErrFenced = status.Error(codes.Aborted, "kvnode: command was fenced for another term: the leader has changed")
 	// ErrUnimplemented means that the request is of a kind that this version does not know.
 	ErrUnimplemented = status.Error(codes.Unimplemented, "kvnode: request is not implemented")
-	// ErrMalformed means that the entry's data is not a command.
+	// ErrMalformed means that the entry's data is not a command, or needs a newer cluster version.
 	ErrMalformed = status.Error(codes.Internal, "kvnode: malformed command")
 	// ErrInstance means that the member is registered with another data directory, so this
 	// directory lacks votes and entries that the member acknowledged.
@@ -200,7 +200,7 @@ var (
 )
 
 var (
-	// ErrForeign means that a file was not written by this package.
+	// ErrForeign means that a file is no database of kvnode or, from package etcdfile, of etcd.
 	ErrForeign = errors.New("store: not a kvnode database")
 	// ErrFormat means that another version of this package wrote the database, in a format that
 	// this version does not read.

@@ -111,8 +111,8 @@ func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 
 // checkRange checks a range within a transaction. As in etcd, a negative revision is refused if it
 // is below the compacted one, which is -1 before the first compaction. Outside a transaction, a
-// negative revision means the newest.
-// Nothing is written yet, so base is the newest revision that a range may name.
+// negative revision means the newest. Nothing is written yet, so base is the newest revision that a
+// range may name.
 func (w *writer) checkRange(r *pb.RangeRequest) error {
 	switch rev := r.GetRevision(); {
 	case rev == 0:

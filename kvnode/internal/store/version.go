@@ -122,7 +122,7 @@ func (v *Version) live() *Version {
 // chain holds the versions of one key, newest first.
 type chain struct {
 	key []byte // immutable, shared by all versions
-	// head is nil only while a transaction that created the key is rolled back.
+	// For readers, head is nil only while a transaction that created the key is rolled back.
 	head atomic.Pointer[Version]
 }
 

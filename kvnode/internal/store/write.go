@@ -44,9 +44,8 @@ func runWriter[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Re
 // publish makes the new revision visible, and then passes it to watches. In the other order a
 // client could get an event of a revision that its next read does not show.
 //
-// Chains, history and index, by which readers reach its versions, are updated before the revision is
-// stored. A reader loads the revision first, so it sees a whole transaction. The order of unsaved,
-// garbage and growth does not matter, as readers do not use them.
+// Chains, history and index are updated before the revision is stored. A reader loads the revision
+// first, so it sees a whole transaction.
 func (s *Store) publish(st *state, w *writer) {
 	st.unsaved.versions = append(st.unsaved.versions, w.changes...)
 	for _, v := range w.changes {
