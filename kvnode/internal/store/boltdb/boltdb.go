@@ -37,7 +37,7 @@ type file struct {
 	// refs counts the images, plus one while this is the backend's current file. Under the
 	// backend's mu.
 	refs int
-	// size is as of the last commit. Each write of the store asks for it, and bbolt's own
+	// size is as of the last commit. The quota check of each client's write reads it. bbolt's own
 	// number needs a transaction, which waits for locks that a commit holds.
 	size atomic.Pointer[size]
 }

@@ -82,7 +82,7 @@ func openChecked(path string) (*bbolt.DB, error) {
 }
 
 // OpenAny opens any bbolt database for reading, and checks that the references between all pages in
-// use are consistent. So a walk over the pages ends. It may still fault: call it within Guard.
+// use are consistent. So reads of the database end, but they may still fault: run them in Guard.
 func OpenAny(path string) (*bbolt.DB, error) {
 	switch info, err := os.Stat(path); {
 	case err != nil:
@@ -102,7 +102,7 @@ func OpenAny(path string) (*bbolt.DB, error) {
 	return db, nil
 }
 
-// checkFormat reads only the keys that identify the file.
+// checkFormat checks the size of the file, its buckets and its layout, and no records.
 func checkFormat(tx *bbolt.Tx, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
