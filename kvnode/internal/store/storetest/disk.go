@@ -85,8 +85,8 @@ func (d *Disk) Copy(powerFails bool) *Disk {
 	return &Disk{visible: found, durable: d.durable}
 }
 
-// Fail sets a function that the backend calls before each step. If it returns an error, the step fails with it. Nil
-// removes the function.
+// Fail sets a function that the backend calls at each step (see Op). If the function returns an error,
+// the step fails with it. Nil removes the function.
 func (d *Disk) Fail(fail func(Op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
