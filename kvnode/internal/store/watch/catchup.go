@@ -68,9 +68,9 @@ func (s *Stream) endCompacted() (first int64) {
 	return first
 }
 
-// promote notes that the watchers that are behind have got everything below next, and makes those
-// synced that have reached the hub's next revision. The comparison is made under the hub's lock, so
-// the hub handles no revision in between.
+// promote notes that the watchers that are behind have got everything below next. Watchers that have
+// reached the hub's next revision become synced. The comparison is made under the hub's lock, so the
+// hub handles no revision in between.
 func (s *Stream) promote(next int64) {
 	h := s.hub
 	h.mu.Lock()

@@ -82,7 +82,7 @@ func (h *Hub) Publish(rev int64, writes []store.Write) {
 	}
 }
 
-// Missed makes watchers read the history up to a revision, as its events have not been published. It is
+// Missed makes watchers read the history up to a revision whose events were not published. It is
 // store.Config.Restored.
 func (h *Hub) Missed(rev int64) {
 	h.inbox.skip(rev)

@@ -35,7 +35,7 @@ type Stream struct {
 	behind   *index
 	// ready holds responses from the history. They precede queued items of the same watchers.
 	ready []Response
-	// historyTurn is set when Next reads the history next, not the queue.
+	// historyTurn is set if Next last read the history, and not the queue.
 	historyTurn bool
 	// added is the number of watchers that were ever added.
 	added int
