@@ -25,8 +25,8 @@
 // An ID may be granted again. So a revocation names the generation of its lease
 // (store.TTLLease.Generation), and the store drops it if the ID has another generation by then. While
 // the cluster has members of older versions, a revocation names only the ID (ADR 12). The engine
-// then checks, right before it proposes, that the lease still exists, and writes no lease
-// checkpoints, since one could shorten the life of a later generation.
+// then checks, right before it proposes, that the lease still exists. It only resets lease
+// checkpoints, since a new one could shorten the life of a later generation.
 //
 // The engine counts time for exactly the leases in the store. It reads the store under the lock under which Changed
 // runs, and a grant replaces the entry that the engine had under its ID.

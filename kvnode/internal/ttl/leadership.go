@@ -50,8 +50,8 @@ type entry struct {
 	store.TTLLease // immutable; Remaining is as of adoption
 	// deadline never decreases.
 	deadline servedTime
-	// queuedAt is the entry's position in the queue, never after its deadline. For the
-	// goroutine of the ticks only.
+	// queuedAt is the entry's position in the queue: at most the later of its deadline and the
+	// end of the grace period. For the goroutine of the ticks only.
 	queuedAt servedTime
 	// revoking is not nil once a revocation is being proposed. It is closed when the lease is
 	// gone, or when nothing was proposed after all.
@@ -84,9 +84,9 @@ func (s servedTime) after(n int64) servedTime {
 	return math.MaxInt64 // more than a Duration can say
 }
 
-// waitApplied waits until the store has applied everything that earlier leaders committed. It
-// returns false if the leadership ends first. Before that, the store may hold a lease checkpoint
-// that an earlier leader has reset.
+// waitApplied waits until the store has applied everything that earlier leaders committed. An earlier
+// leader may have reset a lease checkpoint that the store still holds. waitApplied returns false if
+// the leadership ends first.
 func (r *leadership) waitApplied() bool {
 	for r.cfg.Member.Confirm(r.ctx, r.term) != nil {
 		select {
