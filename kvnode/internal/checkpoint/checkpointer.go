@@ -1,9 +1,9 @@
 // Package checkpoint makes the applied state of a member durable, truncates its log, and exchanges
 // snapshots with the other members.
 //
-// Package kvnode wires it: the applier tells the Checkpointer about each batch (Applied), the raft loop
-// hands it the snapshots to send (Sender), the transport those that arrive (Received), and the appender
-// reports the writes of the log (Disk). The package knows raft only through Loop.
+// Package kvnode wires it: the applier reports each batch to the Checkpointer, the raft loop passes
+// snapshots to send to the Sender, the transport passes arriving ones to Received, and the appender
+// reports the writes of the log to Disk. The package uses raft only through Loop.
 //
 // Two invariants make a crash at any point harmless (see Checkpointer.Reconcile):
 //   - Before the store becomes durable at an index, the log has saved that the index is committed. The log
@@ -159,8 +159,8 @@ func (c *Checkpointer) Run() {
 	}
 }
 
-// survives reports whether the failure of a checkpoint is no reason to end the member: the disk is full, or the
-// member stops and has closed the log. After another failure the log would grow until the disk is full.
+// survives reports whether Run continues after a failed checkpoint: the disk is full, or the member stops and
+// has closed the log. After another failure the log would grow until the disk is full.
 func (c *Checkpointer) survives(err error) bool {
 	if IsNoSpace(err) {
 		c.cfg.Logger.Error("no room for a checkpoint", append(c.cfg.Disk.spaceFor(c.growth()), "error", err)...)
@@ -210,8 +210,8 @@ func (c *Checkpointer) save() error {
 
 // Stats is what a Checkpointer has done since the start.
 type Stats struct {
-	Took   durations.Counts // of the checkpoints that were made
-	Failed uint64           // the number of those that were not
+	Took   durations.Counts // of the checkpoints that succeeded
+	Failed uint64           // the number of checkpoints that failed
 	Err    error            // of the newest attempt; nil if it succeeded
 }
 

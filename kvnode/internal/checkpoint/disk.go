@@ -22,7 +22,7 @@ type DiskConfig struct {
 	Dir         string // the data directory
 	SegmentSize int64  // that of raftwal.Config
 	Log         *raftwal.Log
-	// StallTicks is the number of ticks without the end of a write after which the disk counts as stalled.
+	// The disk counts as stalled after StallTicks ticks in which a write is in progress and none ends.
 	StallTicks int
 	// OnStall is called by the raft loop when the disk stalls, and when it answers again.
 	OnStall   func(stalled bool)
@@ -57,8 +57,8 @@ func (d *Disk) WriteStarted() { d.started.Add(1) }
 // WriteEnded notes that a write has ended.
 func (d *Disk) WriteEnded() { d.ended.Add(1) }
 
-// Tick calls OnStall if no write has ended for StallTicks although one is in progress. It returns
-// IsUnusable.
+// Tick calls OnStall if no write has ended for StallTicks although one is in progress, and when the
+// disk answers again. It returns IsUnusable.
 //
 // A leader with a disk that hangs still renews its followers' promises, because heartbeats need no disk. Without
 // OnStall no other member could be elected, and no client could write, for as long as the disk hangs.
@@ -143,7 +143,7 @@ func spaceAttrs(free int64, known bool, size int64) []any {
 	return []any{"needed_bytes", size, "free_bytes", free, "missing_bytes", max(size-free, 0)}
 }
 
-// IsNoSpace reports whether err means that the disk is full. The log wraps it, the store does not.
+// IsNoSpace reports whether err means that the disk is full. The log has an error of its own for that.
 func IsNoSpace(err error) bool {
 	return errors.Is(err, raftwal.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

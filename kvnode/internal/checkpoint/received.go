@@ -99,7 +99,7 @@ func (r *Received) save(m *raftpb.Message, state io.Reader) error {
 	if got.Index != want.GetIndex() || got.Term != want.GetTerm() || !proto.Equal(got.ConfState, want.GetConfState()) {
 		return fmt.Errorf("snapshot of index %d, term %d holds a state of index %d, term %d", want.GetIndex(), want.GetTerm(), got.Index, got.Term)
 	}
-	// A file that has that name already holds the same snapshot, and the store may be restoring it.
+	// An existing file of this name holds the same snapshot, and the store may be restoring it.
 	if err := os.Link(part.Name(), r.Path(want.GetIndex())); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}

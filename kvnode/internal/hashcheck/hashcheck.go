@@ -131,8 +131,8 @@ func (r *Report) Corrupt() []*Member {
 	return slices.Concat(r.Groups[1:]...)
 }
 
-// Pending reports whether a later comparison may have fewer unknown members: one has yet to catch up, did not answer
-// in time, or was overloaded.
+// Pending reports whether a later comparison may have fewer unknown members: a member has yet to catch up, did not
+// answer in time, or was overloaded.
 func (r *Report) Pending() bool {
 	return slices.ContainsFunc(r.Unknown, func(u Unknown) bool {
 		code := status.Code(u.Err)
