@@ -2,8 +2,8 @@
 // out, and the identity of the member that owns one. Package kvnode uses it at every start, package
 // restore when it makes a directory.
 //
-// The identity is written before any other file except the lock, and again when the log has begun. So an interrupted
-// first start leaves an empty directory or one that the next start can use, and a log that is missing later was lost.
+// At a first start the identity is written before the log and the state, and again when the log has begun. So an
+// interrupted start leaves a directory that the next start can use, and a log that is missing later was lost.
 package memberdir
 
 import (
@@ -111,7 +111,7 @@ func (d Dir) inUse(err error) error {
 	}
 }
 
-// MakeEmpty makes the directory if it is missing, and refuses one with foreign files (CheckEmpty).
+// MakeEmpty makes the directory if it is missing, and refuses one that is not empty (CheckEmpty).
 func (d Dir) MakeEmpty() error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
