@@ -150,8 +150,8 @@ func (d *stoppedMember) matchLog() error {
 	return nil
 }
 
-// findReceived makes the newest received snapshot the base if it is newer than the last checkpoint. A snapshot gets
-// the name that is looked for here only when it is checked and durable.
+// findReceived makes the newest received snapshot the base if it is newer than the last checkpoint. A received
+// snapshot gets its final name only after it was checked and is durable.
 func (d *stoppedMember) findReceived() error {
 	snaps := d.dir.Snaps()
 	entries, err := os.ReadDir(snaps)

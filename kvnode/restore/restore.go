@@ -3,7 +3,8 @@
 // describes these sources. The commands kvnode snapshot and kvnode import call it.
 //
 // Invariants:
-//   - No node runs. A source is only read. A data directory is locked while it is read or made.
+//   - The package starts no node and changes no source. A data directory is locked while it is read or
+//     made.
 //   - member.json is written last, so a restore that was interrupted leaves a directory that no
 //     member starts with.
 //   - Equal sources and options make equal cluster IDs, and other ones make other IDs. So all
@@ -63,7 +64,7 @@ type Config struct {
 	// restore. Default: DefaultBumpTerm.
 	BumpTerm uint64
 	// QuotaBytes is the quota of the new members. A snapshot of etcd that does not fit is
-	// rejected, because its members would accept no put. Default: none.
+	// rejected, because the members would accept no put. Default: none.
 	QuotaBytes int64
 	// SegmentSize is that of the log, see raftwal.Config. Default: raftwal's.
 	SegmentSize int64
@@ -181,8 +182,8 @@ type source interface {
 	Close() error
 }
 
-// origin describes a source. Equal sources have equal sums. term is the last term in which the
-// source's member voted, as far as it is known.
+// origin describes a source. Equal sources have equal sums. term is the highest term that the member
+// of a data directory knew, 0 for a file.
 type origin struct {
 	sum      []byte
 	term     uint64
@@ -260,7 +261,7 @@ func (c *Config) makeState(src source) (origin, store.Checkpoint, error) {
 
 // firstTerm returns the term in which the new cluster's log begins. A snapshot has only the term
 // of its newest entry, and later leaders of the old cluster are unknown. A data directory also
-// has the last term in which its member voted.
+// has the highest term that its member knew.
 func firstTerm(at store.Checkpoint, voted, bump uint64) (uint64, error) {
 	last := max(at.Term, voted)
 	switch {
