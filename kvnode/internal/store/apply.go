@@ -111,11 +111,11 @@ func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Messag
 		s.ops.add(&Ops{Ranges: 1})
 		return st.view().rangeKeys(context.Background(), r.GetRange())
 	case r.GetPut() != nil:
-		return runWriter(s, st, (*writer).put, r.GetPut())
+		return runTransaction(s, st, (*transaction).put, r.GetPut())
 	case r.GetDeleteRange() != nil:
-		return runWriter(s, st, (*writer).deleteRange, r.GetDeleteRange())
+		return runTransaction(s, st, (*transaction).deleteRange, r.GetDeleteRange())
 	case r.GetTxn() != nil:
-		return runWriter(s, st, (*writer).txn, r.GetTxn()) // all at one revision, or nothing
+		return runTransaction(s, st, (*transaction).txn, r.GetTxn()) // all at one revision, or nothing
 	case r.GetCompaction() != nil:
 		return s.compactLocked(st, r.GetCompaction())
 	case r.GetAlarm() != nil:

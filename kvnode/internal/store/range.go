@@ -27,7 +27,7 @@ func (s *Store) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, err
 		return nil, rpctypes.ErrGRPCNotCapable
 	}
 	return retryCompacted(s, true, func(w view) (*pb.TxnResponse, error) {
-		return (&writer{st: w.st, base: w.rev}).txnContext(ctx, r)
+		return (&transaction{st: w.st, base: w.rev}).txnContext(ctx, r)
 	})
 }
 

@@ -43,7 +43,7 @@ type state struct {
 	// term and conf belong to the newest applied entry. Checkpoints store them.
 	term uint64
 	conf *raftpb.ConfState // replaced, never changed
-	// scratch is the memory of writer.changes, reused by the next command.
+	// scratch is the memory of transaction.changes, reused by the next command.
 	scratch []*Version
 	// unsaved is the difference between the state and the newest increment. increments are
 	// sealed and wait for their commit, oldest first.

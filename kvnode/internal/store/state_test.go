@@ -53,9 +53,9 @@ func TestAChainIsSmall(t *testing.T) {
 	}
 }
 
-func newTestWriter(st *state) *writer { return &writer{st: st, base: st.revision.Load()} }
+func newTestTxn(st *state) *transaction { return &transaction{st: st, base: st.revision.Load()} }
 
-func mustPut(t *testing.T, w *writer, key, value string) {
+func mustPut(t *testing.T, w *transaction, key, value string) {
 	t.Helper()
 	if _, err := w.put(&pb.PutRequest{Key: []byte(key), Value: []byte(value)}); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func mustPut(t *testing.T, w *writer, key, value string) {
 func TestReadersDoNotSeeWhatIsTakenBack(t *testing.T) {
 	st := newState()
 	key := []byte("k")
-	w := newTestWriter(st)
+	w := newTestTxn(st)
 	mustPut(t, w, "k", "0")
 	st.revision.Store(w.base + 1)
 	var wg sync.WaitGroup
@@ -88,7 +88,7 @@ func TestReadersDoNotSeeWhatIsTakenBack(t *testing.T) {
 		})
 	}
 	for i := range 20_000 {
-		w := newTestWriter(st)
+		w := newTestTxn(st)
 		if i%4 == 0 {
 			mustPut(t, w, "k", "kept")
 			st.revision.Store(w.base + 1)

@@ -179,7 +179,7 @@ func (s *Store) revokeLease(st *state, c *Command) (proto.Message, error) {
 	}
 	// The lease goes first: a reader that no longer sees its keys does not see the lease either.
 	keys := st.leases.remove(r.GetID())
-	resp, err := runWriter(s, st, func(w *writer, _ *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
+	resp, err := runTransaction(s, st, func(w *transaction, _ *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
 		// Each key exists: reattach removes a key from its lease together with the version
 		// that deletes or moves it.
 		for _, key := range keys {

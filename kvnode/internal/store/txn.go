@@ -29,7 +29,7 @@ func ReadOnly(t *pb.TxnRequest) bool {
 
 // txn executes t as an entry of the log. It uses no context: if one member's context ended early,
 // the members' states would diverge.
-func (w *writer) txn(t *pb.TxnRequest) (*pb.TxnResponse, error) {
+func (w *transaction) txn(t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return w.txnContext(context.Background(), t)
 }
 
@@ -37,8 +37,8 @@ func (w *writer) txn(t *pb.TxnRequest) (*pb.TxnResponse, error) {
 // use the state before t. Then the operations run, and each sees the writes of the earlier ones.
 //
 // A transaction succeeds or fails as a whole. check finds nearly all errors before the first write.
-// If execute fails (an earlier operation has deleted a key), runWriter rolls the writer back.
-func (w *writer) txnContext(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
+// If execute fails (an earlier operation has deleted a key), runTransaction rolls back.
+func (w *transaction) txnContext(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	path, err := w.view().decide(ctx, nil, t)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func branch(t *pb.TxnRequest, ok bool) []*pb.RequestOp {
 
 // check validates the operations on the path before any of them runs. It returns the rest of the
 // path.
-func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
+func (w *transaction) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 	ops, path := branch(t, path[0]), path[1:]
 	for _, op := range ops {
 		var err error
@@ -113,7 +113,7 @@ func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 // is below the compacted one, which is -1 before the first compaction. Outside a transaction, a
 // negative revision means the newest. Nothing is written yet, so base is the newest revision that a
 // range may name.
-func (w *writer) checkRange(r *pb.RangeRequest) error {
+func (w *transaction) checkRange(r *pb.RangeRequest) error {
 	switch rev := r.GetRevision(); {
 	case rev == 0:
 		return CheckSort(r)
@@ -130,7 +130,7 @@ func (w *writer) checkRange(r *pb.RangeRequest) error {
 // transaction's response stays empty, as in etcd.
 //
 // Each operation calls w.view again, since the view moves to base+1 with the first write.
-func (w *writer) execute(ctx context.Context, t *pb.TxnRequest, path []bool) (*pb.TxnResponse, []bool, error) {
+func (w *transaction) execute(ctx context.Context, t *pb.TxnRequest, path []bool) (*pb.TxnResponse, []bool, error) {
 	ops := branch(t, path[0])
 	resp := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: path[0], Responses: make([]*pb.ResponseOp, len(ops))}
 	path = path[1:]

@@ -11,10 +11,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// writer creates the versions of one revision. Readers do not see them until the revision is
-// published, so they can be rolled back. It is used under the apply lock, so no other goroutine
-// changes a chain meanwhile. Store.Txn uses one without the lock, for a transaction that only reads.
-type writer struct {
+// transaction executes the operations of one command at one revision. Readers do not see its versions
+// until the revision is published, so they can be rolled back. It is used under the apply lock, so no
+// other goroutine changes a chain meanwhile. Store.Txn, which only reads, uses one without the lock.
+type transaction struct {
 	st         *state
 	base       int64      // before this command
 	changes    []*Version // in order: the index is the sub-revision; all have mod base+1
@@ -22,10 +22,10 @@ type writer struct {
 	lastHeader *pb.ResponseHeader
 }
 
-// runWriter runs op and publishes its writes, or rolls them back if op fails. Without writes there is
+// runTransaction runs op and publishes its writes, or rolls them back if op fails. Without writes there is
 // no new revision.
-func runWriter[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (Resp, error), req Req) (proto.Message, error) {
-	w := &writer{st: st, base: st.revision.Load(), changes: st.scratch[:0]}
+func runTransaction[Req, Resp proto.Message](s *Store, st *state, op func(*transaction, Req) (Resp, error), req Req) (proto.Message, error) {
+	w := &transaction{st: st, base: st.revision.Load(), changes: st.scratch[:0]}
 	resp, err := op(w, req)
 	switch {
 	case err != nil:
@@ -46,7 +46,7 @@ func runWriter[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Re
 //
 // Chains, history and index are updated before the revision is stored. A reader loads the revision
 // first, so it sees a whole transaction.
-func (s *Store) publish(st *state, w *writer) {
+func (s *Store) publish(st *state, w *transaction) {
 	st.unsaved.versions = append(st.unsaved.versions, w.changes...)
 	for _, v := range w.changes {
 		st.garbage.add(v)
@@ -73,10 +73,10 @@ func eventsOf(changes []*Version) []Write {
 	return out
 }
 
-// rollback removes all versions of the writer, newest first, so a key that was written twice gets
+// rollback removes all versions of the transaction, newest first, so a key that was written twice gets
 // back its version from before. No reader has seen them, since the revision was not published. Keys
-// that the writer created leave the index.
-func (w *writer) rollback() {
+// that the transaction created leave the index.
+func (w *transaction) rollback() {
 	for _, v := range slices.Backward(w.changes) {
 		prev := v.prev.Load()
 		v.of.head.Store(prev)
@@ -87,9 +87,9 @@ func (w *writer) rollback() {
 	clear(w.changes)
 }
 
-// revision returns the revision for responses and for reads of this writer: the new one after the
+// revision returns the revision for responses and for reads of this transaction: the new one after the
 // first write.
-func (w *writer) revision() int64 {
+func (w *transaction) revision() int64 {
 	if len(w.changes) > 0 {
 		return w.base + 1
 	}
@@ -97,11 +97,11 @@ func (w *writer) revision() int64 {
 }
 
 // view shows the writes so far: an operation of a transaction sees the operations before it.
-func (w *writer) view() view { return view{w.st, w.revision()} }
+func (w *transaction) view() view { return view{w.st, w.revision()} }
 
 // header returns the header of an operation's response. Operations of one transaction share it, so
 // it is not changed. The transaction's own response has another header.
-func (w *writer) header() *pb.ResponseHeader {
+func (w *transaction) header() *pb.ResponseHeader {
 	if rev := w.revision(); w.lastHeader.GetRevision() != rev || w.lastHeader == nil {
 		w.lastHeader = &pb.ResponseHeader{Revision: rev}
 	}
@@ -111,7 +111,7 @@ func (w *writer) header() *pb.ResponseHeader {
 // prepend makes v the newest version of its key. v.number is 0 for a tombstone. All fields of v are
 // set before head points to it, because readers walk the chain. They skip v, since its revision is
 // above theirs.
-func (w *writer) prepend(c *chain, v *Version) {
+func (w *transaction) prepend(c *chain, v *Version) {
 	v.sub = uint32(len(w.changes))
 	v.of = c
 	v.mod = w.base + 1
@@ -120,7 +120,7 @@ func (w *writer) prepend(c *chain, v *Version) {
 	w.changes = append(w.changes, v)
 }
 
-func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
+func (w *transaction) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 	w.ops.Puts++
 	w.ops.PutBytes += uint64(len(r.GetKey()) + len(r.GetValue()))
 	c := w.st.index.find(r.GetKey())
@@ -161,7 +161,7 @@ func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 // checkPut returns an error if r is not allowed for a key with the live version prev. Within a
 // transaction it runs twice: before the first write, and in put, since an earlier operation may
 // have deleted the key.
-func (w *writer) checkPut(r *pb.PutRequest, prev *Version) error {
+func (w *transaction) checkPut(r *pb.PutRequest, prev *Version) error {
 	switch {
 	case r.GetLease() != 0 && !w.st.leases.has(r.GetLease()):
 		return rpctypes.ErrGRPCLeaseNotFound
@@ -172,9 +172,9 @@ func (w *writer) checkPut(r *pb.PutRequest, prev *Version) error {
 	}
 }
 
-// deleteRange adds a tombstone to each live key of the range, including keys that this writer has
+// deleteRange adds a tombstone to each live key of the range, including keys that this transaction has
 // put. The scan has no context, for the same reason as in txn.
-func (w *writer) deleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
+func (w *transaction) deleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
 	w.ops.Deletes++
 	var found []*Version
 	_, err := w.view().scan(context.Background(), r.GetKey(), r.GetRangeEnd(), func(v *Version) bool {
