@@ -200,7 +200,7 @@ var (
 )
 
 var (
-	// ErrForeign means that a file is no database of kvnode or, from package etcdfile, of etcd.
+	// ErrForeign means that a file is not a kvnode database. Package etcdfile returns it for a file that is not etcd's.
 	ErrForeign = errors.New("store: not a kvnode database")
 	// ErrFormat means that another version of this package wrote the database, in a format that
 	// this version does not read.
