@@ -22,7 +22,7 @@ type SenderConfig struct {
 	Logger       *slog.Logger
 }
 
-// Sender sends snapshots to followers whose next entries the log does not have any more.
+// Sender sends snapshots to followers that need entries from before the start of the log.
 type Sender struct {
 	cfg            SenderConfig
 	sent, failures lifecycle.LogLimit

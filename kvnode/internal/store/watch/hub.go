@@ -82,8 +82,8 @@ func (h *Hub) Publish(rev int64, writes []store.Write) {
 	}
 }
 
-// Missed makes watchers read the history up to a revision whose events were not published. It is
-// store.Config.Restored.
+// Missed makes watchers read the history up to a revision, because its events were not published. It
+// is store.Config.Restored.
 func (h *Hub) Missed(rev int64) {
 	h.inbox.skip(rev)
 	signal(h.wake)
