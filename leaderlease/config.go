@@ -25,14 +25,15 @@ type Config struct {
 	// TickInterval is the time between two calls of Tick.
 	TickInterval time.Duration
 
-	// Duration is the length of a promise, by the voter's clock from the arrival of a heartbeat, and of the
-	// lease, by the leader's clock from its sending. Default: (ElectionTick−1)·TickInterval, the longest that
-	// delays no fail-over. With a shorter one, more reads fall back to ReadIndex when heartbeats are late.
-	// For a longer one, see AllowLongDuration.
+	// Duration is the length of a promise and of the lease. A voter counts it by its own clock from the
+	// arrival of a heartbeat, the leader by its own clock from the sending. Default:
+	// (ElectionTick−1)·TickInterval, the longest that delays no fail-over. With a shorter one, more reads
+	// fall back to ReadIndex when heartbeats are late. For a longer one, see AllowLongDuration.
 	Duration time.Duration
-	// MaxClockSkew bounds how far the clocks of any two nodes drift apart over one Duration
-	// (assumption A1); offsets between wall clocks do not matter. Reads stop that long before the lease
-	// ends. Default: Duration/5. If it is too small, reads may be stale; if large, fewer use the lease.
+	// MaxClockSkew is the most by which the lease clocks of two nodes may diverge over one Duration
+	// (assumption A1). It limits drift, not the offset between clocks: clocks may show any times of day.
+	// Lease reads stop MaxClockSkew before the lease ends. Default: Duration/5. If it is too small, reads
+	// may be stale. If it is large, fewer reads use the lease.
 	MaxClockSkew time.Duration
 	// MaxDriftPPM is the rate error of a single clock, in parts per million, that MaxClockSkew must
 	// cover. Default: 83,333, chrony's default maximum slew rate. Lower it only together with the
@@ -63,8 +64,8 @@ type Config struct {
 	// Clock is this node's lease clock (assumption A2). Default: clock.System. Every reader reads it,
 	// and the Lease reads it while locked: it must not block and must not call the Lease.
 	Clock clock.Clock
-	// Send sends messages to peers without blocking. Optional: with it, a leader answers forwarded
-	// reads from its lease; without it, they take a quorum round. Incoming, Ready, Tick,
+	// Send sends messages to peers without blocking. Optional: with it, a leader answers the ReadIndex
+	// requests of followers from its lease; without it, they take a quorum round. Incoming, Ready, Tick,
 	// ApplyConfState and SetDiskStalled call it, without a lock. It may call every method that does
 	// not block, except Ready.
 	Send func(msgs []*raftpb.Message)

@@ -12,8 +12,8 @@
 //
 // # What is promised
 //
-// A read that TryRead or Read admits is linearizable: it sees every write that any node acknowledged
-// before the read was invoked.
+// A read that TryRead, Read, ReadIndex or StartRead admits is linearizable: it sees every write that any
+// node acknowledged before the read was invoked.
 //
 // # What is assumed
 //
@@ -50,9 +50,9 @@
 // up before it acts on a step-down, a transfer, or its own removal. A renewal costs no message and no
 // disk write, only about 20 bytes on a heartbeat and 30 on its response.
 //
-// A voter keeps its promise by dropping votes, pre-votes and TimeoutNow while it is bound. After a
-// restart it is bound for the longest promise that it may have made. The rules and the proof are in
-// docs/design.md.
+// A voter is bound until its promise ends: it drops votes, pre-votes and TimeoutNow. After a restart it
+// is bound for the longest promise that it may have made. That time is the restart hold. The proof, and
+// the rules that comments name (V1, L1 and so on), are in docs/design.md.
 //
 // # Embedding
 //
@@ -68,30 +68,29 @@
 //
 // Safety rests on the rules for Ready, Applied and the order of ApplyConfState, which the Lease can
 // check only in part. A violation that it finds is a MisuseError in Info and in the errors of reads.
-// Any other forgotten call may cost the lease, but no read is stale. docs/embedding-reference.md
-// lists the mistakes and their effects.
+// Another forgotten call may cost the lease, reads or an election, but no read is stale.
+// docs/embedding-reference.md lists the mistakes and their effects.
 //
 // The log must be in the Storage of raft.Config before New, and raft must run with that raft.Config.
 //
 // # Errors
 //
-// A *NoLeaseError from Read means that nothing was done: try again, here after RetryAfter or at its
-// Leader. A Read that has no index yet returns it when no leader is known or leadership moves. If the
-// context of a read ends, the error matches the context's, and says what the read waited for.
+// A *NoLeaseError from Read means that the read was not served: try again, here after RetryAfter or at
+// its Leader. If the context of a read ends first, the error matches the context's error.
 //
 // # Callbacks
 //
-// Config.Clock and Config.Notify may run with the lease locked: they must call no method. Config.Send and
-// the function given to StartRead may call every method that does not block, except Ready. The
-// handler of Config.Logger and the function given to Do may call all.
+// Config.Clock, Config.Notify and Config.Tracer may run with the lease locked: they must call no method.
+// Config.Send and the function given to StartRead may call every method that does not block, except
+// Ready. The handler of Config.Logger and the function given to Do may call all.
 //
 // # After Close
 //
-// No method brings the lease back, and only Ready and Close may block. Reads, Token, Context
-// and Do are refused with StatusClosed. TryRead and Info report it, and a Watch delivers it and ends.
-// Heartbeats carry no probe, and raft answers forwarded reads. Ready, Incoming, Tick, WouldBlock and
-// CanCampaign keep this node's promises, and make new ones, for as long as raft runs. Resign still
-// hands promises back; ProcessDied voids nothing. The other methods do no harm.
+// No method brings the lease back, and only Ready and Close may block. Reads, Token, Context and Do are
+// refused with StatusClosed. TryRead and Info report that status, and a new Watch delivers it and ends.
+// Heartbeats carry no probe, and raft answers the ReadIndex requests of followers. Keep calling Ready,
+// Incoming and Tick while raft runs: this node still makes and keeps promises. Resign still hands
+// promises back, and ProcessDied voids nothing. The other methods do no harm.
 //
 // # Mixed groups
 //

@@ -9,9 +9,9 @@ import (
 )
 
 // Status says whether a lease read may be served, and if not, why. The zero value refuses. Refusals
-// are ordered from the strongest to the weakest: of two reasons the smaller one counts. Exceptions,
-// if this check is the first to see the fault: StatusDiskStalled hides a clock fault, StatusExpired and
-// StatusMargin hide a disruption of the clock.
+// are ordered from the strongest to the weakest: of two reasons the smaller one counts. But until the
+// next Tick, StatusDiskStalled may hide a new clock fault, and StatusExpired and StatusMargin may hide a
+// new disruption of the clock.
 type Status = core.Status
 
 // The values of a Status, from the strongest refusal to none.
@@ -39,7 +39,7 @@ const (
 	// StatusTransferring means that leadership is being transferred.
 	StatusTransferring = core.Transferring
 	// StatusClockFault means that the clock failed, went backwards or was disrupted, and no quorum
-	// has answered since; or that too many clocks run outside the configured bound.
+	// has answered since; or that the clocks of too many voters run outside the configured bound.
 	StatusClockFault = core.ClockFault
 	// StatusDiskStalled means that SetDiskStalled reported a stalled disk.
 	StatusDiskStalled = core.DiskStalled
@@ -63,13 +63,13 @@ type (
 	// ProcessID identifies one process of one member, for embedders that call ProcessDied, and is not the
 	// operating system's process ID. The zero value means unknown.
 	//
-	// An ID is random, or the hash of a random value, and new for each process. Peers see it, so it
-	// must not be enough to report the death. kvnode's IDs are hashes of secrets that only the parent
-	// of the process holds, and a report reveals the secret.
+	// An ID is random, or the hash of a random value. Peers see it, so it must not be enough to report the
+	// death. kvnode's IDs are hashes of secrets that only the parent of the process holds, and a report
+	// reveals the secret.
 	//
-	// If you call ProcessDied, never use an ID again. Do not use the operating system's process ID: it is 1 in
-	// every container. Keep the sender's ID per connection, not per peer. Either mistake
-	// lets two leaders have valid leases at the same time.
+	// If you call ProcessDied, give each process a new ID. Do not use the operating system's process ID: it
+	// is 1 in every container. Keep the sender's ID per connection, not per peer. A mistake here lets two
+	// leaders have valid leases at the same time.
 	ProcessID = core.ProcessID
 )
 
