@@ -40,9 +40,9 @@ func (l *Lease) attachCommitLocked(m *raftpb.Message) {
 	}
 }
 
-// LearnCommit lets node learn from m, the answer of a voter to a candidate, that a configuration change is
-// committed. Call it after Incoming and before node.Step(m), in the goroutine that uses node. It does nothing
-// with other messages:
+// LearnCommit raises the commit index of node, a candidate, if m proves that a configuration change in node's log
+// is committed. Only a voter's answer to a candidate proves this: LearnCommit ignores other messages, and is not
+// about learners. Call it after Incoming and before node.Step(m), in the goroutine that uses node:
 //
 //	if lease.Incoming(m, leaderlease.ProcessID{}) {
 //		lease.LearnCommit(node, m)
@@ -52,12 +52,11 @@ func (l *Lease) attachCommitLocked(m *raftpb.Message) {
 // Without it, a group may never elect another leader after one that removed itself. The Node that Wrap,
 // StartNode or RestartNode returns does the same in Step.
 //
-// The hint counts only if raft's own log has the entry with the same index and term. The entries before it are
-// then the same as the sender's. A committed entry stays committed, so the hint may be late, and members may
-// have crashed since. Raft takes a commit index only from a leader. So LearnCommit steps an append without
-// entries in the name of the sender: raft compares its index and term with its log. Then it makes raft forget
-// that leader. The candidate gives up its election by that, so LearnCommit does it for configuration changes
-// only. It reads Storage to find these.
+// The answer names a committed entry. It counts only if raft's own log has an entry with the same index and
+// term. The entries before that are then the same as the sender's. A committed entry stays committed, so the
+// answer may be late. Raft takes a commit index only from a leader. So LearnCommit steps an append without
+// entries in the name of the sender, and then makes raft forget that leader. This ends the candidate's election,
+// so LearnCommit reads Storage first and goes on only if a configuration change becomes committed.
 func (l *Lease) LearnCommit(node *raft.RawNode, m *raftpb.Message) {
 	if !l.hasNewCommit(m) {
 		return

@@ -23,7 +23,8 @@ import (
 // before it, Info names the mistake, and a second change that raft appends meanwhile is a misuse.
 //
 // A call for an index below that of the newest reported change or restored snapshot does nothing. Any other
-// call that is not for the next open change is a misuse, unless cs has the present voters.
+// call must be for the oldest change that has had no call; it may skip changes that Applied has passed.
+// Otherwise it is a misuse, unless cs has the present voters.
 func (l *Lease) ApplyConfState(index uint64, cs *raftpb.ConfState) {
 	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.close(index) })
 }
@@ -151,7 +152,7 @@ type confWatch struct {
 	// appliedPast is the newest index that was applied while an older change was open. acknowledged is the
 	// newest index that raft counts as applied.
 	appliedPast, acknowledged uint64
-	// superseded: the newest configuration came with a snapshot. A late ApplyConfState for an
+	// superseded: the newest configuration came with a snapshot. A late ApplyConfChange of an
 	// older change is ignored.
 	superseded bool
 	// appended holds the changes that raft has appended as leader of this term, and that are neither

@@ -7,8 +7,9 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// RecoverCommit returns s with another InitialState. Its commit index is raised to the newest configuration
-// change that the log of s proves to be committed, and to the snapshot before the log. s is not written.
+// RecoverCommit returns a Storage that reads from s and recovers a commit index that a crash has lost: its
+// InitialState raises the commit index to the newest configuration change that the log of s proves to be
+// committed, and to the snapshot before the log. It commits no entry, and does not write to s.
 //
 // NewRawNode, StartNode and RestartNode of this package use it. With raft's own constructors, set
 // raft.Config.Storage to RecoverCommit(storage) before raft and New get that Config. New refuses a Storage
@@ -34,13 +35,13 @@ import (
 //
 // # Changes that no leader has proposed
 //
-// RawNode.Bootstrap, StartNode and some tools that restore a group append changes without a leader. They
-// prove nothing: else a node with two changes of Bootstrap would take the first one for committed, be its only
-// voter, and elect itself. Each leader begins its term
-// with a normal entry. So a change is proof only if the log holds a normal entry of the same term before it.
-// If the log begins after a snapshot, the entry at the snapshot's index stands for such an entry. That is
-// right if the snapshot was made of applied state. It is also right for a hand-made snapshot with which all
-// members of a new group begin, since the first entry after it is a leader's.
+// RawNode.Bootstrap, StartNode and some tools that restore a group append changes without a leader. Such
+// changes prove nothing: else a node with two changes of Bootstrap would take the first one for committed, be
+// its only voter, and elect itself. Each leader begins its term with a normal entry. So a change is proof only
+// if the log holds a normal entry of the same term before it. If the log begins after a snapshot, the entry at
+// the snapshot's index stands for such an entry. That is right if the snapshot was made of applied state. It is
+// also right for a hand-made snapshot with which all members of a new group begin, since the first entry after
+// it is a leader's.
 //
 // A tool that appends changes of its own, such as one that forces a new cluster out of one member, must also
 // write a HardState with a Commit that covers them. Do not use its output if the tool was killed. Otherwise
@@ -144,7 +145,7 @@ func leaderTerm(s raft.Storage, first, known uint64) (uint64, error) {
 	return term, nil
 }
 
-// recoverPage is how many bytes of the log are read together.
+// recoverPage is how many bytes of the log are read at once.
 const recoverPage = 1 << 20
 
 // eachEntry calls visit with the entries of s in [lo, hi), until it returns false.
