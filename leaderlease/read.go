@@ -150,7 +150,7 @@ func (l *Lease) whenAppliedLocked(w *waiter, index uint64) finished {
 	return nil
 }
 
-// finishAppliedLocked finishes the reads in awaitingApplied with an applied index.
+// finishAppliedLocked finishes the reads in awaitingApplied whose index is applied.
 func (l *Lease) finishAppliedLocked() (done finished) {
 	for _, w := range l.mu.reads.awaitingApplied.takeApplied(l.applied.Load()) {
 		done = append(done, result{w: w})
@@ -225,13 +225,15 @@ type Path uint8
 const (
 	// PathNone is the zero value: the read was not served.
 	PathNone Path = iota
-	// PathLease means under a lease that was valid at once. The read may have waited for Applied.
+	// PathLease means that the lease was valid when the read arrived. The read may have waited for Applied.
 	PathLease
-	// PathJoined means under the lease, after a renewal that covers the moment of arrival.
+	// PathJoined means that the lease was not valid when the read arrived at the leader. While the read waited, the
+	// lease became valid, by a renewal for example, and now covers the moment of arrival.
 	PathJoined
-	// PathReadIndex means after a quorum round that raft made on this leader.
+	// PathReadIndex means that raft made a quorum round on this leader.
 	PathReadIndex
-	// PathForwarded means on a follower, with an index from the leader: by its lease, or by a round.
+	// PathForwarded means that this follower served the read itself, at an index from its leader. Only the request
+	// for the index was forwarded. The leader answered it from its lease or after a quorum round.
 	PathForwarded
 
 	numPaths = int(PathForwarded) + 1

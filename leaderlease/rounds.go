@@ -17,8 +17,8 @@ type rounds struct {
 	seq   uint64
 	asked bool
 	age   int
-	// waiting holds the reads without an index. awaitingApplied, sorted by index, holds those that wait until
-	// theirs is applied.
+	// waiting holds the reads without an index. awaitingApplied holds the reads that wait until their index is
+	// applied, sorted by index.
 	waiting         waitlist
 	awaitingApplied waitlist
 	// still is the number of ticks for which reads have waited in awaitingApplied with Applied at seen.

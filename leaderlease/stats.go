@@ -23,8 +23,8 @@ type Stats struct {
 	// Reads counts served reads by path, without TryRead. Refused counts failed lease checks by reason.
 	Reads   [numPaths]uint64
 	Refused [core.NumStatus]uint64
-	// Rounds counts requested ReadIndex rounds, Answered the forwarded reads that this leader answered
-	// itself, from its lease or after a round.
+	// Rounds counts requested ReadIndex rounds. Answered counts the ReadIndex requests of followers that the
+	// Lease answered itself; raft answers the others.
 	Rounds, Answered uint64
 	// Withheld counts the messages and calls that promises, and in rare cases other rules, forbade.
 	Withheld struct {
@@ -33,8 +33,8 @@ type Stats struct {
 		// Withheld from the network (V4). VoteRespOut counts granted votes, including this node's votes
 		// for itself.
 		VoteOut, PreVoteOut, VoteRespOut uint64
-		// Tick counts the ticks of a node that would have elected itself (V5), Self the waits of its Ready:
-		// several for one Ready, and none for WouldBlock.
+		// Tick counts the ticks of a node that would have elected itself (V5). Self counts how often Ready
+		// waited before this node's own vote, maybe several times for one Ready. WouldBlock adds nothing.
 		Tick, Self uint64
 	}
 	// Probes counts sent probes, Promises made promises, and Grants sent grants. RefusedProbes counts probes
@@ -169,7 +169,7 @@ type Info struct {
 
 	// Promise is this node's promise to a leader, and its restart hold.
 	Promise PromiseInfo
-	// Peers are the other voters as the leader sees them, with their newest grants.
+	// Peers are the other voters as the leader sees them, with their newest grants. Only a leader has them.
 	Peers []PeerInfo
 
 	Commit, Applied uint64

@@ -16,8 +16,8 @@ import (
 //	}
 //
 // It returns false only while this node is bound and known to be the only voter, since raft would elect it without a
-// message (V5). If the configuration is not known, because ApplyConfState is missing or was wrong, it returns true.
-// Otherwise a leader that renews this node's promise would stop its ticks for ever. Ready then keeps V5.
+// message (V5). If the configuration is not known, because ApplyConfState is missing or was wrong, it returns true,
+// and Ready keeps V5. With false a leader that renews this node's promise would stop its ticks for ever.
 //
 // Tick also repeats lost read rounds, detects the end of the lease, saves a shorter promise when that is due, and
 // warns of two mistakes: reads wait while Applied does not move, and Tick is called at another interval.
@@ -74,7 +74,7 @@ const (
 type pace struct {
 	last  core.Instant // 0 before the first tick
 	ticks int
-	// took is the duration of the measurement, limited the same with long gaps cut short.
+	// took is the duration of the measurement. limited is the same with each gap cut to paceGap intervals.
 	took, limited time.Duration
 	warned        bool
 }

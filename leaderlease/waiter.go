@@ -50,8 +50,8 @@ func (w *waiter) finish(err error) {
 	w.done(w.read, nil)
 }
 
-// waitlist holds waiters. Abandoned waiters stay in the list until they are more than half of it. Thousands of
-// reads may be given up when a quorum is lost, under the lock that the raft loop needs, so each must be cheap.
+// waitlist holds waiters. Abandoned waiters stay in the list until they are more than half of it. When a quorum is
+// lost, thousands of reads may be given up under the lock that the raft loop needs, so giving one up must be cheap.
 type waitlist struct {
 	all  []*waiter
 	gone int
@@ -114,7 +114,7 @@ func (q *waitlist) take(match func(*waiter) bool) (taken []*waiter) {
 	return taken
 }
 
-// takeApplied removes the waiters with an applied index from a list sorted by index, and returns them.
+// takeApplied removes the waiters up to index applied from a list sorted by index, and returns them.
 func (q *waitlist) takeApplied(applied uint64) []*waiter {
 	n := 0
 	for n < len(q.all) && q.all[n].read.Index <= applied {

@@ -12,13 +12,13 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// Event reports that the lease was gained or lost.
+// Event reports the state of the lease at the call of Watch, or that the lease was gained or lost.
 type Event struct {
 	// Held is whether the lease is held from now on.
 	Held bool
-	// Term is the term of the lease.
+	// Term is the term of the lease, or in the first event the newest term that this node knows.
 	Term uint64
-	// Status is StatusValid, or the reason of the loss.
+	// Status is StatusValid, or why the lease is not held.
 	Status Status
 	// Missed is the number of events before this one that were dropped because the receiver was slow.
 	Missed int
@@ -33,7 +33,7 @@ type watcher struct {
 }
 
 // Watch delivers the present state, and an event whenever the lease is gained or lost. stop and Close close the
-// channel. After Close, Watch delivers only that state. A slow receiver loses the oldest events: see Event.Missed.
+// channel. After Close, Watch delivers only StatusClosed. A slow receiver loses the oldest events: see Event.Missed.
 // The end of a lease by time alone is delivered at the next Tick. To stop work in time use Do, to check use TryRead.
 func (l *Lease) Watch() (events <-chan Event, stop func()) {
 	w := &watcher{events: make(chan Event, watchBuffer)}
