@@ -21,7 +21,7 @@ type checks struct {
 	// it at once, so that Storage is not read again.
 	storageRechecked bool
 	// answersExpected is set once raft may answer ReadIndex in this term: a round has left, a configuration change
-	// was pending, or the leader was at some time the only voter, which needs no round.
+	// was pending, or the leader was the only voter, so that raft needed no round.
 	answersExpected bool
 	// leaseBased is set when raft answers ReadIndex without a round.
 	leaseBased bool

@@ -13,8 +13,8 @@ import (
 
 // Incoming must be called for each message from a peer before raft steps it, and reports whether
 // raft may step it. It makes promises (V1), counts grants (L2), withholds requests for votes, votes
-// for this node and MsgTimeoutNow while this node is bound (V3), and answers forwarded reads from the
-// lease. It does not change m, does not block, and may be called from any goroutine.
+// for this node and MsgTimeoutNow while this node is bound (V3), and answers the ReadIndex requests of
+// followers from the lease. It does not change m, does not block, and may be called from any goroutine.
 //
 // from identifies the process that sent m, as named by the connection on which m arrived. The zero value
 // means unknown, which is right for every embedder that does not call ProcessDied: a death voids only
@@ -143,9 +143,9 @@ func (l *Lease) noteStored(m *raftpb.Message) {
 	}
 }
 
-// answerForwarded answers a follower's read from a valid lease. Otherwise raft makes a quorum round for
-// it, but only if raft's answer is right (mayAskLocked). A new leader keeps the read until the first
-// commit of its term, as it does with its own reads. In other states the follower asks again.
+// answerForwarded answers a follower's MsgReadIndex from a valid lease. Without one raft makes a quorum
+// round, if its answer would be right (mayAskLocked). A new leader keeps the request until the first
+// commit of its term, as it keeps its own reads. A follower repeats a request that is dropped here.
 func (l *Lease) answerForwarded(m *raftpb.Message) bool {
 	quorum := wantsRound(m)
 	if !quorum && l.cfg.Send != nil && m.GetFrom() != raft.None {

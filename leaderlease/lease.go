@@ -37,7 +37,7 @@ type Lease struct {
 	lastAtStart     uint64            // immutable, last index in the log at New
 	hardTermAtStart uint64            // immutable, term of the hard state at New
 	lastTermAtStart uint64            // immutable, term of the entry or snapshot at lastAtStart
-	longest         time.Duration     // immutable, the longest promise of this and earlier processes
+	longest         time.Duration     // immutable, the longest promise that this or an earlier process may make
 
 	// view is the newest lease. The holder of mu replaces it; readers load it without a lock.
 	view atomic.Pointer[view]
@@ -173,10 +173,9 @@ func New(cfg Config) (*Lease, error) {
 }
 
 // Close gives the lease up for good, fails every waiting read, and ends every Watch and Context. The
-// voter's half goes on: promises are kept for as long as messages go through Incoming and Ready, which
-// is as long as raft runs. Close waits for a save of Config.Promises, and for at most a second for the
-// handler of Config.Logger. It may be called more than once. The package comment says what each method
-// does after Close.
+// voter's half goes on: keep passing messages through Incoming and Ready while raft runs. Close waits for
+// a save of Config.Promises, and for at most a second for the handler of Config.Logger. It may be called
+// more than once. The package comment says what each method does after Close.
 func (l *Lease) Close() {
 	if l == nil {
 		return

@@ -139,7 +139,7 @@ func (l *Lease) voteLocked(m *raftpb.Message, now core.Instant) bool {
 	return may
 }
 
-// storageAppendLocked applies the same rule to the responses that the storage thread delivers, including
+// storageAppendLocked applies voteLocked to the responses that the storage thread delivers, including
 // those to this node itself.
 func (l *Lease) storageAppendLocked(m *raftpb.Message, now core.Instant) {
 	withheld := func(r *raftpb.Message) bool {

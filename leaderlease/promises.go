@@ -80,7 +80,7 @@ func (f PromiseFile) Retire(ctx context.Context) error {
 	}
 }
 
-// replace writes a new file beside the old one, syncs it, and renames it to the old one.
+// replace writes a new file beside the old one, syncs it, and renames it over the old one.
 func (f PromiseFile) replace(on steps, text string) error {
 	next := string(f) + ".new"
 	if err := on.write(next, text); err != nil {
@@ -135,8 +135,8 @@ type saving struct {
 	failed   bool // the newest save has failed
 }
 
-// saveLocked begins to save the longest promise if storage must hold another one. No call waits for the disk: a probe
-// that asks for a longer promise is refused meanwhile, and its leader sends another one.
+// saveLocked begins to save the longest promise if storage must hold another duration. No call waits for the disk:
+// a probe that asks for a longer promise is refused meanwhile, and the leader's next heartbeat has another probe.
 func (l *Lease) saveLocked(now core.Instant) {
 	s := &l.mu.saving
 	if s.underWay || l.mu.closed {

@@ -26,12 +26,12 @@ import (
 // A Ready that raft of this node cannot have made after the previous one is a misuse. Examples are two
 // nodes that share a Lease, and a Storage that was filled after New.
 //
-// Without AsyncStorageWrites Ready blocks when this node is about to count its own vote (V5), while a promise that
-// a grant has reported, or the restart hold, lasts by the lease clock. It blocks for at most the longest promise.
-// A disruption or step of the clock begins that time anew, and a clock that fails or stands still prolongs it.
-// Ready rarely blocks in a loop that asks Tick before each tick of raft. The causes are a burst of ticks, a Campaign
-// without CanCampaign, a fault of the clock during a campaign, and a configuration that is not known yet. Loops
-// that must not block, or that drive their clock themselves, call WouldBlock.
+// Without AsyncStorageWrites raft counts this node's own vote in Advance. So Ready blocks before such an Advance
+// until the restart hold and the promises that grants have reported are over (V5): for at most the longest promise,
+// by the lease clock. A disruption or step of the clock begins that time anew, and a clock that fails or stands
+// still prolongs it. Ready rarely blocks in a loop that asks Tick before each tick of raft. The causes are a burst
+// of ticks, a Campaign without CanCampaign, a fault of the clock during a campaign, and a configuration that is not
+// known yet. Loops that must not block, or that drive their clock themselves, call WouldBlock.
 func (l *Lease) Ready(rd *raft.Ready) {
 	if l == nil {
 		return

@@ -58,8 +58,8 @@ type node struct {
 	pumps    sync.WaitGroup
 }
 
-// pumpReady filters each Ready before the embedder sees it. Its probes are stamped before they are sent,
-// which only makes the lease shorter.
+// pumpReady filters each Ready before the embedder sees it. The Ready then waits for the embedder, so its
+// probes are older than their sending. That only makes the lease shorter.
 func (n *node) pumpReady() {
 	// Even after a panic, no lease outlives the pump (L7).
 	defer n.lease.Close()
@@ -159,9 +159,9 @@ func (n *node) Stop() {
 	n.pumps.Wait()
 }
 
-// CanCampaign returns a *NoLeaseError while this node is bound, by its restart hold or by a promise
-// (StatusNotLeader), and nil if it may campaign. Call it before Campaign: a bound node that campaigns
-// cannot win, and its Ready may block (V4, V5).
+// CanCampaign returns nil if this node may campaign. While it is bound it returns a *NoLeaseError: with
+// StatusRestartHold in the restart hold, and with StatusNotLeader under a promise. Call it before
+// Campaign: a bound node that campaigns cannot win, and its Ready may block (V4, V5).
 func (l *Lease) CanCampaign() error {
 	if l == nil {
 		return nil
