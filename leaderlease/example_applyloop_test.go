@@ -13,8 +13,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// The state machine has a goroutine of its own, so the raft loop does not wait for
-// it. Applied is called there, once readers see the entry.
+// The state machine has its own goroutine, which calls Applied once readers see the entry.
 func Example_applyGoroutine() {
 	group := openGroup()
 	defer group.stop()
@@ -59,7 +58,7 @@ type batch struct {
 	done    chan struct{}
 }
 
-// run is member.run but for what happens to the committed entries.
+// run is member.run, except that handle passes the committed entries to applyAll.
 func (a *applier) run(stop <-chan struct{}) {
 	defer close(a.work)
 	node, lease := a.node, a.lease
@@ -71,6 +70,7 @@ func (a *applier) run(stop <-chan struct{}) {
 			}
 		case msg := <-a.inbox:
 			if lease.Incoming(msg, leaderlease.ProcessID{}) {
+				lease.LearnCommit(node, msg)
 				_ = node.Step(msg)
 			}
 		case id := <-lease.ReadRequests():

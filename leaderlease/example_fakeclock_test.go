@@ -14,8 +14,8 @@ type handClock struct{ now atomic.Int64 }
 func (c *handClock) Now() leaderlease.Instant { return leaderlease.Instant(c.now.Load()) }
 func (c *handClock) Add(d time.Duration)      { c.now.Add(int64(d)) }
 
-// A test moves time by hand: the lease follows the clock it was given. Package
-// leasetest has a whole cluster on such clocks, each with a rate of its own.
+// A test moves time by hand: the lease follows Config.Clock. Package leasetest has
+// a whole cluster on such clocks, each with its own rate.
 func ExampleConfig_fakeClock() {
 	clock := new(handClock)
 	clock.Add(time.Hour)

@@ -15,8 +15,7 @@ import (
 )
 
 // StartNode makes a raft.Node behind its lease; RestartNode does so for a log that is not
-// empty. The loop around the Node is that of any raft.Node, except that it says what it has
-// applied.
+// empty. The loop around the Node is that of any raft.Node, except that it calls Applied.
 func ExampleStartNode() {
 	// A group of one elects itself; with more members nothing changes here.
 	const tickInterval = time.Millisecond
@@ -45,7 +44,7 @@ func ExampleStartNode() {
 				if !raft.IsEmptyHardState(rd.HardState) {
 					_ = storage.SetHardState(rd.HardState)
 				}
-				// Here rd.Messages go to the peers; what they send goes to node.Step.
+				// Here rd.Messages go to the peers. Messages from peers go to node.Step.
 				for _, e := range rd.CommittedEntries {
 					apply(node, e, applied)
 					lease.Applied(e.GetIndex()) // the one new line

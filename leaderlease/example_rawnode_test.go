@@ -17,8 +17,8 @@ import (
 )
 
 // Three members of a Raft group run in this process, each in a loop around its
-// RawNode. The leader answers reads from its own memory, without a round trip;
-// a follower asks the leader once for an index.
+// RawNode. The leader answers reads from its own memory, without a round trip.
+// A follower asks the leader for an index, and then answers from its own memory.
 func Example_rawNode() {
 	group := startGroup()
 	defer group.stop()
@@ -43,8 +43,8 @@ func Example_rawNode() {
 	// node 2: "hello", served by path forwarded
 }
 
-// tick is what a tick stands for. The loops of this group are ticked by hand,
-// faster than that: heartbeats are early, and so is every renewal.
+// tick is the configured TickInterval. The examples tick the loops by hand, faster
+// than that, which only makes heartbeats and renewals early.
 const tick = time.Second
 
 // member is one node of the group: a RawNode, its log and its state machine, and
@@ -92,8 +92,7 @@ func (m *member) start(amend ...func(*leaderlease.Config)) error {
 	return err
 }
 
-// run is the loop that every embedder of a RawNode has. Reads are made from
-// other goroutines.
+// run is the raft loop around the RawNode. Other goroutines make the reads.
 func (m *member) run(stop <-chan struct{}) {
 	node, lease, ticks, inbox := m.node, m.lease, m.ticks, m.inbox
 	for {
@@ -131,7 +130,7 @@ func (m *member) run(stop <-chan struct{}) {
 	}
 }
 
-// save makes the log durable, so to speak.
+// save appends to the log. A real log would make it durable.
 func (m *member) save(rd raft.Ready) {
 	if err := m.log.Append(rd.Entries); err != nil {
 		log.Fatal(err)
@@ -274,7 +273,7 @@ func (g *group) transfer(from, to *member) {
 // leads waits until m leads, and lets it send the heartbeats that renew its
 // lease.
 func (m *member) leads() {
-	m.await(leaderlease.StatusExpired) // leads, but nobody has promised anything yet
+	m.await(leaderlease.StatusExpired) // m leads, but has no grants yet
 	m.ticks <- struct{}{}
 	m.await(leaderlease.StatusValid)
 }
@@ -285,7 +284,7 @@ func (m *member) await(want leaderlease.Status) {
 	}
 }
 
-// silent is a raft.Logger that says nothing, and panics where raft does.
+// silent is a raft.Logger that discards all lines, except that it panics where raft asks for it.
 type silent struct{}
 
 func (silent) Debug(...any)              {}

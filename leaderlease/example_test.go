@@ -11,9 +11,8 @@ import (
 	"github.com/leaderlease/go/leaderlease/fence"
 )
 
-// A read tries the lease first, which costs nanoseconds, and falls back to Read,
-// which finds another way or says why there is none. Either way the value is
-// fetched afterwards, never before.
+// A read tries the lease first, which costs nanoseconds, and falls back to Read.
+// Either way the value is fetched afterwards, never before.
 func ExampleLease_Read() {
 	group := startGroup()
 	defer group.stop()
