@@ -14,11 +14,10 @@ type boottimeClock struct {
 	origin int64 // immutable
 }
 
-// Boottime returns the operating system's clock that counts suspended time,
-// read with a system call: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC_RAW (the
-// continuous time) on macOS, QueryInterruptTimePrecise on Windows. It costs several times as much as time.Now, which
-// Info reports. Where there is no such clock it returns Runtime, and Info says
-// why.
+// Boottime returns the operating system's clock that counts suspended time:
+// CLOCK_BOOTTIME on Linux, by a system call, CLOCK_MONOTONIC_RAW (the continuous
+// time) on macOS, QueryInterruptTimePrecise on Windows. Info has the cost of a
+// reading. Where there is no such clock it returns Runtime, and Info says why.
 func Boottime() Clock { return newBoottimeClock() }
 
 func newBoottimeClock() platform {
@@ -43,8 +42,8 @@ func (c *boottimeClock) Now() core.Instant {
 	return core.Instant(ns + c.origin)
 }
 
-// origin is what a raw reading needs added to start at firstReading. All clocks
-// of a process that read the same raw clock share it.
+// origin is added to raw readings, so that the first one is firstReading. All
+// clocks of a process that read the same raw clock share it.
 var origin = sync.OnceValues(func() (int64, error) {
 	ns, err := readBoottime()
 	return int64(firstReading) - ns, err

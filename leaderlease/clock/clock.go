@@ -101,8 +101,7 @@ type platform interface {
 
 // SlowFactor is the cost of a reading, in multiples of time.Now, above which
 // Info.Slow is set. A reading through the vDSO costs about as much as time.Now
-// or less, a system call four to six times as much; in between there is
-// nothing to confuse.
+// or less, a system call four to six times as much.
 const SlowFactor = 3
 
 // The median of many short batches is not moved by a preemption that hits a
@@ -131,7 +130,7 @@ func costOf(c Clock) time.Duration {
 	return costs[batches/2]
 }
 
-// wallClock is what costs are compared with. It is not a lease clock.
+// wallClock is the reference for costs. It is not a lease clock.
 type wallClock struct{}
 
 func (wallClock) Now() core.Instant { return core.Instant(time.Now().UnixNano()) }

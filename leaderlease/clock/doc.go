@@ -23,12 +23,12 @@
 // harmless only if the clock reports it (Disruptable).
 //
 // The clocks of a virtual machine need not count the time in which its hypervisor
-// paused it, or in which it lay in a snapshot. Linux shows a migration and a restore
-// as a vmclock device, if the hypervisor offers one. System uses DefaultVMClock where
-// it can be opened, and the clock is then a Disruptable. Without it, a restore or a
-// migration breaks assumption A2 unseen. A pause on the same host breaks A2 unseen
-// even with it, unless the hypervisor advances the guest's clocks afterwards. The
-// same goes for a process that is restored from a checkpoint on another machine.
+// paused it, or in which it lay in a snapshot. A vmclock device, if the hypervisor
+// offers one to a Linux guest, reports migrations and restores. System uses
+// DefaultVMClock where it can be opened, and the clock is then a Disruptable. Without
+// the device, a restore or a migration breaks assumption A2 unseen. With and without
+// it, so do a pause on the same host, unless the hypervisor then advances the guest's
+// clocks, and the restore of one process from a checkpoint on another machine.
 //
 // # Which clock System returns
 //
@@ -43,8 +43,8 @@
 // CLOCK_MONOTONIC, which Go's time package uses, stops on Linux while the
 // machine is suspended. On macOS the runtime's clock stops as well; the raw
 // monotonic clock does not. On Windows the runtime's clock is up to one system
-// tick late; the precise interrupt time, which Windows 10 and Server 2016 have, is
-// not, and counts sleep and hibernation. Older ones get the runtime's clock.
+// tick late. The precise interrupt time is not late, and counts sleep and
+// hibernation. Before Windows 10 and Server 2016, System returns the runtime's clock.
 //
 // The vDSO is trusted after checks at start: its readings must lie between
 // system calls, and it must not use much of the stack given to it. If a check

@@ -14,9 +14,9 @@ const (
 	boottimeName = "interrupt_time_precise"
 )
 
-// interruptTime is QueryInterruptTimePrecise, from Windows 10 and Server 2016 on:
-// hundreds of nanoseconds since the system was started, with the time in which it
-// slept or hibernated, as of the call and not of the last system tick.
+// interruptTime is QueryInterruptTimePrecise, from Windows 10 and Server 2016 on.
+// It returns units of 100 ns since the system was started, with sleep and
+// hibernation, as of the call and not of the last system tick.
 var interruptTime = windows.NewLazySystemDLL("kernelbase.dll").NewProc("QueryInterruptTimePrecise")
 
 // maxInterruptTime is the last count that fits in nanoseconds, after 292 years.

@@ -34,9 +34,9 @@ func probeVDSO(fn uintptr) uintptr
 // wraps it around.
 const readFailed = -1 << 62
 
-// vdsoStack is the stack that the assembly keeps free below fn's frame. What
-// fn used when it was probed must fit twice: the path taken then may not be the
-// deepest. Current kernels use less than 100 bytes; kernels built with stack
+// vdsoStack is the number of bytes of stack that the assembly keeps free for fn.
+// What fn used when it was probed must fit twice: the path taken then may not be
+// the deepest. Current kernels use less than 100 bytes; kernels built with stack
 // probes have used a page (golang/go#20427). The price is that a goroutine that
 // reads the clock has a stack of 8 KiB or more.
 const vdsoStack = 5120
@@ -52,7 +52,7 @@ func newVDSOClock() (*vdsoClock, error) {
 	return vdsoClockOf(fn)
 }
 
-// vdsoClockOf is a clock that calls fn, unless fn is found to be unfit.
+// vdsoClockOf returns a clock that calls fn, or an error if fn fails a check.
 func vdsoClockOf(fn uintptr) (*vdsoClock, error) {
 	if used := probeVDSO(fn); used == 0 || used > vdsoStack/2 {
 		return nil, fmt.Errorf("%s used %d bytes of stack, want 1 to %d", vdsoSymbol, used, vdsoStack/2)
@@ -121,8 +121,8 @@ func imageIn(auxv [][2]uintptr) ([]byte, error) {
 	return nil, errors.New("the kernel has mapped none into this process")
 }
 
-// checkReadings compares fast with system calls around it. A vDSO that serves
-// another clock, or none, is found out here and not by a stale read.
+// checkReadings compares fast with system calls around it. It detects a vDSO
+// that serves another clock, which could cause stale reads.
 func checkReadings(slow func() (int64, error), fast func() int64) error {
 	for i := range 32 {
 		before, err := slow()

@@ -7,19 +7,19 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// DefaultVMClock is where Linux puts the first vmclock device. A hypervisor
-// offers one to tell its guest that it was migrated or restored. It tells of no pause.
+// DefaultVMClock is where Linux puts the first vmclock device. The device tells a
+// guest that it was migrated or restored, but not that it was paused.
 const DefaultVMClock = "/dev/vmclock0"
 
 // Disruptable is implemented by a clock that knows when its readings lost their
 // meaning.
 //
-// Disruptions changes, to a value it has not had, when the clock has missed time that
-// it should have counted, or has jumped. A vmclock knows of migrations and restores. A
-// lease holds only while the value is what it was when the lease was granted,
-// and promises start over. It must not change later than the readings do. Read it after the clock, for
-// each check: a disruption between the two readings is then seen, and one after
-// both is as harmless as any pause after the check.
+// Disruptions returns a marker. When the clock has missed time that it should have
+// counted, or has jumped, the marker changes to a value that it never had before, and
+// not later than the readings change. The leader then gives its lease up, and a voter
+// begins a restart hold. Read the clock first and the marker second, for each check: a
+// disruption between the two is then seen, and one after both is as harmless as any
+// pause after the check.
 type Disruptable interface {
 	Disruptions() uint64
 }

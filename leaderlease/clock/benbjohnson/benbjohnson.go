@@ -19,7 +19,7 @@ const firstReading = core.Instant(time.Hour)
 //
 // It is no better than the clock beneath. The real one stops while the machine
 // is suspended, so assumption A2 does not hold there. A Mock must not be set
-// backwards: that makes a lease last longer, as it would in life.
+// backwards: the Lease may miss a small step, and the lease then lasts too long.
 type Clock struct {
 	source bbj.Clock // immutable
 	base   time.Time // immutable; keeps the monotonic reading, if there is one
@@ -30,8 +30,8 @@ type Clock struct {
 // have one, so that setting the wall clock does not move them.
 func From(c bbj.Clock) *Clock { return &Clock{source: c, base: c.Now()} }
 
-// Now implements clock.Clock. It is zero if the source has been set back to
-// before the first reading, or further ahead than an Instant can tell.
+// Now implements clock.Clock. It returns zero if the source was set more than an
+// hour before its time at From, or further ahead than an Instant can express.
 func (c *Clock) Now() core.Instant {
 	now := firstReading.Add(c.source.Now().Sub(c.base))
 	if !now.Valid() {
