@@ -95,7 +95,7 @@ type namedSource struct {
 	source Source
 }
 
-// groups returns a copy of the sources, so that a scrape holds no lock.
+// groups returns a copy of the sources, so that a scrape does not hold the lock while it reads them.
 func (c *Collector) groups() []namedSource {
 	c.mu.Lock()
 	defer c.mu.Unlock()

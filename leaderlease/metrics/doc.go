@@ -5,8 +5,8 @@
 //	registry.MustRegister(leases)
 //
 // One Collector serves any number of groups; each has the label group. A scrape reads the Stats and
-// the Info of each lease once. It changes no counter, and holds the lease's lock, which reads under
-// lease do not take, only while a few fields are copied.
+// the Info of each lease once. It holds the lease's lock only while a few fields are copied, and reads
+// under a valid lease do not take that lock.
 //
 // A group has 72 series. A process with thousands of groups may export those that matter, or a Source
 // that sums several up.
@@ -20,12 +20,11 @@
 //
 // # What to watch
 //
-//   - held is 0 on every member of a group, or reads by another path than lease go up: the leader gets
-//     no quorum of grants; losses_total and refusals_total have the reason.
-//   - peers in a state other than granting: the group is a failure away from having no lease. Lease.Info
-//     names the peer.
+//   - held is 0 on every member of a group, or reads by path read_index go up without calls of ReadIndex:
+//     there is no valid lease. losses_total and refusals_total have the reason.
+//   - peers in a state other than granting: more of them may cost the lease. Lease.Info names them.
 //   - clock_faults_total, peers{state="suspect_clock"}: an assumption about clocks is false
 //     (docs/clocks.md).
-//   - misused is 1, or malformed_fields_total goes up: a bug in the embedding, or a peer that does not
-//     run this library.
+//   - misused is 1: a bug in the embedding.
+//   - malformed_fields_total goes up: a peer runs an incompatible version, or messages are damaged.
 package metrics
