@@ -79,8 +79,8 @@ type Lease struct {
 		unread bool
 		// held is the term of the lease that was reported to watchers as held, 0 if none.
 		held uint64
-		// durable is set once storage surely holds a term, so that New in the next process sees a restart.
-		// Before that no grant leaves. Without AsyncStorageWrites it is always set.
+		// durable is set once storage holds a term, so that New of the next process sees a restart. Grants
+		// leave only then. Without AsyncStorageWrites it is always set: grants leave after the write.
 		durable bool
 		closed  bool
 		saving  saving
@@ -219,9 +219,9 @@ func (l *Lease) invalidate() {
 	done.report()
 }
 
-// SetDiskStalled tells the lease whether this node's disk is stalled. While it is, lease reads are
-// refused with StatusDiskStalled and take ReadIndex, since a leader that cannot write should not look
-// healthy. Linearizability does not depend on it.
+// SetDiskStalled tells the lease whether this node's disk is stalled. While it is stalled, TryRead refuses
+// with StatusDiskStalled and Read makes a quorum round, since a leader that cannot write should not look
+// healthy. Linearizability does not depend on this call.
 func (l *Lease) SetDiskStalled(stalled bool) {
 	if l == nil {
 		return
@@ -338,7 +338,7 @@ func (l *Lease) publishLocked(now core.Instant) finished {
 	mu.lease.SetRestartHold(mu.guard.InRestartHold(now))
 	mu.lease.SetConfPending(pending)
 	mu.lease.SetDisabled(disabled)
-	// now is 0 after a failed reading, for which FailClock refuses reads. The newest good one serves here.
+	// now is 0 after a failed reading. FailClock then refuses reads, and the view has the newest good reading.
 	v := mu.lease.View(max(now, mu.last))
 	if old := l.view.Load(); old != nil && old.same(&v, mu.marker) {
 		l.noteLocked(now)

@@ -74,8 +74,8 @@ func (l *Lease) lockSoon() bool {
 	return true
 }
 
-// resignLocked uses the term that this node leads, and not the newest it knows: raft may have stepped down
-// already, and this node may have made a promise to the next leader (L6b).
+// resignLocked uses the term of the lease, not the newest term that this node knows: raft may have stepped
+// down already, and this node may have made a promise to the next leader (L6b).
 func (l *Lease) resignLocked(to uint64) (*raftpb.Message, finished) {
 	term := l.mu.lease.Term()
 	if term == 0 {

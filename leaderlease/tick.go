@@ -17,7 +17,7 @@ import (
 //
 // It returns false only while this node is bound and known to be the only voter, since raft would elect it without a
 // message (V5). If the configuration is not known, because ApplyConfState is missing or was wrong, it returns true,
-// and Ready keeps V5. With false a leader that renews this node's promise would stop its ticks for ever.
+// and Ready keeps V5. Else raft's ticks would stop for ever under a leader that renews this node's promise.
 //
 // Tick also repeats lost read rounds, detects the end of the lease, saves a shorter promise when that is due, and
 // warns of two mistakes: reads wait while Applied does not move, and Tick is called at another interval.

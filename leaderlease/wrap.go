@@ -15,7 +15,7 @@ import (
 // of the inner one, call Applied, and read through the Lease. Ready, Step, Tick, Campaign and
 // ApplyConfChange pass through the lease; all other methods are the inner Node's. Do not use the inner
 // Node any more. Stop stops it, and drops a Ready that is held back (Lease.Ready). Embedders that call
-// ProcessDied name the sender of each message in the context of Step: WithProcess.
+// ProcessDied pass a context of WithProcess to Step.
 //
 // An embedder that rejects a configuration change, and so does not call ApplyConfChange, calls
 // ApplyConfState with the entry's index and the unchanged configuration.
@@ -103,9 +103,9 @@ func (n *node) Ready() <-chan raft.Ready { return n.ready }
 // processKey is the key of the ProcessID in a context.
 type processKey struct{}
 
-// WithProcess returns a context with the process that sent a message, for Step of a Node that Wrap,
-// StartNode or RestartNode has returned: Step passes from to Incoming. Only embedders that call
-// ProcessDied need it. One context per connection is enough:
+// WithProcess returns a context that names the process that sent a message. Step of a Node that Wrap,
+// StartNode or RestartNode has returned tells Incoming that process. Only embedders that call ProcessDied
+// need it. One context per connection is enough:
 //
 //	node.Step(leaderlease.WithProcess(ctx, from), m)
 func WithProcess(ctx context.Context, from ProcessID) context.Context {

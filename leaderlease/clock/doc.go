@@ -26,9 +26,10 @@
 // paused it, or in which it lay in a snapshot. A vmclock device, if the hypervisor
 // offers one to a Linux guest, reports migrations and restores. System uses
 // DefaultVMClock where it can be opened, and the clock is then a Disruptable. Without
-// the device, a restore or a migration breaks assumption A2 unseen. With and without
-// it, so do a pause on the same host, unless the hypervisor then advances the guest's
-// clocks, and the restore of one process from a checkpoint on another machine.
+// the device, a restore or a migration breaks assumption A2 unseen. The device does
+// not report a pause on the same host, which breaks A2 if the hypervisor does not
+// then advance the guest's clocks. The restore of a single process from a checkpoint
+// on another machine is not reported either.
 //
 // # Which clock System returns
 //
@@ -46,11 +47,10 @@
 // tick late. The precise interrupt time is not late, and counts sleep and
 // hibernation. Before Windows 10 and Server 2016, System returns the runtime's clock.
 //
-// The vDSO is trusted after checks at start: its readings must lie between
-// system calls, and it must not use much of the stack given to it. If a check
-// fails, System returns the system call and says why in Info.Warning. On
-// linux/arm64 a program without cgo can use the vDSO only with the Go versions
-// for which this package knows the signal handling; others get the system call.
+// System checks the vDSO at start: its readings must lie between system calls,
+// and it must not use much stack. If a check fails, System returns Boottime and
+// says why in Info.Warning. The same happens on linux/arm64 in a program without
+// cgo, unless this package knows the signal handling of the Go version.
 //
 // The clocks for Windows and macOS are compiled, but no one has suspended such
 // a machine to verify them.
