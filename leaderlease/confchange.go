@@ -273,7 +273,7 @@ func (l *Lease) appendedLocked(entries []*raftpb.Entry) (rule string) {
 			continue
 		}
 		c.appended = append(c.appended, e.GetIndex())
-		if first, second := c.two(); second != 0 && rule == "" {
+		if first, second := c.overlapping(); second != 0 && rule == "" {
 			rule = fmt.Sprintf("raft has appended the configuration change at %d before the one at %d was applied: %s", second, first, applyFirst)
 		}
 	}
@@ -283,7 +283,7 @@ func (l *Lease) appendedLocked(entries []*raftpb.Entry) (rule string) {
 // mustHoldAppendLocked reports whether m, a MsgApp, must be withheld because it carries a second configuration
 // change while the first is not applied. Raft sends the entries again.
 func (l *Lease) mustHoldAppendLocked(m *raftpb.Message) bool {
-	_, second := l.mu.conf.two()
+	_, second := l.mu.conf.overlapping()
 	n := len(m.GetEntries())
 	return second != 0 && n > 0 && m.GetEntries()[n-1].GetIndex() >= second && l.mu.applies
 }
@@ -304,9 +304,9 @@ func (c *confWatch) unapplied() (index uint64, ok bool) {
 	return 0, false
 }
 
-// two returns the oldest change that is not applied, and the next one that raft has appended as leader, or
+// overlapping returns the oldest change that is not applied, and the next one that raft has appended as leader, or
 // 0 if there is none.
-func (c *confWatch) two() (first, second uint64) {
+func (c *confWatch) overlapping() (first, second uint64) {
 	first, ok := c.unapplied()
 	for _, index := range c.appended {
 		if ok && index > first {

@@ -341,11 +341,11 @@ func (l *Lease) publishLocked(now core.Instant) finished {
 	// now is 0 after a failed reading. FailClock then refuses reads, and the view has the newest good reading.
 	v := mu.lease.View(max(now, mu.last))
 	if old := l.view.Load(); old != nil && old.same(&v, mu.marker) {
-		l.noteLocked(now)
+		l.noteHeldLocked(now)
 		return nil
 	}
 	next := &view{View: v, marker: mu.marker}
 	l.storeViewLocked(next, now)
-	l.noteLocked(now)
+	l.noteHeldLocked(now)
 	return l.joinedLocked(next)
 }

@@ -44,7 +44,7 @@ func (l *Lease) Watch() (events <-chan Event, stop func()) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.noteLocked(l.nowLocked())
+	l.noteHeldLocked(l.nowLocked())
 	w.send(Event{Held: l.mu.held != 0, Term: l.mu.term, Status: l.view.Load().Check(l.mu.last)})
 	if l.mu.watchers == nil {
 		l.mu.watchers = make(map[*watcher]struct{})
@@ -86,8 +86,8 @@ func (w *watcher) send(e Event) {
 	}
 }
 
-// noteLocked tells the watchers if the lease was gained or lost, and ends work that has no valid lease.
-func (l *Lease) noteLocked(now core.Instant) {
+// noteHeldLocked tells the watchers if the lease was gained or lost, and ends work that has no valid lease.
+func (l *Lease) noteHeldLocked(now core.Instant) {
 	mu := &l.mu
 	v := l.view.Load()
 	s := v.Check(now)
@@ -201,7 +201,7 @@ func (l *Lease) checkWork(w *work) {
 		return
 	}
 	now := l.nowLocked()
-	l.noteLocked(now)
+	l.noteHeldLocked(now)
 	if _, running := l.mu.work[w]; running {
 		w.timer.Reset(l.view.Load().Remaining(now, l.cfg.Duration))
 	}
