@@ -63,8 +63,8 @@ func System() Clock { return system() }
 
 var system = sync.OnceValue(func() Clock { return newSystem(platformClock(), DefaultVMClock) })
 
-// Describe says what c is. It measures the cost of a reading unless c already
-// did, which takes less than a millisecond for the clocks of this package.
+// Describe says what c is. If c has not measured the cost of a reading, Describe
+// does, in less than a millisecond for the clocks of this package.
 func Describe(c Clock) Info {
 	info := Info{Name: fmt.Sprintf("%T", c), Warning: "the clock does not say whether it counts suspended time"}
 	if d, ok := c.(Described); ok {

@@ -29,9 +29,8 @@ func callVDSO(fn uintptr) int64
 // zero if fn failed.
 func probeVDSO(fn uintptr) uintptr
 
-// readFailed is callVDSO's answer to an error. It is so far below zero that no
-// origin lifts it to a valid reading, and far enough from the end that none
-// wraps it around.
+// readFailed is what callVDSO returns for an error. Adding an origin neither
+// makes it a valid reading nor wraps around.
 const readFailed = -1 << 62
 
 // vdsoStack is the number of bytes of stack that the assembly keeps free for fn.

@@ -25,8 +25,8 @@ const (
 // five pages.
 const maxSize = 1 << 20
 
-// view reads an image. A read outside it yields zero and is remembered, so
-// that a parser may run straight on and ask once whether it can be believed.
+// view reads an image. A read outside the image yields zero and sets bad, so a
+// parser may check bad once after several reads.
 type view struct {
 	data []byte
 	bad  bool
@@ -47,7 +47,7 @@ func (v *view) u32(off uint64) uint32 { return binary.LittleEndian.Uint32(v.at(o
 func (v *view) u64(off uint64) uint64 { return binary.LittleEndian.Uint64(v.at(off, 8)) }
 
 // holds reports whether the zero-terminated string at off is s. A string that
-// runs out of the image is no string, but does not spoil the rest.
+// runs out of the image does not match, and does not set bad.
 func (v *view) holds(off uint64, s string) bool {
 	size, n := uint64(len(v.data)), uint64(len(s))
 	if off >= size || n >= size-off {
@@ -149,8 +149,7 @@ func Lookup(image []byte, machine elf.Machine, name, version string) (uint64, er
 		return 0, err
 	}
 	n := t.count(v)
-	// A symbol takes symSize bytes, so a larger count is a lie that would only
-	// cost time.
+	// A symbol takes symSize bytes, so a larger count is false.
 	if limit := uint64(len(image)) / symSize; v.bad || n > limit {
 		return 0, fmt.Errorf("vdso: %d symbols (want at most %d), tables inside the image: %t", n, limit, !v.bad)
 	}
