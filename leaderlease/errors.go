@@ -46,7 +46,7 @@ const (
 	// StatusExpired means that the lease has ended, or that no quorum has answered yet. Another
 	// leader may exist, as with StatusMargin.
 	StatusExpired = core.Expired
-	// StatusMargin means that less than MaxClockSkew is left: no reads, but a renewal is possible.
+	// StatusMargin means that at most MaxClockSkew is left: no reads, but a renewal is possible.
 	StatusMargin = core.Margin
 	// StatusValid means that a read may be served now.
 	StatusValid = core.Valid

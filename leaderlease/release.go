@@ -23,8 +23,8 @@ func (l *Lease) releaseLocked(m *raftpb.Message, now core.Instant) {
 	l.stats.transfers.Add(1)
 }
 
-// releases reports whether r may ride on m: on the MsgTimeoutNow of its own
-// term, or on a vote of the campaign that follows.
+// releases reports whether r may ride on m: on the MsgTimeoutNow of its own term, or on a forced MsgVote
+// of a later term.
 func releases(m *raftpb.Message, r core.Release) bool {
 	switch m.GetType() {
 	case raftpb.MsgTimeoutNow:

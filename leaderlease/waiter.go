@@ -135,8 +135,8 @@ func everyone(*waiter) bool { return true }
 type waitError struct {
 	err error
 	// index is the index that Applied must reach, and applied the present one. index is 0 if the read has
-	// none yet. Then it waits for the try-th round since it arrived, which leader makes, or this node if
-	// leader is 0. untaken means that the embedding has not taken the request from ReadRequests.
+	// none yet. Then the read waits for the try-th round since it arrived. leader makes that round; 0 means
+	// this node. untaken means that the embedding has not taken the request from ReadRequests.
 	index, applied uint64
 	leader, try    uint64
 	untaken        bool

@@ -14,8 +14,8 @@ import (
 // Wrap puts the lease between an embedder's loop and its raft.Node: use the returned Node in the place
 // of the inner one, call Applied, and read through the Lease. Ready, Step, Tick, Campaign and
 // ApplyConfChange pass through the lease; all other methods are the inner Node's. Do not use the inner
-// Node any more. Stop stops it, and drops a Ready that is held back (Lease.Ready). Embedders that call
-// ProcessDied pass a context of WithProcess to Step.
+// Node any more. Stop also stops the inner Node, and drops a Ready that Lease.Ready would hold back.
+// Embedders that call ProcessDied pass a context of WithProcess to Step.
 //
 // An embedder that rejects a configuration change, and so does not call ApplyConfChange, calls
 // ApplyConfState with the entry's index and the unchanged configuration.
