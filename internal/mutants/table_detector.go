@@ -182,5 +182,5 @@ var adaptive = []Mutant{
 		"\td.adaptive.noteRunning(now)\n\tif k.Leads ||",
 		"\td.adaptive.noteRunning(now)\n\tif d.suspicion.way == notSuspected && d.adaptive.suspect(d.leader, now) {\n\t\td.suspect(d.leader, LongSilence, now)\n\t}\n\tif k.Leads ||"),
 	inDetector("a loop polls when all is well", "adaptive.go", "^TestWhenALoopPolls$",
-		"silence >= limit-in && ", ""),
+		"silence >= limit-ahead && ", ""),
 }
