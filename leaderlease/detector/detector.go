@@ -42,7 +42,8 @@ type Detector struct {
 	silent    int
 	suspicion suspicion
 	adaptive  adaptive
-	// deferTicks is the value of silent up to which another member's election is left alone. rival is set when another member has requested votes since this one campaigned.
+	// deferTicks is the value of silent up to which another member's election is left alone. rival is set
+	// when another member has requested votes since this one campaigned.
 	deferTicks int
 	rival      bool
 	// transferAt is the time of the leader's request to hand over, transferWay its kind.
