@@ -150,7 +150,7 @@ func (l *Lease) whenAppliedLocked(w *waiter, index uint64) finished {
 	return nil
 }
 
-// finishAppliedLocked finishes the reads in awaitingApplied whose index is applied.
+// finishAppliedLocked finishes the reads in awaitingApplied with an applied index.
 func (l *Lease) finishAppliedLocked() (done finished) {
 	for _, w := range l.mu.reads.awaitingApplied.takeApplied(l.applied.Load()) {
 		done = append(done, result{w: w})

@@ -14,7 +14,7 @@ const (
 	minHeartbeats = 5
 	minSilence    = 250 * time.Millisecond
 	// pauseFactor is how much longer than the longest recorded pause a suspicious silence is. With n
-	// pauses in a window, whose lengths fall off exponentially, one in n windows has such a pause.
+	// pauses in a window, of exponentially distributed lengths, one in n windows has such a pause.
 	pauseFactor = 2
 	// minUsefulTimeout is the election timeout below which a suspicion gains nothing.
 	minUsefulTimeout = 300 * time.Millisecond
