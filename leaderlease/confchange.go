@@ -30,7 +30,8 @@ func (l *Lease) ApplyConfState(index uint64, cs *raftpb.ConfState) {
 }
 
 // applyNextConfState is ApplyConfState for callers that do not know the index: cs is the result of the
-// oldest open change. A call when none is open is a misuse, unless cs is the present configuration.
+// oldest open change. A call when none is open is a misuse, unless cs is the present configuration, or the
+// newest configuration came with a snapshot.
 func (l *Lease) applyNextConfState(cs *raftpb.ConfState) {
 	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.closeNext() })
 }
@@ -72,7 +73,7 @@ func (l *Lease) Applied(index uint64) {
 		return
 	}
 	l.mu.Lock()
-	l.mu.applies = true
+	l.mu.appliedSeen = true
 	l.applied.Store(max(l.applied.Load(), index))
 	l.noteMissedLocked(func(c *confWatch) { c.noteApplied(index) })
 	done := l.finishAppliedLocked()
@@ -160,7 +161,7 @@ type confWatch struct {
 	appended []uint64
 }
 
-func (c *confWatch) committed(entries []*raftpb.Entry) {
+func (c *confWatch) noteCommitted(entries []*raftpb.Entry) {
 	for _, e := range entries {
 		if e.GetIndex() > c.known && isChange(e) {
 			c.open = append(c.open, e.GetIndex())
@@ -220,7 +221,7 @@ func (c *confWatch) missed() error {
 	return &MisuseError{Rule: fmt.Sprintf("Applied was called for index %d, beyond the configuration change at %d without ApplyConfState: no lease until that call, or until a snapshot is restored", c.appliedPast, c.open[0])}
 }
 
-func (c *confWatch) restored(index uint64) {
+func (c *confWatch) noteRestored(index uint64) {
 	c.open, c.appended, c.known, c.stored, c.superseded = nil, nil, index, 0, true
 }
 
@@ -232,8 +233,8 @@ func (c *confWatch) single() bool { return len(c.voters[0]) == 1 && len(c.voters
 // The rest of this file is about an Advance, or a MsgStorageApplyResp, before ApplyConfChange. Raft then
 // counts an unapplied configuration change as applied. Three of its rules depend on the right count: a leader appends
 // no second change before the first is applied, a member with a change to apply does not campaign, and
-// quorums of configurations one change apart overlap. With two changes behind an early Advance two disjoint
-// quorums commit (docs/raft-durability.md).
+// quorums of configurations one change apart overlap. If two changes are unapplied after an early Advance, two
+// disjoint quorums can commit entries (docs/raft-durability.md).
 //
 // The Lease names the mistake. If the embedding calls Applied, the Lease also keeps the first two rules.
 
@@ -258,9 +259,9 @@ func (l *Lease) noteAcknowledged(m *raftpb.Message) {
 	l.acknowledgedLocked(m.GetEntries()[n-1].GetIndex())
 }
 
-// appendedLocked records the configuration changes that raft appends as leader. It returns the broken rule
+// noteAppendedLocked records the configuration changes that raft appends as leader. It returns the broken rule
 // if there are two at a time.
-func (l *Lease) appendedLocked(entries []*raftpb.Entry) (rule string) {
+func (l *Lease) noteAppendedLocked(entries []*raftpb.Entry) (rule string) {
 	c := &l.mu.conf
 	if l.mu.role != raft.StateLeader || l.mu.term != l.mu.lease.Term() {
 		c.appended = nil // another leader may replace these entries
@@ -285,13 +286,13 @@ func (l *Lease) appendedLocked(entries []*raftpb.Entry) (rule string) {
 func (l *Lease) mustHoldAppendLocked(m *raftpb.Message) bool {
 	_, second := l.mu.conf.overlapping()
 	n := len(m.GetEntries())
-	return second != 0 && n > 0 && m.GetEntries()[n-1].GetIndex() >= second && l.mu.applies
+	return second != 0 && n > 0 && m.GetEntries()[n-1].GetIndex() >= second && l.mu.appliedSeen
 }
 
 // mustHoldCandidacyLocked reports whether vote requests must wait until a configuration change is applied.
 func (l *Lease) mustHoldCandidacyLocked() bool {
 	_, waits := l.mu.conf.unapplied()
-	return waits && l.mu.applies
+	return waits && l.mu.appliedSeen
 }
 
 // unapplied returns the oldest open change that is not applied, if any.

@@ -201,7 +201,7 @@ func (c *Config) validateSkew(bad func(format string, args ...any)) {
 	case c.MaxClockSkew <= 0:
 		bad("MaxClockSkew %v must be positive", c.MaxClockSkew)
 	case c.MaxClockSkew >= c.Duration:
-		bad("MaxClockSkew %v must be below Duration %v, or no read is ever served", c.MaxClockSkew, c.Duration)
+		bad("MaxClockSkew %v must be below Duration %v, or no read is ever served from the lease", c.MaxClockSkew, c.Duration)
 	case c.MaxDriftPPM >= 0 && c.MaxDriftPPM < 1e6 && c.MaxClockSkew < c.driftBound():
 		bad("MaxClockSkew %v is below %v, by which clocks with MaxDriftPPM %d diverge over Duration %v",
 			c.MaxClockSkew, c.driftBound(), c.MaxDriftPPM, c.Duration)

@@ -56,8 +56,8 @@
 //
 // # Embedding
 //
-// A Lease is a filter around the loop that drives raft. With StartNode, RestartNode or Wrap the
-// raft.Node makes all calls except Applied. With NewRawNode or New the loop makes them:
+// A Lease is a filter around the loop that drives raft. With StartNode, RestartNode or Wrap the raft.Node makes
+// all calls except Applied, and ApplyConfState for a rejected change. With NewRawNode or New the loop makes them:
 //
 //   - Ready sees each raft.Ready first, before anything of it leaves, and replaces its messages;
 //   - Incoming decides about each message from a peer, and LearnCommit sees it, before Step;

@@ -100,8 +100,7 @@ type NoLeaseError struct {
 	Status Status
 	// RetryAfter is how long until the answer of this node may change: the rest of a restart hold or
 	// of a promise, else the time between two heartbeats. 0 means that waiting does not help: retry at
-	// Leader, or the status is final. But with StatusDisabled and without a Leader, reads may succeed after
-	// an election, unless a misuse fails them all.
+	// Leader, or the lease is closed or disabled.
 	RetryAfter time.Duration
 	// Err is the cause, such as a misuse of the Lease, or nil.
 	Err error

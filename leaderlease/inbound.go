@@ -160,7 +160,7 @@ func (l *Lease) answerForwarded(m *raftpb.Message) bool {
 	keep := !may && l.mu.lease.Term() != 0 && l.mu.lease.IsVoter() && l.cfg.Send != nil && m.GetFrom() != raft.None
 	l.mu.Unlock()
 	if keep {
-		l.start(&waiter{remote: true, quorum: quorum, done: func(r ReadResult, err error) {
+		l.start(&waiter{remote: true, needsRound: quorum, done: func(r ReadResult, err error) {
 			if err == nil {
 				l.cfg.Send([]*raftpb.Message{l.readIndexResp(m, r.Term, r.Index)})
 			}
@@ -193,7 +193,7 @@ func (l *Lease) takeAnswer(m *raftpb.Message) bool {
 		return false
 	default:
 		why := fmt.Errorf("node %d does not confirm a quorum round: %w", m.GetFrom(), ErrLeaderTooOld)
-		l.refuseReads(why, func(w *waiter) bool { return w.quorum && w.round <= asked })
+		l.refuseReads(why, func(w *waiter) bool { return w.needsRound && w.round <= asked })
 		return !l.answerWaiting(m) // it serves the other reads
 	}
 }

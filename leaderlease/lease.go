@@ -67,18 +67,18 @@ type Lease struct {
 		ownIndex uint64
 
 		conf confWatch
-		// applies is set when Applied is called.
-		applies bool
+		// appliedSeen is set when Applied is called.
+		appliedSeen bool
 
 		checks checks
 		reads  rounds
-		// last is the newest clock reading, marker the disruption marker of that time. unread means
+		// last is the newest clock reading, marker the disruption marker of that time. readFailed means
 		// that a later reading has failed.
-		last   core.Instant
-		marker uint64
-		unread bool
-		// held is the term of the lease that was reported to watchers as held, 0 if none.
-		held uint64
+		last       core.Instant
+		marker     uint64
+		readFailed bool
+		// heldTerm is the term of the lease that was reported to watchers as heldTerm, 0 if none.
+		heldTerm uint64
 		// durable is set once storage holds a term, so that New of the next process sees a restart. Grants
 		// leave only then. Without AsyncStorageWrites it is always set: grants leave after the write.
 		durable bool
@@ -106,8 +106,8 @@ type view struct {
 	marker uint64
 }
 
-// same reports whether v is the lease in o under marker, apart from View.From. Comparing field by field
-// is several times as fast as ==.
+// same reports whether v has the lease of o and this marker. It ignores View.From. Comparing field by
+// field is several times as fast as ==.
 func (v *view) same(o *core.View, marker uint64) bool {
 	return v.Term == o.Term && v.End == o.End && v.Usable == o.Usable && v.Status == o.Status && v.marker == marker
 }
@@ -247,7 +247,7 @@ func (l *Lease) nowLocked() core.Instant {
 	case !now.Valid():
 		l.clockFaultLocked("the clock cannot be read", now)
 		l.mu.lease.FailClock()
-		l.mu.unread = true
+		l.mu.readFailed = true
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockFailed})
 		l.publishFaultLocked(now)
 		return 0
@@ -262,13 +262,13 @@ func (l *Lease) nowLocked() core.Instant {
 		l.mu.lease.ClockWentBack(now)
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockBack, At: now})
 		l.startOverLocked(now, marker)
-	case l.mu.unread:
+	case l.mu.readFailed:
 		// The clock has gone on meanwhile, so promises end when they would have.
 		l.mu.lease.ClockRead(now)
 		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockRead, At: now})
 		l.publishFaultLocked(now)
 	}
-	l.mu.last, l.mu.unread = now, false
+	l.mu.last, l.mu.readFailed = now, false
 	return now
 }
 
@@ -284,7 +284,7 @@ func (l *Lease) startOverLocked(now core.Instant, marker uint64) {
 
 func (l *Lease) clockFaultLocked(what string, now core.Instant) {
 	l.stats.clockFaults.Add(1)
-	if l.mu.unread {
+	if l.mu.readFailed {
 		return // logged already
 	}
 	l.logLocked(slog.LevelError, what+", lease given up",

@@ -35,7 +35,7 @@ func (l *Lease) ReadIndex(ctx context.Context) (ReadResult, error) {
 	if l == nil {
 		return ReadResult{}, errNoLibrary
 	}
-	return l.wait(ctx, &waiter{quorum: true})
+	return l.wait(ctx, &waiter{needsRound: true})
 }
 
 // wait starts w and waits for its end or ctx's.
@@ -87,7 +87,7 @@ func (l *Lease) StartRead(ctx context.Context, mode ReadMode, done func(ReadResu
 			return
 		}
 	}
-	l.startUntil(ctx, &waiter{quorum: quorum, done: done})
+	l.startUntil(ctx, &waiter{needsRound: quorum, done: done})
 }
 
 // readNow serves a read under a valid lease without waiting.
@@ -122,14 +122,14 @@ func (l *Lease) startLocked(w *waiter) finished {
 		return finished{{w: w, err: l.noLeaseLocked(core.Closed)}}
 	case mu.failReads:
 		return finished{{w: w, err: l.noLeaseLocked(core.Disabled)}}
-	case v.Check(now) == core.Valid && !w.quorum:
+	case v.Check(now) == core.Valid && !w.needsRound:
 		// The lock excludes a change of the view, and nowLocked a disruption.
 		w.read = ReadResult{Term: mu.term, Path: PathLease, Remaining: v.Remaining(now, l.cfg.Duration)}
 		return l.whenAppliedLocked(w, l.commit.Load())
 	case mu.leader == raft.None:
 		return finished{{w: w, err: l.noLeaseLocked(v.Check(now))}}
 	}
-	if mu.role == raft.StateLeader && mu.lease.HasOwnTermCommit() && !w.quorum {
+	if mu.role == raft.StateLeader && mu.lease.HasOwnTermCommit() && !w.needsRound {
 		w.at, w.commitAt = now, l.commit.Load()
 	}
 	mu.reads.add(w)

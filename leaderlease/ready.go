@@ -69,12 +69,12 @@ func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	if rd.SoftState != nil {
 		mu.role, mu.leader = rd.RaftState, rd.Lead
 	}
-	if rule := l.appendedLocked(rd.Entries); rule != "" {
+	if rule := l.noteAppendedLocked(rd.Entries); rule != "" {
 		done = l.blameLocked(rule, false)
 	}
 	if n := len(rd.CommittedEntries); n > 0 {
 		commit = max(commit, rd.CommittedEntries[n-1].GetIndex())
-		mu.conf.committed(rd.CommittedEntries)
+		mu.conf.noteCommitted(rd.CommittedEntries)
 		// With AsyncStorageWrites raft hands out entries that are on disk, and the first HardState went there
 		// no later.
 		mu.durable = true
@@ -82,7 +82,7 @@ func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		// Raft has switched to the snapshot's configuration already.
 		commit = max(commit, rd.Snapshot.GetMetadata().GetIndex())
-		mu.conf.restored(rd.Snapshot.GetMetadata().GetIndex())
+		mu.conf.noteRestored(rd.Snapshot.GetMetadata().GetIndex())
 		l.setVotersLocked(rd.Snapshot.GetMetadata().GetConfState(), now)
 	}
 	mu.committed.follow(rd)

@@ -7,9 +7,9 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// RecoverCommit returns a Storage that reads from s and recovers a commit index that a crash has lost: its
-// InitialState raises the commit index to the newest configuration change that the log of s proves to be
-// committed, and to the snapshot before the log. It commits no entry, and does not write to s.
+// RecoverCommit returns a Storage that reads from s and recovers a commit index that a crash has lost. It raises
+// the commit index of InitialState to the newest configuration change that the log proves to be committed and,
+// unless the HardState is empty, to the snapshot before the log. It commits no entry, and does not write to s.
 //
 // NewRawNode, StartNode and RestartNode of this package use it. With raft's own constructors, set
 // raft.Config.Storage to RecoverCommit(storage) before raft and New get that Config. New refuses a Storage
@@ -127,8 +127,8 @@ func provenCommit(s raft.Storage, stored uint64) (uint64, error) {
 	return max(stored, proven), err
 }
 
-// leaderTerm returns the term of the entry at known, if a leader began that term in the log up to there, or
-// before the snapshot. Otherwise it returns 0: all entries up to known are from Bootstrap.
+// leaderTerm returns the term of the entry at known, or 0 if all entries up to there are from Bootstrap: there
+// is no snapshot before them, and no normal entry, with which each leader begins.
 func leaderTerm(s raft.Storage, first, known uint64) (uint64, error) {
 	led := first > 1
 	err := eachEntry(s, first, known+1, func(e *raftpb.Entry) bool {

@@ -15,7 +15,7 @@ func (l *Lease) releaseLocked(m *raftpb.Message, now core.Instant) {
 	if m.GetTerm() != l.mu.lease.Term() {
 		return
 	}
-	// The newest good reading is a lower bound of one that failed.
+	// now is 0 after a failed reading. The newest good one is not later than the real time.
 	if r := l.mu.lease.Release(max(now, l.mu.last)); r.At > 0 {
 		attachRelease(m, r)
 		l.traceMessageLocked(leasetrace.KindRelease, m, m.GetTo(), max(now, l.mu.last), &r, true)

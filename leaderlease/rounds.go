@@ -21,7 +21,7 @@ type rounds struct {
 	// applied, sorted by index.
 	waiting         waitlist
 	awaitingApplied waitlist
-	// still is the number of ticks for which reads have waited in awaitingApplied with Applied at seen.
+	// seen is the newest argument of Applied. still is for how many ticks reads have waited for a newer one.
 	seen  uint64
 	still int
 }
@@ -35,7 +35,7 @@ func (r *rounds) add(w *waiter) {
 // between the call and the return of a read is right.
 func (r *rounds) rebase(now core.Instant, commit uint64) {
 	for _, w := range r.waiting.all {
-		if !w.quorum {
+		if !w.needsRound {
 			w.at, w.commitAt = now, commit
 		}
 	}
@@ -47,7 +47,7 @@ func (l *Lease) askLocked() {
 	r := &l.mu.reads
 	r.seq++
 	r.asked, r.age = true, 0
-	quorum := slices.ContainsFunc(r.waiting.all, func(w *waiter) bool { return w.quorum && !w.gone })
+	quorum := slices.ContainsFunc(r.waiting.all, func(w *waiter) bool { return w.needsRound && !w.gone })
 	rctx := l.nonce.id(r.seq, quorum)
 	// The newest request serves all waiting reads, so it replaces an older one in the channel.
 	select {
@@ -96,7 +96,7 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 			path = PathReadIndex
 		}
 		// On a leader every answer comes from a round. On a follower only the answer to a marked request surely does.
-		serves := func(w *waiter) bool { return w.round <= seq && (leads || quorum || !w.quorum) }
+		serves := func(w *waiter) bool { return w.round <= seq && (leads || quorum || !w.needsRound) }
 		for _, w := range r.waiting.take(serves) {
 			w.read = ReadResult{Term: l.mu.term, Path: path}
 			done = append(done, l.whenAppliedLocked(w, s.Index)...)

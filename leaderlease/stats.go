@@ -163,8 +163,8 @@ type Info struct {
 	// Status says whether a lease read would be served now, and if not, why.
 	Status Status
 	// Remaining is for how long lease reads are still served, 0 if they are not. End is for how long the
-	// promises of a quorum last: until the send instant plus Duration. Another leader may exist MaxClockSkew
-	// before that, when Remaining is 0. Both are at most Duration.
+	// promises of a quorum last: until the send instant plus Duration. Another leader may exist as
+	// soon as Remaining is 0, which is MaxClockSkew earlier. Both are at most Duration.
 	Remaining, End time.Duration
 
 	// Promise is this node's promise to a leader, and its restart hold.

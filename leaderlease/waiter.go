@@ -16,11 +16,11 @@ type waiter struct {
 	read  ReadResult
 	// remote means that a follower has forwarded the read. The follower counts it.
 	remote bool
-	// quorum means that no lease may answer: see Lease.ReadIndex.
-	quorum bool
+	// needsRound means that no lease may answer: see Lease.ReadIndex.
+	needsRound bool
 
 	// at is an instant after the read arrived, at which this node led. commitAt is the commit index at that
-	// instant or later. A lease that covers at covers the read (docs/design.md, Joined reads). at is 0 on
+	// instant or later. A lease that covers that instant covers the read (docs/design.md, Joined reads). at is 0 on
 	// followers, before the first commit of the term, and for reads that need a round.
 	at       core.Instant
 	commitAt uint64

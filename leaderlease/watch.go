@@ -45,7 +45,7 @@ func (l *Lease) Watch() (events <-chan Event, stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.noteHeldLocked(l.nowLocked())
-	w.send(Event{Held: l.mu.held != 0, Term: l.mu.term, Status: l.view.Load().Check(l.mu.last)})
+	w.send(Event{Held: l.mu.heldTerm != 0, Term: l.mu.term, Status: l.view.Load().Check(l.mu.last)})
 	if l.mu.watchers == nil {
 		l.mu.watchers = make(map[*watcher]struct{})
 	}
@@ -98,11 +98,11 @@ func (l *Lease) noteHeldLocked(now core.Instant) {
 	if s == core.Valid {
 		held = v.Term
 	}
-	if held == mu.held {
+	if held == mu.heldTerm {
 		return
 	}
-	lost := mu.held
-	mu.held = held
+	lost := mu.heldTerm
+	mu.heldTerm = held
 	e := Event{Held: held != 0, Term: cmp.Or(held, lost), Status: s}
 	if e.Held {
 		l.logLocked(slog.LevelInfo, "lease gained", "term", e.Term)

@@ -134,8 +134,8 @@ func TestSlowWatcherIsToldWhatItMissed(t *testing.T) {
 			t.Errorf("of %d events %d were received and %d reported missed, want %d and %d",
 				total, received, missed, min(total, watchBuffer), total-min(total, watchBuffer))
 		}
-		if newest.Held != (p.mu.held != 0) {
-			t.Errorf("newest event = %+v, want the present state, held: %v", newest, p.mu.held)
+		if newest.Held != (p.mu.heldTerm != 0) {
+			t.Errorf("newest event = %+v, want the present state, held: %v", newest, p.mu.heldTerm)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 }
 
 // Grant returns what`},
-			{"leaderlease/core/guard.go", "	// owed is the newest until", "	echo struct {\n		leader, term uint64\n		sent         Instant\n		duration     time.Duration\n	}\n	// owed is the newest until"},
+			{"leaderlease/core/guard.go", "	// owed is the end of the newest promise", "	echo struct {\n		leader, term uint64\n		sent         Instant\n		duration     time.Duration\n	}\n	// owed is the newest until"},
 			{"leaderlease/core/guard.go", "	if term == 0 || leader != g.promise.leader ||", "	if e := g.echo; e.term == term && e.leader == leader && now.Valid() {\n		return Grant{Sent: e.sent, Duration: e.duration, Reading: now, Incarnation: g.incarnation}, true\n	}\n	if term == 0 || leader != g.promise.leader ||"},
 		},
 	},

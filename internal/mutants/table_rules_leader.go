@@ -168,7 +168,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "a member with a change to apply asks for votes", Pkg: libPkg, Test: "^TestACandidateAppliesChangesFirst$",
 		File: "leaderlease/confchange.go",
-		Old:  "return waits && l.mu.applies", New: "return waits && false",
+		Old:  "return waits && l.mu.appliedSeen", New: "return waits && false",
 	},
 	{
 		Rule: "misuse", Name: "an Advance before ApplyConfState goes unnoticed", Pkg: libPkg, Test: "^TestAnAdvanceBeforeApplyConfStateIsNamed$",

@@ -189,7 +189,7 @@ var readRules = []Mutant{
 	{
 		Rule: "§6", Name: "a new leader answers for a round by a renewal", Pkg: libPkg, Test: "^TestNewLeaderKeepsARequestForARound$",
 		File: "leaderlease/inbound.go",
-		Old:  "remote: true, quorum: quorum,", New: "remote: true,",
+		Old:  "remote: true, needsRound: quorum,", New: "remote: true,",
 	},
 	{
 		Rule: "§6", Name: "an answer from a lease passes for a round", Pkg: libPkg, Test: "^TestAnswerOfALeaseIsNoRound$",
