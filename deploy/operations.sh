@@ -217,11 +217,11 @@ import_all() {
   done
 }
 
-# restore_all PATH is import_all for clients that have seen later revisions. It raises term and
+# restore_all PATH FLAG... is import_all for clients that have seen later revisions. It raises term and
 # revision to the time in microseconds, so they are higher than after any restore before.
 restore_all() {
   state=$(kvnode snapshot status "$1" -w json) &&
-    import_all "$1" --bump-term "$(up_to_now raftTerm)" --bump-revision "$(up_to_now revision)" --mark-compacted
+    import_all "$@" --bump-term "$(up_to_now raftTerm)" --bump-revision "$(up_to_now revision)" --mark-compacted
 }
 
 # up_to_now FIELD prints by how much a number of $state is below the time in microseconds, or a billion if
