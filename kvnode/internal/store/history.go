@@ -55,7 +55,7 @@ func (st *state) writeOf(v *Version) Write {
 }
 
 // pageSize is how many versions a page of the history holds. A compaction copies up to one page,
-// and a nearly empty page wastes 8 bytes per version. With smaller pages the list of pages, which
+// and a nearly empty page wastes 8 bytes for each version that it lacks. With smaller pages the list of pages, which
 // is copied as it grows, is longer.
 const pageSize = 512
 

@@ -111,7 +111,7 @@ func decodeMeta(data []byte) (meta, error) {
 		return meta{}, fmt.Errorf("%w: meta of %d bytes has a wrong checksum", ErrDamaged, len(data))
 	}
 	data = data[4:]
-	// The cluster version decides how the rest is read.
+	// The cluster version comes first: with an unknown one the rest is not read.
 	var v struct {
 		ClusterVersion int64 `json:"Format"`
 	}

@@ -201,8 +201,8 @@ type slab struct {
 	used   int // full chunks
 }
 
-// chunkSize divides commitBytes, so a commit wastes little memory.
-const chunkSize = commitBytes / 4
+// slabBlock divides commitBytes, so a commit wastes little memory.
+const slabBlock = commitBytes / 4
 
 // slabs holds unused slabs. The garbage collector drops them, so an idle store has none.
 var slabs = sync.Pool{New: func() any { return new(slab) }}
@@ -224,14 +224,14 @@ func (s *slab) release() {
 
 // alloc returns an empty slice with capacity n. Its memory is not zeroed.
 func (s *slab) alloc(n int) []byte {
-	if n > chunkSize/4 {
+	if n > slabBlock/4 {
 		return make([]byte, 0, n) // it would waste the rest of a chunk
 	}
 	if s.used < len(s.chunks) && cap(s.chunks[s.used])-len(s.chunks[s.used]) < n {
 		s.used++
 	}
 	if s.used == len(s.chunks) {
-		s.chunks = append(s.chunks, make([]byte, 0, chunkSize))
+		s.chunks = append(s.chunks, make([]byte, 0, slabBlock))
 	}
 	c := &s.chunks[s.used]
 	begin := len(*c)

@@ -94,7 +94,7 @@ func TestSlabHandsOutRoomOnce(t *testing.T) {
 		for n := range 5000 {
 			size := n * 7 % 3000
 			if n%1000 == 0 {
-				size = 2 * chunkSize
+				size = 2 * slabBlock
 			}
 			room := s.alloc(size)
 			if len(room) != 0 || cap(room) != size {

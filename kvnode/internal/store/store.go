@@ -184,7 +184,7 @@ type Config struct {
 var (
 	// ErrFenced means that the entry's term differs from the command's RequiredTerm:
 	// another leader took over before the command was replicated.
-	ErrFenced = status.Error(codes.Aborted, "kvnode: command was fenced for another term: the leader has changed")
+	ErrFenced = status.Error(codes.Aborted, "kvnode: command requires another term than that of its entry: the leader has changed")
 	// ErrUnimplemented means that the request is of a kind that this version does not know.
 	ErrUnimplemented = status.Error(codes.Unimplemented, "kvnode: request is not implemented")
 	// ErrMalformed means that the entry's data is not a command, or needs a newer cluster version.
@@ -200,14 +200,14 @@ var (
 )
 
 var (
-	// ErrForeign means that a file is not a kvnode database. Package etcdfile returns it for a file that is not etcd's.
+	// ErrForeign means that a file is not a kvnode database or, from package etcdfile, not etcd's.
 	ErrForeign = errors.New("store: not a kvnode database")
 	// ErrFormat means that another version of this package wrote the database, in a format that
 	// this version does not read.
 	ErrFormat = errors.New("store: unknown database format")
 	// ErrDamaged means that a database or a snapshot differs from the data that was written to
 	// it.
-	ErrDamaged = errors.New("store: database is damaged (replace this member as if its data differed)")
+	ErrDamaged = errors.New("store: database is damaged (remove this member, add it anew and start it without its data directory)")
 	// ErrNoCheckpoint means that a snapshot contains no checkpoint.
 	ErrNoCheckpoint = errors.New("store: no checkpoint")
 	// ErrClosed means that the store is closed.

@@ -187,7 +187,7 @@ func (w *pageWalk) read(id uint64) ([]byte, error) {
 	}
 	more := uint64(order.Uint32(head[12:]))
 	if got := order.Uint64(head); got != id || id+more >= w.pages {
-		return nil, fmt.Errorf("page %d: has id %d and %d more pages of %d in use", id, got, more, w.pages)
+		return nil, fmt.Errorf("page %d: its header has id %d and says that %d more pages follow, but %d pages are in use in all", id, got, more, w.pages)
 	}
 	for i := id; i <= id+more; i++ {
 		if w.seen[i] {

@@ -26,8 +26,8 @@ type Hub struct {
 	once    sync.Once
 
 	memory memoryLimit
-	// open is the number of watchers. While it is 0, Publish drops events.
-	open atomic.Int64
+	// watchers is the number of watchers. While it is 0, Publish drops events.
+	watchers atomic.Int64
 
 	mu struct {
 		sync.Mutex
@@ -72,12 +72,12 @@ func (h *Hub) Close() {
 func (h *Hub) Publish(rev int64, writes []store.Write) {
 	// Without a watcher the events are not needed: a watcher that is added later starts at a
 	// newer revision or in the history (see Stream.Watch).
-	if h.open.Load() == 0 {
+	if h.watchers.Load() == 0 {
 		h.inbox.skip(rev)
 	} else {
 		h.inbox.put(rev, writes)
 	}
-	if h.open.Load() != 0 {
+	if h.watchers.Load() != 0 {
 		signal(h.wake)
 	}
 }
@@ -272,7 +272,7 @@ type Stats struct {
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	st := Stats{Streams: len(h.mu.streams), Watchers: int(h.open.Load()), Sent: h.mu.sent}
+	st := Stats{Streams: len(h.mu.streams), Watchers: int(h.watchers.Load()), Sent: h.mu.sent}
 	st.Behind = max(st.Watchers-h.mu.synced.size, 0)
 	for s := range h.mu.streams {
 		st.Sent += s.sent.Load()

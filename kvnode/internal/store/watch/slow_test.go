@@ -276,7 +276,7 @@ func TestWatchersUseLimitedMemory(t *testing.T) {
 		watch(second, true)
 	}
 	watch(first, false)
-	if n := r.hub.open.Load(); n != 4 {
+	if n := r.hub.watchers.Load(); n != 4 {
 		t.Errorf("%d watchers, want 4", n)
 	}
 	if !first.Cancel(id) {

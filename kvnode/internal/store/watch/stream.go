@@ -61,13 +61,13 @@ func (h *Hub) NewStream() *Stream {
 func (s *Stream) Watch(r Request) (id, revision int64, err error) {
 	h := s.hub
 	// Before the revision is read: Publish keeps events from now on.
-	h.open.Add(1)
+	h.watchers.Add(1)
 	revision = h.history.Revision()
 	if r.ID, err = s.newID(&r); err == nil {
 		err = h.memory.reserve(&r)
 	}
 	if err != nil {
-		h.open.Add(-1)
+		h.watchers.Add(-1)
 		return 0, revision, err
 	}
 	w := &watcher{Request: r, stream: s, next: r.Start}
@@ -83,8 +83,8 @@ func (s *Stream) Watch(r Request) (id, revision int64, err error) {
 	return w.ID, revision, nil
 }
 
-// assign makes a new watcher synced, or behind if it needs revisions that the hub has handled, or
-// may handle without looking at this watcher.
+// assign makes a new watcher synced, or behind if it needs revisions that the hub has handled already or
+// handles at this moment.
 func (s *Stream) assign(w *watcher, revision int64) {
 	h := s.hub
 	h.mu.Lock()
@@ -159,7 +159,7 @@ func (s *Stream) remove(w *watcher) {
 	if w.home != nil {
 		s.behind.remove(w)
 	}
-	h.open.Add(-1)
+	h.watchers.Add(-1)
 	h.memory.release(&w.Request)
 }
 
@@ -180,7 +180,7 @@ func (s *Stream) Close() {
 		h.mu.sent += s.sent.Load()
 	}
 	h.mu.Unlock()
-	h.open.Add(-int64(len(s.watchers)))
+	h.watchers.Add(-int64(len(s.watchers)))
 	clear(s.watchers)
 	s.queue = queue{}
 	s.behind, s.ready, s.progressAt = newIndex(), nil, 0

@@ -134,11 +134,11 @@ func TestIDsAreOfTheClientsChoiceOrTheStreams(t *testing.T) {
 			t.Errorf("%s: %d, %v, want %d, %v", c.name, id, err, c.id, c.err)
 		}
 	}
-	if n := r.hub.open.Load(); n != 4 {
+	if n := r.hub.watchers.Load(); n != 4 {
 		t.Errorf("hub counts %d watchers, want 4", n)
 	}
 	s.Close()
-	if n := r.hub.open.Load(); n != 0 || r.hub.mu.synced.size != 0 {
+	if n := r.hub.watchers.Load(); n != 0 || r.hub.mu.synced.size != 0 {
 		t.Errorf("hub counts %d watchers and has %d after the stream was closed", n, r.hub.mu.synced.size)
 	}
 }

@@ -29,7 +29,7 @@ func (*authServer) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.A
 }
 
 // authError explains the Unimplemented error of the embedded server for all other methods: kvnode
-// has no users and roles, and none may seem to exist.
+// has no users and roles, and must not look as if it had.
 func authError(method string, err error) error {
 	if !strings.HasPrefix(method, "/etcdserverpb.Auth/") || status.Code(err) != codes.Unimplemented {
 		return err

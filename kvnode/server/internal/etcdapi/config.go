@@ -57,7 +57,7 @@ type Config struct {
 	WaitingMethods []string
 	// WaitForLeader makes requests without a deadline wait for a leader until RequestTimeout, as
 	// requests with a deadline do. By default they fail with ErrNoLeader after one election
-	// timeout without a leader, unless they were proposed before.
+	// timeout without a leader, unless they are proposed already.
 	WaitForLeader bool
 	// ElectionTimeout is the cluster's. Streams that require a leader end after three election
 	// timeouts without one. Default: the node's.

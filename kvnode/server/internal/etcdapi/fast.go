@@ -24,8 +24,8 @@ import (
 const maxIdleWorkers = 256
 
 // fastStream is one stream of service Fast. Each of its requests is answered as a call would be.
-// One goroutine receives, and answers only requests that cannot wait; one sends, and each request that may have
-// to wait has a worker.
+// One goroutine receives, and answers requests that cannot block. One sends. Each request that may block has a
+// worker.
 type fastStream struct {
 	kv         *kvServer
 	stream     grpc.ServerStream
@@ -35,24 +35,24 @@ type fastStream struct {
 	chain      grpc.UnaryServerInterceptor
 	md         metadata.MD // of the stream
 	pairs      int         // number of key-value pairs in md
-	inline     inlineState // of the receiving goroutine, as lastID
+	inline     inlineState // used by the receiving goroutine only, like lastID
 	lastID     uint64      // of the last request that was received
 	// answerSlot is held by the worker that queues its answer. The other answers are not encoded yet.
 	answerSlot chan struct{}
 	// handoff passes requests to idle workers. It is closed when the stream ends. Sends and the
 	// close happen under mu.
-	handoff chan *fastRequest
+	handoff chan *blockingRequest
 
 	working sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		// space wakes the receiver, the worker in answerSlot and run. ready wakes the sender.
+		// space wakes the receiver, the worker in answerSlot and the method run. ready wakes the sender.
 		space, ready sync.Cond
 		inMessage    bool // the receiver handles a message
 		stopping     bool // the stream ends after that message
 		ended        bool // no more requests are accepted
 		closed       bool // nothing is charged any more
-		pending      map[uint64]*fastRequest
+		pending      map[uint64]*blockingRequest
 		pendingCost  int      // of the requests in pending
 		bytes        int      // pendingCost, and the answers that gRPC has not written
 		unwritten    int      // messages given to gRPC and not written
@@ -107,9 +107,9 @@ func remoteOf(ctx context.Context) net.Addr {
 }
 
 func newFastStream(kv *kvServer, stream grpc.ServerStream, conn *fastConn) *fastStream {
-	s := &fastStream{kv: kv, stream: stream, conn: conn, chain: chain(kv.unaryInterceptors()), answerSlot: make(chan struct{}, 1), handoff: make(chan *fastRequest)}
+	s := &fastStream{kv: kv, stream: stream, conn: conn, chain: chain(kv.unaryInterceptors()), answerSlot: make(chan struct{}, 1), handoff: make(chan *blockingRequest)}
 	s.mu.space.L, s.mu.ready.L = &s.mu, &s.mu
-	s.mu.pending = make(map[uint64]*fastRequest)
+	s.mu.pending = make(map[uint64]*blockingRequest)
 	return s
 }
 
@@ -156,10 +156,10 @@ func (s *fastStream) receive() error {
 		}
 		now := time.Now()
 		s.inline.leased = s.inline.enabled && s.kv.node.TryRead() // after the whole message has arrived
-		s.inline.hasSpace, s.inline.start = false, now
+		s.inline.skipReserve, s.inline.start = false, now
 		err := fastwire.Requests(message, func(data []byte) error { return s.handleRequest(data, now) })
 		s.endMessage()
-		if _, ok := status.FromError(err); !ok { // of the message itself
+		if _, ok := status.FromError(err); !ok { // a part of the message does not decode, or the stream has ended
 			err = malformed(err)
 		}
 		if err != nil {
@@ -204,7 +204,7 @@ func (s *fastStream) reserve(id uint64, cost int) error {
 		s.mu.space.Wait()
 		s.inline.start = time.Time{}
 	}
-	s.inline.hasSpace = len(s.mu.pending) == 0
+	s.inline.skipReserve = len(s.mu.pending) == 0
 	if s.mu.ended {
 		return errEnded
 	}

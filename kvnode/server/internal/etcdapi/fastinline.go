@@ -19,12 +19,12 @@ type inlineState struct {
 	needsLeader bool         // the stream's metadata requires a leader
 	calls       *methodCalls // nil if calls are not counted
 
-	leased   bool      // the lease permits the reads of the current message
-	hasSpace bool      // the stream may grow, and no request is pending
-	start    time.Time // of the next get; zero if the clock was not read yet
-	out      []byte    // answers that are not queued yet
-	buf      *[]byte   // the buffer of out; nil if there is none
-	answered uint64    // number of gets in out
+	leased      bool      // the lease permits the reads of the current message
+	skipReserve bool      // the stream may grow, and no request is pending
+	start       time.Time // of the next get; zero if the clock was not read yet
+	out         []byte    // answers that are not queued yet
+	buf         *[]byte   // the buffer of out; nil if there is none
+	answered    uint64    // number of gets in out
 }
 
 // inlineBytes is the approximate size of answers that are queued together. With more, the first
@@ -129,7 +129,7 @@ func (s *fastStream) refuseInline(id uint64, err error) {
 	}
 	a.stats.took[requests.Range][0].Note(0)
 	s.answer(id, nil, err)
-	p.hasSpace = false // the answer takes space
+	p.skipReserve = false // the answer takes space
 }
 
 // flush queues the inline answers.
@@ -150,11 +150,11 @@ func (s *fastStream) flushLocked() {
 	if p.calls != nil {
 		p.calls.Done(p.answered)
 	}
-	if len(p.out) > 0 && !s.mu.ended { // an ended stream sends nothing
+	if len(p.out) > 0 && !s.mu.ended { // an ended stream answers only pending requests
 		last, charged := s.currentMessageLocked(len(p.out))
 		*last = append(*last, p.out...)
 		s.chargeLocked(cap(*last) - charged)
 	}
 	p.out, p.answered = p.out[:0], 0
-	p.hasSpace = !s.mu.ended && len(s.mu.pending) == 0 && s.fitsLocked(0)
+	p.skipReserve = !s.mu.ended && len(s.mu.pending) == 0 && s.fitsLocked(0)
 }

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// maxFastStreams limits the sum of a connection's and of all connections' streams of service Fast, so one
-	// connection has at most half. Each stream has three goroutines, about 40 KiB. Further clients make calls.
+	// maxFastStreams limits the streams of service Fast: those of one connection and those of all connections,
+	// added together. So one connection has at most half. Each stream has three goroutines, about 40 KiB.
+	// Further clients make calls.
 	maxFastStreams = 1024
 	// maxFastBytes limits the charge of all streams. A request is charged from before it is copied
 	// until it is answered, and an answer until gRPC has written it. A stream may always be charged

@@ -16,8 +16,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// fastRequest is a request that may have to wait.
-type fastRequest struct {
+// blockingRequest is a request that may have to wait.
+type blockingRequest struct {
 	fastwire.Request
 
 	cost   int
@@ -37,7 +37,7 @@ func (s *fastStream) handleRequest(data []byte, arrived time.Time) error {
 		return nil
 	}
 	s.lastID = r.ID
-	if !s.inline.hasSpace {
+	if !s.inline.skipReserve {
 		if err := s.reserve(r.ID, 0); err != nil {
 			return err
 		}
@@ -45,16 +45,16 @@ func (s *fastStream) handleRequest(data []byte, arrived time.Time) error {
 	if s.answerInline(&r) {
 		return nil
 	}
-	s.inline.hasSpace, s.inline.start = false, time.Time{}
-	i := &fastRequest{cost: s.costOf(&r, len(data))}
+	s.inline.skipReserve, s.inline.start = false, time.Time{}
+	i := &blockingRequest{cost: s.costOf(&r, len(data))}
 	if err := s.reserve(r.ID, i.cost); status.Code(err) == codes.ResourceExhausted {
 		s.answer(r.ID, nil, err)
-		s.inline.hasSpace = false
+		s.inline.skipReserve = false
 		return nil
 	} else if err != nil {
 		return err
 	}
-	s.inline.hasSpace = false
+	s.inline.skipReserve = false
 	// Copy the request, so that it does not keep the whole message alive.
 	if err := i.Decode(bytes.Clone(data)); err != nil {
 		return malformed(err)
@@ -102,7 +102,7 @@ func errDuplicateID(id uint64) error {
 }
 
 // startRequest gives a request to an idle or a new worker.
-func (s *fastStream) startRequest(i *fastRequest) error {
+func (s *fastStream) startRequest(i *blockingRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.ended {
@@ -120,7 +120,7 @@ func (s *fastStream) startRequest(i *fastRequest) error {
 
 // runWorker serves a request, and then others. A worker's stack has grown already: growing a new
 // one takes a fifth of the leader's CPU time for a put.
-func (s *fastStream) runWorker(i *fastRequest) {
+func (s *fastStream) runWorker(i *blockingRequest) {
 	for i != nil {
 		s.serveRequest(i)
 		i = s.nextRequest()
@@ -129,7 +129,7 @@ func (s *fastStream) runWorker(i *fastRequest) {
 
 // nextRequest waits for the next request. It returns nil if the stream has ended, or if
 // maxIdleWorkers workers are idle.
-func (s *fastStream) nextRequest() *fastRequest {
+func (s *fastStream) nextRequest() *blockingRequest {
 	defer s.kv.fast.idleWorkers.Add(-1)
 	if s.kv.fast.idleWorkers.Add(1) > maxIdleWorkers {
 		return nil
@@ -138,7 +138,7 @@ func (s *fastStream) nextRequest() *fastRequest {
 }
 
 // serveRequest executes a request and queues its answer.
-func (s *fastStream) serveRequest(i *fastRequest) {
+func (s *fastStream) serveRequest(i *blockingRequest) {
 	defer i.cancel()
 	resp, err := s.invoke(i)
 	if _, ok := resp.(*reservedReply); !ok { // a reservedReply has its memory already
@@ -150,7 +150,7 @@ func (s *fastStream) serveRequest(i *fastRequest) {
 }
 
 // invoke calls the handler of a request's method, as gRPC does for a call.
-func (s *fastStream) invoke(i *fastRequest) (any, error) {
+func (s *fastStream) invoke(i *blockingRequest) (any, error) {
 	methods := pb.KV_ServiceDesc.Methods
 	m := slices.IndexFunc(methods, func(m grpc.MethodDesc) bool { return m.MethodName == string(i.Method) })
 	if m < 0 {
@@ -160,7 +160,7 @@ func (s *fastStream) invoke(i *fastRequest) (any, error) {
 }
 
 // decode decodes a request, unless its deadline has passed.
-func (i *fastRequest) decode(req any) error {
+func (i *blockingRequest) decode(req any) error {
 	if err := i.ctx.Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}

@@ -60,7 +60,7 @@ func (s *fastStream) answer(id uint64, resp any, err error) {
 		s.mu.space.Broadcast()
 		s.mu.ready.Signal()
 	case s.mu.ended:
-		return // an ended stream sends nothing
+		return // an ended stream answers only pending requests
 	}
 	if r != nil {
 		s.mu.large = append(s.mu.large, &largeAnswer{a, r})

@@ -233,7 +233,7 @@ func (c clusterCheck) check(reply any) error {
 func verifyOrigin(ctx context.Context, method string, conn *grpc.ClientConn, err error) error {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted:
-		return err // to be tried again, or final by its code
+		return err // the caller tries again, or clients know the code
 	}
 	if status.Convert(err).Message() == status.Convert(rpctypes.ErrGRPCNotLeader).Message() {
 		return err // the next attempt goes to another member

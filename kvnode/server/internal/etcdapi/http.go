@@ -58,7 +58,7 @@ type check struct {
 type probe struct {
 	path   string
 	checks []check
-	// timeout limits a run. It is as long as streams that require a leader continue
+	// timeout limits a run. It is the time for which streams that require a leader continue
 	// without one. Most elections take less.
 	timeout time.Duration
 }
@@ -153,7 +153,7 @@ func (a *API) voterCheck(context.Context) (string, error) {
 func (a *API) holdCheck(context.Context) (string, error) {
 	s := a.node.Status()
 	if hold := s.Lease.Promise.Hold; hold > 0 && s.Leader != s.ID {
-		return "", fmt.Errorf("restarted, votes in %v", hold.Round(time.Millisecond))
+		return "", fmt.Errorf("in its restart hold, votes in %v", hold.Round(time.Millisecond))
 	}
 	return "", nil
 }

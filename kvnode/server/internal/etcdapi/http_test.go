@@ -273,7 +273,7 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	n.saved.Store(new(error(syscall.ENOSPC)))
 	_, body := ask(t, h, http.MethodGet, "/readyz", "")
 	for _, want := range []string{
-		"[-]restart_hold failed: restarted, votes in 734ms\n",
+		"[-]restart_hold failed: in its restart hold, votes in 734ms\n",
 		"[-]disk_space failed: no checkpoint can be made: " + syscall.ENOSPC.Error() + "\n",
 	} {
 		if !strings.Contains(body, want) {

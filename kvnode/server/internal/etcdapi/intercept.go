@@ -149,7 +149,7 @@ func (a *API) recoveredError(method string, p any) error {
 type lazyContext struct {
 	context.Context   // of the request
 	deadline          time.Time
-	failWithoutLeader bool // what Value returns for kvnode.FailWithoutLeader; set if the client gave no deadline
+	failWithoutLeader bool // what Value returns for kvnode.FailWithoutLeader
 
 	mu struct {
 		sync.Mutex
@@ -220,7 +220,7 @@ func (c *lazyContext) timed() context.Context {
 	return c.mu.inner
 }
 
-// stop stops the timer, if there is one. A later Done ends with the request.
+// stop stops the timer, if there is one. The channel of a later call of Done closes with the request.
 func (c *lazyContext) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

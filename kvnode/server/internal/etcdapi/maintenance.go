@@ -53,7 +53,7 @@ func (s *maintenanceServer) Status(context.Context, *pb.StatusRequest) (*pb.Stat
 func (s *maintenanceServer) statusErrors(node *kvnode.Status) []string {
 	var all []string
 	if node.Replaying {
-		all = append(all, "kvnode: the member still applies its log after its start: reads may return older data than it acknowledged before")
+		all = append(all, "kvnode: the member still applies its log after its start: serializable reads wait, and this revision may be older than one that it showed before")
 	}
 	if node.Leader == 0 {
 		all = append(all, status.Convert(rpctypes.ErrGRPCNoLeader).Message())

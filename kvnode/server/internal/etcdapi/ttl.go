@@ -130,7 +130,7 @@ type keepAlives struct {
 	slots  chan struct{}
 	work   chan int64    // to an idle worker
 	idle   chan struct{} // holds one token while a worker is idle
-	failed chan error    // buffered by one: the first error ends the stream
+	ended  chan error    // buffered by one: the first error ends the stream
 
 	sending sync.Mutex
 	mu      struct {
@@ -146,13 +146,13 @@ func (s *leaseServer) LeaseKeepAlive(stream keepAliveStream) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	k := &keepAlives{
 		API: s.API, stream: stream, ctx: ctx, slots: make(chan struct{}, maxRenewals),
-		work: make(chan int64), idle: make(chan struct{}, 1), failed: make(chan error, 1),
+		work: make(chan int64), idle: make(chan struct{}, 1), ended: make(chan error, 1),
 	}
 	// receive returns when the stream ends, at the latest after this function returns.
 	go k.receive()
 	var err error
 	select {
-	case err = <-k.failed:
+	case err = <-k.ended:
 	case <-ctx.Done():
 		err = clientError(ctx.Err())
 	}
@@ -164,7 +164,7 @@ func (s *leaseServer) LeaseKeepAlive(stream keepAliveStream) error {
 	// The client has closed its side, and one of the last renewals may have failed.
 	if err == nil {
 		select {
-		case err = <-k.failed:
+		case err = <-k.ended:
 		default:
 		}
 	}
@@ -176,11 +176,11 @@ func (k *keepAlives) receive() {
 	for {
 		r, err := k.stream.Recv()
 		if errors.Is(err, io.EOF) {
-			k.fail(nil)
+			k.end(nil)
 			return
 		}
 		if err != nil {
-			k.fail(err)
+			k.end(err)
 			return
 		}
 		if !k.dispatch(r.GetID()) {
@@ -211,9 +211,9 @@ func (k *keepAlives) dispatch(id int64) bool {
 	return true
 }
 
-func (k *keepAlives) fail(err error) {
+func (k *keepAlives) end(err error) {
 	select {
-	case k.failed <- err:
+	case k.ended <- err:
 	default: // the stream is ending
 	}
 }
@@ -243,7 +243,7 @@ func (k *keepAlives) runWorker(id int64) {
 	defer func() {
 		<-k.slots
 		if p := recover(); p != nil {
-			k.fail(k.recoveredError(pb.Lease_LeaseKeepAlive_FullMethodName, p))
+			k.end(k.recoveredError(pb.Lease_LeaseKeepAlive_FullMethodName, p))
 		}
 	}()
 	for more := true; more; {
@@ -268,7 +268,7 @@ func (k *keepAlives) answer(id int64) {
 	resp := &pb.LeaseKeepAliveResponse{Header: k.header(), ID: id}
 	var err error
 	if resp.TTL, err = k.renewTTL(id); err != nil {
-		k.fail(err)
+		k.end(err)
 		return
 	}
 	k.sending.Lock()
@@ -277,7 +277,7 @@ func (k *keepAlives) answer(id int64) {
 		return
 	}
 	if err := k.stream.Send(resp); err != nil {
-		k.fail(err)
+		k.end(err)
 	}
 }
 

@@ -4,7 +4,7 @@
 // # Invariants
 //
 // Names, keys, replies and errors are etcd's. As in etcd, the services are thin layers over
-// package concurrency of etcd's client (the library), so both exclude each other's locks.
+// package concurrency of etcd's client (the library). Locks of the services exclude those of the library.
 // The fencing token of a lock is the create revision of its key, that of an election is
 // LeaderKey.rev.
 //
