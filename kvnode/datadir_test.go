@@ -26,7 +26,6 @@ func race(times int, f func(i int) error) (errs []error) {
 func TestOneOfTwoFirstStartsGetsTheDirectory(t *testing.T) {
 	for range 10 {
 		cfg := aloneConfig(t)
-		cfg.SegmentSize = 1 << 20
 		var nodes [4]*Node
 		errs := race(len(nodes), func(i int) error {
 			nodes[i] = newNode(cfg)
@@ -68,7 +67,8 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 	file := saveSnapshot(t, startAlone(t))
 	for range 5 {
 		cfg := aloneConfig(t)
-		from := restore.Config{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token, SegmentSize: 1 << 20}
+		cfg.SegmentSize = 64 << 10
+		from := restore.Config{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token, SegmentSize: 64 << 10}
 		starting := newNode(cfg)
 		errs := race(3, func(i int) error {
 			if i == 0 {
@@ -115,7 +115,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 		"openFiles":    func() error { return openFiles(newNode(cfg)) },
 		"CheckDataDir": cfg.CheckDataDir,
 		"restore.Snapshot": func() error {
-			_, err := restore.Snapshot(restore.Config{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, SegmentSize: 1 << 20})
+			_, err := restore.Snapshot(restore.Config{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, SegmentSize: 64 << 10})
 			return err
 		},
 	} {

@@ -149,7 +149,8 @@ func TestTicksAtTheLimits(t *testing.T) {
 				for _, n := range c.nodes {
 					before[n] = n.Status().Late.Count
 				}
-				const odd, times = 13 * ms, 400
+				const odd = 13 * ms
+				times := time.Duration(often(400, 150))
 				for range times {
 					time.Sleep(odd)
 					if s := c.leaseStatus(leader); s != leaderlease.StatusValid {

@@ -13,13 +13,8 @@ import (
 )
 
 var (
-	turnoversFlag     = flag.Int("turnovers", 0, "how many schedules TestLeadersComeAndGo plays; 0 for 4, or 2 with -short")
+	turnoversFlag     = flag.Int("turnovers", 0, "how many schedules TestLeadersComeAndGo plays; 0 for 4, or 1 with -short")
 	firstTurnoverFlag = flag.Uint64("firstturnover", 1, "the first seed of TestLeadersComeAndGo")
-)
-
-const (
-	turnoverClients = 16
-	turnoverSteps   = 40
 )
 
 // TestLeadersComeAndGo replaces the leader every few hundred milliseconds, in each way that there is,
@@ -71,9 +66,9 @@ func (r *seedRun) turnOver(all tally) {
 	}
 	r.restoreLines()
 	r.leader()
-	stop := r.load(turnoverClients)
+	stop := r.load(16)
 	defer stop()
-	for range turnoverSteps {
+	for range often(40, 15) {
 		time.Sleep(time.Duration(5_000+r.random.IntN(400_000)) * time.Microsecond)
 		r.turnoverStep(all)
 		r.nobodyEnded()
