@@ -68,7 +68,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	must(t, l.Close())
 	total, stride := disk.Ops(), 1
 	if testing.Short() {
-		stride = 11
+		stride = 23
 	}
 	torn := 0
 	for n := 1; n <= total; n += stride {

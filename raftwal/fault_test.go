@@ -20,7 +20,7 @@ func TestFailureIsFinal(t *testing.T) {
 	total := s.operations(t)
 	step := 1
 	if testing.Short() {
-		step = 7
+		step = 17
 	}
 	for n := 1; n <= total; n += step {
 		disk := fs.NewMemory()
@@ -88,7 +88,7 @@ func TestFullDisk(t *testing.T) {
 	total := s.operations(t)
 	step := 1
 	if testing.Short() {
-		step = 7
+		step = 17
 	}
 	repeated, final := 0, 0
 	for n := 1; n <= total; n += step {
