@@ -105,6 +105,6 @@ type invalidEntries struct {
 func (i *invalidEntries) report(err error, args ...any) {
 	i.count.Add(1)
 	i.logged.Do(func() {
-		i.log.Error("an entry that does not decode has no effect: a peer is faulty, or is no member", append(args, "error", err)...)
+		i.log.Error("an invalid entry or proposal has no effect: a peer is faulty, or is no member", append(args, "error", err)...)
 	})
 }

@@ -53,7 +53,7 @@ type Config struct {
 	// longer promises, and a dead leader is replaced later.
 	TickInterval time.Duration
 	// ElectionTimeout is the time without a message of the leader after which a follower campaigns.
-	// Default: 1 s, at least 5 ticks.
+	// Default: 1 s. It must be at least 5 ticks.
 	ElectionTimeout time.Duration
 	// LeaseDuration, MaxClockSkew and MaxDriftPPM are those of leaderlease.Config. Lease returns the first two,
 	// with defaults.
@@ -71,8 +71,8 @@ type Config struct {
 	DisableLease bool
 	// Clock is the lease clock. Default: clock.System.
 	Clock clock.Clock
-	// LeaseTrace is the file to which the events of the lease are appended. At 64 MiB it is renamed and replaces the
-	// file with older events: see docs/lease-traces.md. A write error ends the trace. Default: none.
+	// LeaseTrace is the file to which the events of the lease are appended. At 64 MiB it is renamed, and overwrites
+	// the file that was renamed before: see docs/lease-traces.md. A write error ends the trace. Default: none.
 	LeaseTrace string
 	// KeepTrace keeps the newest events of the lease in 1.3 MB of memory, for Node.Trace.
 	KeepTrace bool
@@ -200,9 +200,9 @@ func (c *Config) bounded(ctx context.Context) (context.Context, context.CancelFu
 }
 
 const (
-	// The default LeaseDuration is the longer of shortPromise and leastBeats heartbeats, or longer if the margin that
-	// is set needs it, but less than ElectionTimeout (Lease). A shorter lease is lost when heartbeats are late. With a
-	// longer one, a dead leader is replaced later.
+	// With a clock that counts suspension, the default LeaseDuration is the longer of shortPromise and leastBeats
+	// heartbeats, or longer if the margin that is set needs it, but less than ElectionTimeout (Lease). A shorter
+	// lease is lost when heartbeats are late. With a longer one, a dead leader is replaced later.
 	shortPromise = 250 * time.Millisecond
 	leastBeats   = 5
 	// wideMargin is the default margin of a short lease, but at most two fifths of it: see docs/clocks.md.

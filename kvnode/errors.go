@@ -17,8 +17,8 @@ var (
 	// ErrLeaderChanged means that the leader changed during the request. A write may or may not take
 	// effect.
 	ErrLeaderChanged = proposals.ErrLeaderChanged
-	// ErrTimeout means that the request took longer than RequestTimeout. A write may or may not take
-	// effect.
+	// ErrTimeout means that the request took longer than RequestTimeout, or that its result is lost, since a
+	// snapshot replaced its entry. A write may or may not take effect.
 	ErrTimeout = proposals.ErrTimeout
 	// ErrTooManyRequests means that too many proposals are pending. Nothing was done.
 	ErrTooManyRequests = proposals.ErrTooManyRequests

@@ -58,10 +58,10 @@ func (l *raftLoop) detectorView() detector.Known {
 }
 
 // admitted asks the detector at once when this member begins to take part: the others may be waiting for it.
-func (l *raftLoop) admitted() { l.elect(l.detector.Tick(time.Now(), l.detectorView())) }
+func (l *raftLoop) admitted() { l.carryOut(l.detector.Tick(time.Now(), l.detectorView())) }
 
-// elect carries out a decision of the detector.
-func (l *raftLoop) elect(do detector.Decision) {
+// carryOut carries out a decision of the detector.
+func (l *raftLoop) carryOut(do detector.Decision) {
 	if do.Forget {
 		_ = l.raw.ForgetLeader() // always works for a follower; a candidate has no leader
 	}
@@ -75,7 +75,7 @@ func (l *raftLoop) elect(do detector.Decision) {
 // leader that it takes for alive, so the detector must be able to forget the leader first.
 func (l *raftLoop) observe(m *raftpb.Message) {
 	now := time.Now()
-	l.elect(l.detector.Heard(m, l.leadership.Term(), now))
+	l.carryOut(l.detector.Heard(m, l.leadership.Term(), now))
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
 		if l.role != raft.StateLeader { // a former leader that receives nothing still sends heartbeats to the new one
@@ -152,7 +152,7 @@ func (l *raftLoop) forceCampaign() bool {
 func (l *raftLoop) pollDetector() {
 	l.stepArrived()
 	now := time.Now()
-	l.elect(l.detector.Poll(now, l.detectorView()))
+	l.carryOut(l.detector.Poll(now, l.detectorView()))
 	l.pollSoon(now)
 }
 

@@ -197,7 +197,7 @@ func (l *raftLoop) tick() {
 	l.cadence.ticked(now)
 	l.tickTimer.Reset(l.cadence.nextTick().Sub(now))
 	l.admission.Tick(now)
-	l.elect(l.detector.Tick(now, l.detectorView()))
+	l.carryOut(l.detector.Tick(now, l.detectorView()))
 	l.pollSoon(now)
 	l.publishSuspicions()
 	if l.writer.disk.Tick() {

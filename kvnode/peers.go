@@ -17,7 +17,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// logLimits limit the log lines about each peer, one limit for each condition.
+// logLimits limit the log lines about each peer, one limit for each condition. disk is about this member.
 type logLimits struct {
 	dropped, parameters, disk, refused lifecycle.LogLimit
 	died                               lifecycle.LogLimit // death notices that void no promise
@@ -70,7 +70,7 @@ func (p peers) Refused(peer uint64, err error) {
 	case reason == transport.ReasonWiped && believed:
 		p.node.membership.dataLoss.RefusedAsWiped(refused)
 	case reason == transport.ReasonRemoved && believed:
-		p.node.membership.removals.Add(peer)
+		p.node.membership.removals.RefusedBy(peer)
 	case reason == transport.ReasonCluster:
 		now := time.Now()
 		p.node.calls.Push(func(l *raftLoop) { l.admission.PeerForeign(refused, now) })
@@ -169,7 +169,7 @@ func (l *raftLoop) checkIndex(m *raftpb.Message) error {
 func (l *raftLoop) rejectIndex(m *raftpb.Message, err error) {
 	switch {
 	case m.GetType() == raftpb.MsgHeartbeat:
-		l.dataLoss.Stop(m.GetFrom(), true, fmt.Errorf("it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written",
+		l.dataLoss.StopMember(m.GetFrom(), true, fmt.Errorf("it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written",
 			m.GetCommit(), l.members.Describe(m.GetFrom()), l.last.Load()))
 	case l.logLimits.dropped.Allow(m.GetFrom()):
 		l.log.Error("message dropped", "from", l.members.Describe(m.GetFrom()), "type", m.GetType(), "error", err)

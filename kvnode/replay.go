@@ -23,8 +23,8 @@ const replayPatience = 5
 // replay makes stale (serializable) reads wait after a start. The store begins at a checkpoint, and the commit index
 // on disk lags behind, so at first the store may be older than what this member served before.
 //
-// Stale reads first wait until the committed part of the log that this member knows is applied: up to the commit
-// index, and if this member alone is a quorum there, up to the next configuration change. Then the member makes
+// Stale reads first wait until the part of the log is applied that this member knows to be committed: up to the
+// commit index, and if this member alone is a quorum there, up to the next configuration change. Then the member makes
 // linearizable reads until one succeeds, until its whole log is applied, or until it has found no leader for
 // replayPatience.
 type replay struct {
@@ -99,7 +99,7 @@ func (r *replay) run(read func(context.Context) error, silence func() int) {
 			break
 		}
 		r.logger.Warn("stale reads wait until this member has applied what the leader has committed",
-			"applied", r.store.Applied(), "found", r.last)
+			"applied", r.store.Applied(), "last_at_start", r.last)
 	}
 	if !r.life.IsStopping() {
 		close(r.served)

@@ -142,7 +142,7 @@ func newNetworkComponents(n *Node, raw *raft.RawNode, bootstrapEntries uint64) {
 	}
 	n.ttl = newTTL(&n.cfg, n.store, ttlMember{n.leadership, n.lease, n.proposals, n.disk.IsStalled})
 	writer := &logWriter{
-		self: n.ID(), appender: raftwal.NewAppender(n.wal, n.disk.RetryWrite), disk: n.disk, links: n.links, jobs: jobs, local: local,
+		self: n.ID(), appender: raftwal.NewAppender(n.wal, n.disk.WaitToRetry), disk: n.disk, links: n.links, jobs: jobs, local: local,
 		life: n.life, markStarted: func() bool {
 			return n.id.Started || saveIdentity(n, func(id *memberdir.Identity) { id.Started = true }) // no other goroutine sets it
 		},

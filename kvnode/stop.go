@@ -18,7 +18,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	return n.Err()
 }
 
-// shutdown ends all goroutines once the node stops: first those that accept work, then those that do it.
+// shutdown waits until the node stops, which ends most goroutines, and then ends the others and closes the files.
 func shutdown(n *Node) {
 	<-n.life.Stopping()
 	// The loop needs the lease and the connections to resign, so they are closed afterwards. If the loop hangs, they

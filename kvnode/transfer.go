@@ -109,8 +109,8 @@ func (t *transfers) transferAway(ctx context.Context) error {
 }
 
 // transfer asks target to take over or, if target is raft.None, one member after another, until another member
-// leads. It gives up after the longest restart hold plus an election timeout. Asking several members is safe: this
-// member's lease is released for as long as one that was asked before may still campaign (L6).
+// leads. It gives up after the longest restart hold plus an election timeout. Asking several members is safe:
+// this member has no lease while a member that was asked before may still campaign (L6).
 func (t *transfers) transfer(ctx context.Context, target uint64) error {
 	limit := t.cfg.ElectionTimeout + t.cfg.maxPromise() + 2*t.cfg.TickInterval
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)

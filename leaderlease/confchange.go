@@ -89,7 +89,7 @@ func (l *Lease) wrongLocked() error {
 	return l.mu.conf.wrong()
 }
 
-// noteMissedLocked logs the mistake with a configuration change that f reveals.
+// noteMissedLocked calls f, and logs the mistake with a configuration change that the confWatch then shows.
 func (l *Lease) noteMissedLocked(f func(*confWatch)) {
 	before := l.mu.conf.wrong()
 	f(&l.mu.conf)

@@ -77,7 +77,7 @@ type Lease struct {
 		last       core.Instant
 		marker     uint64
 		readFailed bool
-		// heldTerm is the term of the lease that was reported to watchers as heldTerm, 0 if none.
+		// heldTerm is the term of the lease that was reported to watchers as held, 0 if none.
 		heldTerm uint64
 		// durable is set once storage holds a term, so that New of the next process sees a restart. Grants
 		// leave only then. Without AsyncStorageWrites it is always set: grants leave after the write.

@@ -75,8 +75,7 @@ func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	if n := len(rd.CommittedEntries); n > 0 {
 		commit = max(commit, rd.CommittedEntries[n-1].GetIndex())
 		mu.conf.noteCommitted(rd.CommittedEntries)
-		// With AsyncStorageWrites raft hands out entries that are on disk, and the first HardState went there
-		// no later.
+		// With AsyncStorageWrites raft hands out only entries that are on disk, and so is the first HardState.
 		mu.durable = true
 	}
 	if !raft.IsEmptySnap(rd.Snapshot) {

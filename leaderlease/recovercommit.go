@@ -35,13 +35,13 @@ import (
 //
 // # Changes that no leader has proposed
 //
-// RawNode.Bootstrap, StartNode and some tools that restore a group append changes without a leader. Such
-// changes prove nothing: else a node with two changes of Bootstrap would take the first one for committed, be
-// its only voter, and elect itself. Each leader begins its term with a normal entry. So a change is proof only
-// if the log holds a normal entry of the same term before it. If the log begins after a snapshot, the entry at
-// the snapshot's index stands for such an entry. That is right if the snapshot was made of applied state. It is
-// also right for a hand-made snapshot with which all members of a new group begin, since the first entry after
-// it is a leader's.
+// RawNode.Bootstrap, StartNode and some tools that restore a group append changes without a leader. Such changes
+// prove nothing: else a node with two changes of Bootstrap would take the first one for committed, be the only
+// voter of that configuration, and elect itself. Each leader begins its term with a normal entry. So a change is
+// proof only if the log holds a normal entry of the same term before it. If the log begins after a snapshot, the
+// entry at the snapshot's index stands for such an entry. That is right if the snapshot was made of applied state.
+// It is also right for a hand-made snapshot with which all members of a new group begin, since the first entry
+// after it is a leader's.
 //
 // A tool that appends changes of its own, such as one that forces a new cluster out of one member, must also
 // write a HardState with a Commit that covers them. Do not use its output if the tool was killed. Otherwise

@@ -13,7 +13,7 @@ import (
 // rounds are the waiting reads, and the quorum round that they share. At most one round is under way, so a
 // thousand reads cost as much as one.
 type rounds struct {
-	// seq is the number of the newest round. asked means that it has been under way for age ticks.
+	// seq is the number of the newest round. asked is set while it is under way, age counts its ticks.
 	seq   uint64
 	asked bool
 	age   int
@@ -21,9 +21,9 @@ type rounds struct {
 	// applied, sorted by index.
 	waiting         waitlist
 	awaitingApplied waitlist
-	// seen is the newest argument of Applied. still is for how many ticks reads have waited for a newer one.
+	// stuck is for how many ticks reads have waited in awaitingApplied while the applied index was seen.
 	seen  uint64
-	still int
+	stuck int
 }
 
 func (r *rounds) add(w *waiter) {

@@ -85,7 +85,7 @@ func (s *start) remember(cfg *Config) error {
 }
 
 // floor is the duration to which the saved promise may fall when the restart hold has ended. In a
-// process without a hold it does not fall, since New may have read Storage too early.
+// process without a hold it does not fall: New may have read Storage before the log was in it.
 func (s *start) floor(cfg *Config) time.Duration {
 	if !s.restarted {
 		return s.saved

@@ -52,8 +52,7 @@ func (l *Lease) retryLocked() {
 	}
 }
 
-// needsRoundLocked reports whether no round is under way, or the newest one seems to be lost. A lost round is not
-// repeated if all of its reads were given up.
+// needsRoundLocked reports whether no round is under way, or the newest one seems to be lost.
 func (l *Lease) needsRoundLocked() bool {
 	r := &l.mu.reads
 	return !r.asked || r.age >= max(l.cfg.Raft.ElectionTick/2, 1)

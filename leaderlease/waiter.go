@@ -220,13 +220,13 @@ func (l *Lease) startUntil(ctx context.Context, w *waiter) {
 func (l *Lease) warnLocked() {
 	r, applied := &l.mu.reads, l.applied.Load()
 	if r.awaitingApplied.len() == 0 || applied != r.seen {
-		r.seen, r.still = applied, 0
+		r.seen, r.stuck = applied, 0
 		return
 	}
-	r.still++
+	r.stuck++
 	const rarely = 64
-	if timeout := l.cfg.Raft.ElectionTick; r.still == timeout || r.still%(rarely*timeout) == 0 {
+	if timeout := l.cfg.Raft.ElectionTick; r.stuck == timeout || r.stuck%(rarely*timeout) == 0 {
 		l.logLocked(slog.LevelWarn, "reads wait for the state machine, and Applied does not move",
-			"reads", r.awaitingApplied.len(), "index", r.awaitingApplied.all[0].read.Index, "applied", applied, "ticks", r.still)
+			"reads", r.awaitingApplied.len(), "index", r.awaitingApplied.all[0].read.Index, "applied", applied, "ticks", r.stuck)
 	}
 }

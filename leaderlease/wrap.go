@@ -59,7 +59,7 @@ type node struct {
 }
 
 // pumpReady filters each Ready before the embedder sees it. The Ready then waits for the embedder, so its
-// probes are older than their sending. That only makes the lease shorter.
+// probes leave after the instant that they name. That only makes the lease shorter.
 func (n *node) pumpReady() {
 	// Even after a panic, no lease outlives the pump (L7).
 	defer n.lease.Close()

@@ -275,8 +275,8 @@ func (s *saved) ask(d time.Duration) bool {
 }
 
 // clockStepped is for a machine that may have been restored, so that its memory is older than its storage.
-// Storage may hold longest by now, so limit drops to that if it is higher. The node may have forgotten promises
-// of up to most, so longest rises to that.
+// Storage may hold the field longest by now, so limit must not be higher. The node may have forgotten promises
+// of up to most, so longest must not be lower.
 func (s *saved) clockStepped(most time.Duration) {
 	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
 }

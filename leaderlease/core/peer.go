@@ -97,8 +97,8 @@ type sample struct {
 }
 
 const (
-	// rateClearWindow and rateMaxClear bound rateWatch.clear, in promise durations. The maximum is
-	// for a clock that stood still for hours, which is found after hours.
+	// rateClearWindow and rateMaxClear bound rateWatch.clear, in promise durations. Without the
+	// maximum, a clock that stood still for hours would be suspect for hours after that.
 	rateClearWindow = 4
 	rateMaxClear    = 16
 	// rateMaxWindow is the length, in promise durations, after which a new window begins, so that a

@@ -17,8 +17,8 @@ import (
 // The peer certificate authority decides, as in etcd. With peer certificates:
 //
 //  1. The TLS handshake accepts a certificate that the peer authority has signed, that is valid now and not
-//     revoked, and that has the usages serverAuth and clientAuth (tlsconf, Source.checkPeerUsages). So the
-//     certificate of a client is rejected if it has only the usage clientAuth.
+//     revoked, and that has the usage clientAuth and, unless this member has a client certificate of its own,
+//     serverAuth (tlsconf, Source.checkPeerUsages). So a certificate with only clientAuth is rejected.
 //  2. A registered ID is accepted if the certificate is valid for a host of its registered peer URLs, or of the URLs
 //     that the initial cluster of this member has for that member's name.
 //  3. An ID that is neither registered nor removed is accepted if the certificate is valid for a host of any
@@ -151,7 +151,7 @@ func (m *Members) MayConnect(id uint64, p Proof) error {
 	if slices.ContainsFunc(hosts, p.ValidFor) {
 		return nil
 	}
-	return refuse(transport.ReasonUnknown, "member %x is not registered here, and %s, but not on a host of a registered member or of Config.Cluster (%s); "+
+	return refuse(transport.ReasonUnknown, "member %x is not registered here, and %s, none of which is a host of a registered member or of Config.Cluster (%s); "+
 		"if members were replaced while this member was away, start it with Config.Cluster naming the present ones, or remove it and add it anew",
 		id, p.shown, list(hosts))
 }

@@ -91,9 +91,9 @@ func (d *Disk) IsFull() bool { return d.full.Load() }
 // cluster commits.
 func (d *Disk) IsUnusable() bool { return d.IsStalled() || d.IsFull() }
 
-// RetryWrite waits after a write that found no free space. It returns true if the caller must repeat the write, or
+// WaitToRetry waits after a write that found no free space. It returns true if the caller must repeat the write, or
 // false if the member stops. Such a write has left nothing in the log, so it can be repeated.
-func (d *Disk) RetryWrite(err error) bool {
+func (d *Disk) WaitToRetry(err error) bool {
 	if !d.full.Swap(true) {
 		size := cmp.Or(d.cfg.SegmentSize, raftwal.Config{}.WithDefaults().SegmentSize)
 		d.cfg.Logger.Error("disk is full, writes are refused", append(d.spaceFor(size), "error", err)...)
@@ -118,7 +118,7 @@ func (d *Disk) SaveCommit(index uint64, progress func()) bool {
 	d.WriteStarted()
 	defer d.WriteEnded()
 	err := d.cfg.Log.SaveCommit(index)
-	for errors.Is(err, raftwal.ErrNoSpace) && d.RetryWrite(err) {
+	for errors.Is(err, raftwal.ErrNoSpace) && d.WaitToRetry(err) {
 		progress()
 		if err = d.cfg.Log.SaveCommit(index); err == nil {
 			d.WriteSucceeded()

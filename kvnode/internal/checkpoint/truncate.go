@@ -105,7 +105,8 @@ func (s *slowFollowers) add(id, written uint64) {
 	s.count.Store(int64(len(s.written)))
 }
 
-// keepForSlowFollowers returns index, or a lower index if slow followers need entries up to there.
+// keepForSlowFollowers returns the index up to which the log may be truncated: index, or a lower one if slow
+// followers still need entries below index.
 func (c *Checkpointer) keepForSlowFollowers(index uint64) uint64 {
 	if c.slow.count.Load() == 0 {
 		return index

@@ -268,9 +268,9 @@ func NewRemovalAcks(cfg RemovalConfig) *RemovalAcks {
 	return a
 }
 
-// Add records that peer has refused this member as removed. After the first acknowledgement this member stops with
-// ErrRemoved as soon as it is released.
-func (a *RemovalAcks) Add(peer uint64) {
+// RefusedBy records that peer has refused this member as removed. After the first acknowledgement this member
+// stops with ErrRemoved as soon as it is released.
+func (a *RemovalAcks) RefusedBy(peer uint64) {
 	a.mu.Lock()
 	a.mu.acked[peer] = true
 	a.mu.Unlock()

@@ -212,7 +212,7 @@ func TestARemovedMemberStopsWhenItIsReleased(t *testing.T) {
 					})
 					begun := time.Now()
 					for _, id := range test.acks {
-						a.Add(id)
+						a.RefusedBy(id)
 					}
 					select {
 					case <-life.Stopping():

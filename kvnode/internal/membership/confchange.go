@@ -16,7 +16,7 @@ import (
 var (
 	// ErrMalformedChange means that a configuration change is not one that NewChangeEntry or NewClusterVersionEntry makes.
 	ErrMalformedChange = errors.New("kvnode: malformed configuration change")
-	// ErrMemberExists means that the cluster has a member with one of these peer URLs.
+	// ErrMemberExists means that the cluster has a member with one of these peer URLs, or with this ID.
 	ErrMemberExists = errors.New("kvnode: a member has that peer URL")
 	// ErrMemberNotFound means that there is no member with that ID.
 	ErrMemberNotFound = errors.New("kvnode: no such member")
@@ -185,7 +185,7 @@ func PlanChange(members *store.Members, typ raftpb.ConfChangeType, c *ChangeCont
 		return nil, fmt.Errorf("%w: %x is no member, or was removed", ErrMemberNotFound, c.Member.ID)
 	case typ == raftpb.ConfChangeAddNode && !c.Promote, typ == raftpb.ConfChangeAddLearnerNode:
 		if exists {
-			return nil, fmt.Errorf("%w: %x", ErrMemberExists, c.Member.ID)
+			return nil, fmt.Errorf("%w, or that ID: %x", ErrMemberExists, c.Member.ID)
 		}
 		if c.Member.Learner && len(members.ByID)-countVoters(members) >= maxLearners {
 			return nil, fmt.Errorf("%w: at most %d", ErrTooManyLearners, maxLearners)

@@ -63,7 +63,7 @@ func (g *Gate) Admit(h *transport.Hello) error {
 	}
 	m, _ := members.Registered(h.From)
 	g.adviseMoved(&m, h.PeerURLs)
-	g.cfg.Rollback.Forget(g.cfg.Routes.Accept(h.From, urls)...)
+	g.cfg.Rollback.Forget(g.cfg.Routes.RecordURLs(h.From, urls)...)
 	return nil
 }
 

@@ -121,8 +121,8 @@ func (j *Joiner) find(r transport.MemberList) (memberdir.Identity, error) {
 	return id, fmt.Errorf("%w with peer URLs %v: add it to the cluster first", ErrMemberNotFound, urls)
 }
 
-// ask requests the member list from all addresses at once, since one may hang. It passes the answers to use, one at a
-// time, until use returns nil. If use never does, ask returns the errors of all addresses.
+// ask requests the member list from all addresses at once, since one may hang. It calls use with each answer, one
+// at a time, until use returns nil. If use never does, ask returns the errors of all addresses.
 func (j *Joiner) ask(ctx context.Context, addrs []string, use func(addr string, r transport.MemberList) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

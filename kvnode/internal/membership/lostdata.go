@@ -117,8 +117,8 @@ type RollbackDetector struct {
 	}
 }
 
-// diskRecord is what one member must have on its disk. A process that was refused stays refused: acked begins
-// anew only in a later term, and then term rises, too.
+// diskRecord is what one member must have on its disk. What it demands never decreases, so a process that was
+// refused stays refused: acked begins anew only in a later term, and then term rises, too.
 type diskRecord struct {
 	// The term of its hard state is at least term: it voted or acknowledged entries in that term. Its log
 	// reaches index, which it knew as committed.
@@ -248,17 +248,17 @@ func NewDataLoss(cfg DataLossConfig) *DataLoss { return &DataLoss{cfg} }
 const maxProof = 1 << 10
 
 // RefusedAsWiped stops the member because a peer refuses it as wiped. The refusal proves a loss if this member
-// lacked at its start, and still lacks, what the peer requires. Otherwise the peer may have taken this process for
-// a later one, and the directory may be started again.
+// lacked at its start, and still lacks, what the peer requires. Otherwise the peer may require what this very
+// process has acknowledged, and the directory may be started again.
 func (d *DataLoss) RefusedAsWiped(r *transport.RefusedError) {
 	lacks := func(term, last uint64) bool { return term < r.Term || last < r.Index }
-	d.Stop(r.Peer, lacks(d.cfg.AtStart.Term, d.cfg.AtStart.Last) && lacks(d.cfg.Present()), r)
+	d.StopMember(r.Peer, lacks(d.cfg.AtStart.Term, d.cfg.AtStart.Last) && lacks(d.cfg.Present()), r)
 }
 
-// Stop stops the member with memberdir.ErrLost because of err, which a peer has shown. If err is proven and the peer
-// is registered, err is durable before the member has stopped, so that this directory is not started again. The raft
-// loop may call Stop, and then waits for the disk.
-func (d *DataLoss) Stop(peer uint64, proven bool, err error) {
+// StopMember stops the member with memberdir.ErrLost because of err, which a peer has shown. If err is proven and
+// the peer is registered, err is durable before the member has stopped, so that this directory is not started
+// again. The raft loop may call StopMember, and then waits for the disk.
+func (d *DataLoss) StopMember(peer uint64, proven bool, err error) {
 	d.cfg.Life.Fail(fmt.Errorf("%w: %w; %s", memberdir.ErrLost, err, d.cfg.Advice))
 	if !proven || !d.cfg.List.isRegistered(peer) {
 		return

@@ -22,8 +22,8 @@
 //   - A change that was acknowledged survives a crash of all members, and after a removal the remaining members can
 //     elect a leader without the removed one.
 //   - A removed member has no link.
-//   - A member refuses a process whose data directory it knows to be wiped, or older than what it has acknowledged,
-//     before raft sees a message from that process.
+//   - A process with a data directory that was wiped, or that lacks what its member has acknowledged, is refused
+//     by each member that knows it, before raft sees a message of that process.
 package membership
 
 import (

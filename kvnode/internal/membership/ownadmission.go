@@ -89,7 +89,7 @@ func (a *OwnAdmission) PeerRefused(peer uint64) { a.state.Refused(peer) }
 //
 // now is the time of the refusal, not the time at which the loop handles it.
 func (a *OwnAdmission) PeerForeign(r *transport.RefusedError, now time.Time) {
-	advice := "its data directory, or this member's, is of another cluster; remove the one that is wrong from where it runs"
+	advice := "its data directory, or this member's, is of another cluster; stop the member with the wrong one, and remove that directory"
 	if !a.state.IsOpen() {
 		advice = a.cfg.Advice
 	}

@@ -69,9 +69,9 @@ func (r *Routes) RegistryChanged() {
 	r.adviseAlone(len(members.ByID))
 }
 
-// Accept records the URLs in the hello of an accepted peer, if this member does not know them. It returns the IDs of
-// unregistered peers that have no link afterwards, so that RollbackDetector can forget them.
-func (r *Routes) Accept(id uint64, urls []string) (forgotten []uint64) {
+// RecordURLs records the URLs in the hello of an accepted peer, if this member does not know them. It returns the
+// IDs of unregistered peers that have no link afterwards, so that RollbackDetector can forget them.
+func (r *Routes) RecordURLs(id uint64, urls []string) (forgotten []uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	members := r.cfg.List.Known()

@@ -318,8 +318,8 @@ const maxQuotaMessages = 1024
 
 // Quota limits the memory held by proposals that followers have forwarded and that raft has not taken yet, for each
 // follower. When a follower's quota is used up, its stream is not read, so its proposals wait at the follower. If
-// the follower is elected, its entries come behind them on the same stream. The stream is then read again, because a
-// member that has lost its leadership drops forwarded proposals (Queue.Offer).
+// the follower is elected, its log entries come behind these proposals on the same stream. The stream is then read
+// again, because a member that has lost its leadership drops forwarded proposals (Queue.Offer).
 //
 // Goroutines that read streams call Acquire. The raft loop passes each acquired message to Queue.AddForwarded or
 // Queue.Drop, which release it exactly once. Otherwise the follower's quota would leak.

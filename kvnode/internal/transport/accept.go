@@ -59,7 +59,7 @@ func (t *Transport) accept() {
 
 // startConn serves c in the background, unless the port rejects it.
 func (t *Transport) startConn(c net.Conn) {
-	pending, ok := t.port.Admit(c)
+	pending, ok := t.connLimit.Admit(c)
 	if ok && !t.spawn(func() { t.serveConn(c, pending) }) {
 		closeQuietly(c)
 	}
@@ -308,7 +308,7 @@ const (
 	ReasonVersion = "version"
 	// ReasonRemoved means that the sender was removed from the cluster.
 	ReasonRemoved = "removed"
-	// ReasonWiped means that the sender has lost its data directory.
+	// ReasonWiped means that the sender has lost data: its directory is another one, or went back in time.
 	ReasonWiped = "wiped"
 	// ReasonCertificate means that the sender's certificate is not valid for it.
 	ReasonCertificate = "certificate"

@@ -188,7 +188,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 			silent = append(silent, dialRaw(t, network, 1, 2))
 		}
 		synctest.Wait()
-		if s := b.port.Stats(); s.Evicted != 2 || s.Pending != 4 {
+		if s := b.connLimit.Stats(); s.Evicted != 2 || s.Pending != 4 {
 			t.Errorf("%+v of 6 connections, want 2 evicted and 4 pending", s)
 		}
 		for _, c := range silent {

@@ -118,8 +118,8 @@ type Handler interface {
 	// checksums were compared, so a complete state is undamaged. At most one call
 	// is under way for each peer.
 	ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) error
-	// Unreachable reports that messages to peer were lost. It is called at most
-	// once in limits.lost.
+	// Unreachable reports that messages to peer were lost. Two calls for a peer
+	// are limits.lossInterval apart.
 	Unreachable(peer uint64)
 	// SnapshotSent reports the result of SendSnapshot. Until then raft may send no entries to that peer.
 	SnapshotSent(peer uint64, err error)
@@ -143,8 +143,8 @@ type limits struct {
 	refusedMin, refusedMax time.Duration
 	// maxWait is how long a control message waits for a connection. Start lowers it to half of Hello.Promise.
 	maxWait time.Duration
-	// lost is the minimum time between two calls of Unreachable for one peer.
-	lost time.Duration
+	// lossInterval is the minimum time between two calls of Unreachable for one peer.
+	lossInterval time.Duration
 	// pending is the maximum number of connections that have not sent a hello.
 	pending int
 	// stall is how long either end of a snapshot waits for progress of the other.
@@ -168,7 +168,7 @@ func defaultLimits() limits {
 		dial: 2 * time.Second, handshake: 5 * time.Second,
 		retryMin: 10 * time.Millisecond, retryMax: time.Second,
 		refusedMin: 500 * time.Millisecond, refusedMax: 5 * time.Second,
-		maxWait: 500 * time.Millisecond, lost: 100 * time.Millisecond,
+		maxWait: 500 * time.Millisecond, lossInterval: 100 * time.Millisecond,
 		pending: pending, stall: 30 * time.Second, working: time.Second,
 		streams: [2]streamLimits{
 			control: {count: 4096, bytes: 4 << 20, ping: time.Second, timeout: 5 * time.Second, write: 5 * time.Second},

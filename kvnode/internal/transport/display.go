@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxNameBytes limits the name of a new member, and the text that Shown returns. A
-// longer name would fill a screen or a log.
+// MaxNameBytes limits the name of a new member, and the part of a text that Shown
+// shows. A longer name would fill a screen or a log.
 const MaxNameBytes = 128
 
 // Shown makes a text from another program, such as the name of a member, safe for

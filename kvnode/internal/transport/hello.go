@@ -97,7 +97,7 @@ func (h *Hello) Validate() error {
 
 // ProcessID identifies a process of a member. It is the first 16 bytes of the
 // SHA-256 of the process's Secret. It is public: the hello carries it to each
-// peer. It is zero if the process has no supervisor, or a version without one.
+// peer. It is zero if the process has no supervisor, as in former versions.
 type ProcessID [16]byte
 
 // Secret proves that a process is dead. The supervisor draws it and reveals it

@@ -19,7 +19,7 @@ type PeerStatus struct {
 	// Since is the time of the last change.
 	Connected  bool
 	Since      time.Time
-	LastError  string // of the last attempt or connection that failed, any stream
+	LastError  string // of the control stream or, if it had none, of the bulk stream
 	Hello      Hello  // the last one of the peer
 	Sent, Lost uint64 // messages
 	RTT        time.Duration
@@ -227,7 +227,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	metrics <- counter(invalidDesc, totals.unknown.invalid.Load(), "unknown")
 	metrics <- counter(unaddressedDesc, totals.unaddressed.Load())
-	conns := c.t.port.Stats()
+	conns := c.t.connLimit.Stats()
 	for _, d := range []*prometheus.Desc{pendingDesc, arrivingDesc} {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(conns.Pending))
 	}
@@ -242,13 +242,13 @@ func (p *peer) collect(metrics chan<- prometheus.Metric) {
 	for i := range s.Streams {
 		for j := range streamFamilies {
 			f := &streamFamilies[j]
-			metrics <- prometheus.MustNewConstMetric(f.desc, f.kind, float64(f.value(&s.Streams[i])), p.name, s.Streams[i].Name)
+			metrics <- prometheus.MustNewConstMetric(f.desc, f.kind, float64(f.value(&s.Streams[i])), p.hexID, s.Streams[i].Name)
 		}
 	}
-	metrics <- prometheus.MustNewConstMetric(rttDesc, prometheus.GaugeValue, s.RTT.Seconds(), p.name)
-	metrics <- counter(invalidDesc, s.Invalid, p.name)
+	metrics <- prometheus.MustNewConstMetric(rttDesc, prometheus.GaugeValue, s.RTT.Seconds(), p.hexID)
+	metrics <- counter(invalidDesc, s.Invalid, p.hexID)
 	for i, reason := range reasons {
-		metrics <- counter(refusedDesc, p.counts.refusals[i].Load(), p.name, reason)
+		metrics <- counter(refusedDesc, p.counts.refusals[i].Load(), p.hexID, reason)
 	}
 	p.collectEtcd(metrics, &s)
 }
@@ -293,8 +293,8 @@ func (p *peer) collectEtcd(metrics chan<- prometheus.Metric, s *PeerStatus) {
 		received += s.Streams[i].ReceivedBytes
 	}
 	rtts := p.counts.roundTrips.Load()
-	metrics <- counter(etcdSent, sent, p.name)
-	metrics <- counter(etcdReceived, received, p.name)
-	metrics <- counter(etcdFailures, s.Lost, p.name)
-	metrics <- prometheus.MustNewConstHistogram(etcdRTT, rtts.Count, rtts.Sum.Seconds(), rtts.Buckets(), p.name)
+	metrics <- counter(etcdSent, sent, p.hexID)
+	metrics <- counter(etcdReceived, received, p.hexID)
+	metrics <- counter(etcdFailures, s.Lost, p.hexID)
+	metrics <- prometheus.MustNewConstHistogram(etcdRTT, rtts.Count, rtts.Sum.Seconds(), rtts.Buckets(), p.hexID)
 }

@@ -22,7 +22,7 @@ import (
 type peer struct {
 	t      *Transport
 	id     uint64
-	name   string // the ID, in metrics
+	hexID  string // the ID, in metrics
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	links  [2]*link // control and bulk
@@ -40,7 +40,7 @@ type peer struct {
 
 func newPeer(t *Transport, id uint64, addrs []string) *peer {
 	p := &peer{
-		t: t, id: id, name: ID(id),
+		t: t, id: id, hexID: ID(id),
 		losses:   make(chan struct{}, 1),
 		logLimit: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 	}
@@ -99,8 +99,8 @@ func (p *peer) signalLoss() {
 	}
 }
 
-// reportLosses calls Unreachable soon after a loss, but at most once in limits.lost. A loss in between is reported
-// after that time.
+// reportLosses calls Unreachable soon after a loss, but at most once in limits.lossInterval. A loss in between
+// is reported after that time.
 func (p *peer) reportLosses() {
 	for {
 		select {
@@ -109,7 +109,7 @@ func (p *peer) reportLosses() {
 		case <-p.losses:
 			p.t.cfg.Handler.Unreachable(p.id)
 		}
-		if !sleep(p.ctx, p.t.limits.lost, nil) {
+		if !sleep(p.ctx, p.t.limits.lossInterval, nil) {
 			return
 		}
 	}

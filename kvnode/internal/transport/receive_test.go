@@ -188,7 +188,7 @@ func TestSilentConnectionsDoNotLockOutAPeer(t *testing.T) {
 			}
 			close(stop)
 			<-flooded
-			s := b.port.Stats()
+			s := b.connLimit.Stats()
 			for _, c := range calls {
 				_ = c.Close()
 			}

@@ -50,13 +50,13 @@ import (
 // Transport connects one member to its peers. All its methods are safe for
 // concurrent use.
 type Transport struct {
-	cfg    Config
-	limits limits
-	self   uint64
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	port   *connlimit.Port // limits the connections that have not sent a hello
-	totals totals
+	cfg       Config
+	limits    limits
+	self      uint64
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	connLimit *connlimit.Port // limits the connections that have not sent a hello
+	totals    totals
 
 	// The map in peers is immutable. SetPeer and RemovePeer replace it under mu, so that Send needs no lock.
 	peers atomic.Pointer[map[uint64]*peer]
@@ -91,7 +91,7 @@ func start(cfg Config, lim limits) (*Transport, error) {
 		lim.maxWait = min(lim.maxWait, half)
 	}
 	t := &Transport{cfg: cfg, limits: lim, self: cfg.Hello.From}
-	t.port = connlimit.New(connlimit.Config{Name: "peer", MaxPending: lim.pending, Logger: cfg.Logger})
+	t.connLimit = connlimit.New(connlimit.Config{Name: "peer", MaxPending: lim.pending, Logger: cfg.Logger})
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.inbound = make(map[slot]*inbound)
 	t.mu.reading = make(map[slot]chan struct{})

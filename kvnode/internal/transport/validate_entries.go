@@ -111,7 +111,7 @@ func checkEntry(e *raftpb.Entry) error {
 
 // checkChange refuses changes for which raft panics in every configuration, when it
 // applies them. The proposer must refuse changes that are invalid in the present
-// configuration, such as the removal of the last voter. It refuses
+// configuration, such as the removal of the last voter. checkChange refuses
 //
 //   - unknown transitions and types of changes (confchange.go, EnterJoint of raftpb;
 //     confchange.go, apply).

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A packet opens a connection, or answers: the first packet, or a snapshot:
+// A packet opens a connection, answers the packet that did, or answers a snapshot:
 //
 //	magic    4 bytes, "llkv"
 //	version  2 bytes
