@@ -7,11 +7,11 @@
 //
 // # What a directory promises
 //
-//   - WriteAt and a change of size are durable once Sync of that file has returned nil.
-//     Before, after a crash each sector of 512 bytes has the content of some write since
-//     the last Sync, or of that Sync.
+//   - WriteAt and a change of size are durable once Sync of that file has returned nil. If
+//     a crash comes first, each sector of 512 bytes has its content as of the last Sync or
+//     of a later write.
 //   - Create, Rename and Remove are durable once Sync of the directory has returned nil.
-//     Before, after a crash each of them has happened or not. A Rename is atomic.
+//     If a crash comes first, each of them has happened or not. A Rename is atomic.
 //   - A failed Sync makes nothing durable, and a later one does not repeat its work.
 package fs
 
@@ -27,7 +27,7 @@ type FS interface {
 	// Names lists the files, in any order.
 	Names() ([]string, error)
 	// Create makes an empty file, open for reading and writing. It fails with
-	// fs.ErrExist if there is one of this name.
+	// os.ErrExist if the name exists.
 	Create(name string) (File, error)
 	// Open opens an existing file for reading and writing.
 	Open(name string) (File, error)
@@ -40,8 +40,8 @@ type FS interface {
 	// Sync makes the names durable.
 	Sync() error
 	// Lock locks the file with that name exclusively, and creates it if necessary. It fails
-	// with ErrLocked if another process has the lock. The lock ends with Close or with the
-	// process.
+	// with ErrLocked if the file is already locked, also by this process. The lock ends with
+	// Close or with the process.
 	Lock(name string) (io.Closer, error)
 }
 
@@ -56,8 +56,7 @@ type File interface {
 	Size() (int64, error)
 }
 
-// ErrLocked is returned by Lock when the lock is taken. Match it with
-// errors.Is.
+// ErrLocked is returned by Lock if the file is already locked. Match it with errors.Is.
 var ErrLocked = errors.New("fs: locked by another process")
 
 // IsNoSpace reports whether err means that the disk or the user's quota is full.
@@ -68,7 +67,7 @@ func IsNoSpace(err error) bool {
 // Kind is the kind of an operation.
 type Kind int
 
-// The operations, first those that only read.
+// The operations, first those that change nothing.
 const (
 	OpList Kind = iota
 	OpOpen
@@ -91,11 +90,11 @@ func (k Kind) changes() bool { return k >= OpCreate }
 
 // Op is one operation that a Memory is about to do.
 type Op struct {
-	// Kind says what it is, and Name and To what it is done to.
+	// Name is the file. To is the new name in a rename.
 	Kind     Kind
 	Name, To string
-	// N numbers the operations that change something, from 1. For an operation that
-	// only reads, N is the number of the last one that changed something.
+	// N numbers the operations that change something, from 1. Another operation has the
+	// number of the last one that changed something.
 	N int
 	// Off and Len are the place of a read or a write.
 	Off, Len int64
@@ -115,11 +114,10 @@ func (o Op) String() string {
 
 // Fault makes an operation fail.
 type Fault struct {
-	// Err is what the operation returns. ErrCrashed ends everything: the
-	// operation has begun, any part of it may be on the disk, and every later
-	// one fails too.
+	// Err is what the operation returns. With ErrCrashed any part of the operation may be
+	// on the disk, and every later operation fails, too.
 	Err error
-	// Keep is how many bytes of a write get through, if Err is not ErrCrashed.
+	// Keep is how many bytes are written by a failing write, if Err is not ErrCrashed.
 	Keep int64
 }
 
@@ -133,8 +131,8 @@ func CrashAt(n int) func(Op) *Fault {
 	}
 }
 
-// FailAt returns a hook with which operation n fails with err. If it is a write, half of
-// its bytes get through.
+// FailAt returns a hook with which operation n fails with err. A write writes half of its
+// bytes.
 func FailAt(n int, err error) func(Op) *Fault {
 	return func(op Op) *Fault {
 		if op.N != n || !op.Kind.changes() {

@@ -19,8 +19,8 @@ var ErrCrashed = errors.New("fs: the machine has crashed")
 type Memory struct {
 	mu struct {
 		sync.Mutex
-		// names are the files that the process sees, durable those of the last Sync. changes
-		// lead from durable to names.
+		// names are the files that the process sees, durable those as of the last Sync.
+		// changes lead from durable to names.
 		names, durable map[string]*inode
 		changes        []change
 		locked         map[string]bool
@@ -56,16 +56,16 @@ func NewMemory() *Memory {
 	return m
 }
 
-// SetHook installs f, which is called before every operation and decides
-// whether it fails. It may sleep, to make the disk slow, but not call m.
+// SetHook installs f, which is called before every operation and decides whether the
+// operation fails. f may sleep, to make the disk slow. It must not call m.
 func (m *Memory) SetHook(f func(Op) *Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.hook = f
 }
 
-// SetCapacity limits the disk to n bytes in all files; negative lifts the
-// limit. Writes that would go beyond it are short and fail with ENOSPC.
+// SetCapacity limits the disk to n bytes in all files. Negative means no limit. A write
+// beyond the limit is short and fails with ENOSPC.
 func (m *Memory) SetCapacity(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -270,7 +270,7 @@ func (m *Memory) Bytes(name string) []byte {
 	return bytes.Clone(node.data)
 }
 
-// SetBytes replaces a file's content durably, without the hook, as damage of the disk. It
+// SetBytes replaces a file's content durably and without the hook, to damage the file. It
 // keeps data and does not change it.
 func (m *Memory) SetBytes(name string, data []byte) {
 	m.mu.Lock()

@@ -16,13 +16,13 @@ const sectorSize = 512
 
 // inode is a file without its name. The Memory's lock guards it.
 type inode struct {
-	// data is the content that the process reads. If shared is set, other inodes have it,
-	// too, and it must be copied before a write.
+	// data is the content that the process reads. If shared is set, other inodes or the
+	// caller of SetBytes have it, too, and it must be copied before a write.
 	data   []byte
 	shared bool
-	// dirty has, for each sector written since the last Sync, the older versions that a crash
-	// may bring back: that of the Sync, and that of each write but the newest. nil is a sector
-	// of zeros.
+	// dirty has the older versions of each sector that was written since the last Sync: as
+	// of the Sync, and after each write but the newest. A crash may bring them back. nil is
+	// a sector of zeros.
 	dirty map[int64][][]byte
 	// stuck has the sectors of dirty that a failed Sync has given up. A later Sync makes one
 	// durable only if it is written again.
@@ -71,8 +71,8 @@ func (n *inode) sync() {
 	n.sizes = n.sizes[:0]
 }
 
-// giveUp is a failed Sync: the page cache marks the pages as clean, and the disk does not
-// have them.
+// giveUp is a failed Sync: the page cache marks the pages as clean, but they are not on the
+// disk.
 func (n *inode) giveUp() {
 	if n.stuck == nil {
 		n.stuck = map[int64][][]byte{}
@@ -191,8 +191,8 @@ const (
 	Everything
 )
 
-// Crash ends m, on which every operation fails from now on, and returns the directory that
-// the next process finds. The result depends only on m and the random numbers.
+// Crash ends m and returns the directory that the next process finds. Every later operation
+// on m fails. The result depends only on m and the random numbers.
 func (m *Memory) Crash(keep Survival, random *rand.Rand) *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -244,8 +244,8 @@ func (m *Memory) leaveLocked(keep Survival, random *rand.Rand) *Memory {
 	return next
 }
 
-// Clone returns a copy of m in which all changes are durable. It shares contents with m,
-// which must not be written any more.
+// Clone returns a copy of m in which all changes are durable. The copy shares contents with
+// m, so m must not be written any more.
 func (m *Memory) Clone() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()

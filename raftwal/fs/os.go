@@ -22,8 +22,8 @@ func OS(dir string) (FS, error) {
 }
 
 // MakeDir makes dir and its missing parents durably. It also makes the name of an existing
-// dir durable, because the process that made it may have died before its sync. It returns nil
-// for an existing dir with a parent that this process may not open, or that cannot be synced.
+// dir durable, because the process that made dir may have died before its sync. If dir exists
+// and its parent may not be opened or cannot be synced, MakeDir returns nil.
 func MakeDir(dir string) error { return makeDir(filepath.Clean(dir), SyncDir) }
 
 func makeDir(dir string, sync func(dir string) error) error {
@@ -47,7 +47,7 @@ func makeDir(dir string, sync func(dir string) error) error {
 	// If the parent loses the name of the directory, the log is lost.
 	err = sync(parent)
 	if !missing && (errors.Is(err, os.ErrPermission) || neverSyncs(err)) {
-		return nil // this process may not sync the parent
+		return nil
 	}
 	return err
 }
@@ -137,8 +137,8 @@ func (f osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// CheckLock returns ErrLocked if another process has locked the file at path with Lock. It
-// makes no file, and locks an existing one for a moment.
+// CheckLock returns ErrLocked if the file at path is locked with Lock. It makes no file, and
+// holds a shared lock of an existing one for a moment.
 func CheckLock(path string) error {
 	lock, err := Hold(path)
 	if err != nil {
@@ -147,9 +147,9 @@ func CheckLock(path string) error {
 	return lock.Close()
 }
 
-// Hold takes a shared lock of the file at path, with which Lock fails, until the result is
-// closed. It makes no file, and does nothing for a missing one. It also locks a file that
-// this process may only read.
+// Hold takes a shared lock of the file at path. Lock fails until the result is closed. Hold
+// makes no file, and does nothing for a missing one. It also locks a file that this process
+// may only read.
 func Hold(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0) // NFS locks only files that are open for writing
 	if errors.Is(err, os.ErrNotExist) {

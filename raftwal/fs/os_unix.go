@@ -17,9 +17,8 @@ func SyncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// neverSyncs reports whether err means that a directory cannot be synced at all, as is
-// often the case for the parent of a mount point and for a read-only directory. It is false
-// for a sync that has failed.
+// neverSyncs reports whether err means that a directory cannot be synced at all, such as
+// many parents of mount points. It is false for a sync that has failed.
 func neverSyncs(err error) bool {
 	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EROFS) || errors.Is(err, errors.ErrUnsupported)
 }

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// syncData is fdatasync. It does not write the time of the last change, which costs fsync a
+// syncData is fdatasync. fsync would also write the time of the last change, which costs a
 // commit of the file system's journal.
 func syncData(f *os.File) error {
 	conn, err := f.SyscallConn()
