@@ -31,12 +31,12 @@ type pending struct {
 	done   func(error)
 }
 
-// maxWaiting limits the bytes of waiting updates, and so those of one sync.
+// maxWaiting limits the bytes of waiting updates, and so of one sync.
 const maxWaiting = 16 << 20
 
-// NewAppender starts the thread. The caller must close it before the log. On a full
-// disk the thread calls retry, which may block, and tries again if it returns true. If
-// retry is nil, the thread does not try again.
+// NewAppender starts the thread. Close the Appender before the log. On a full disk the
+// thread calls retry, which may block, and tries again if retry returns true. If retry is
+// nil, the thread does not try again.
 func NewAppender(l *Log, retry func(err error) bool) *Appender {
 	a := &Appender{log: l, maxBytes: min(maxWaiting, l.cfg.MaxBatchBytes/2), retry: retry}
 	a.wake = sync.NewCond(&a.mu.Mutex)
@@ -56,7 +56,7 @@ func UpdateOf(m *raftpb.Message) Update {
 // Append passes u to the thread. When u is durable, or has failed, the thread calls
 // done, in the order of Append. done must not block for long and must not call Append.
 // After an error every later update fails with it, because raft relies on the order.
-// Append blocks while other updates wait and u would exceed the limit: 16 MiB, or half of
+// Append blocks while other updates wait and all of them with u exceed 16 MiB, or half of
 // Config.MaxBatchBytes if that is less. After Close it returns ErrClosed and does not call
 // done.
 func (a *Appender) Append(u Update, done func(error)) error {

@@ -24,9 +24,9 @@ const (
 	batchMark = recordHeader
 )
 
-// mark returns the mark of a batch at an offset of the segment with this nonce. It is
-// splitmix64 of their sum. A client that does not know the nonce cannot write the mark
-// into an entry, and the old content of a recycled file has marks of another nonce.
+// mark returns the mark of a batch at an offset of the segment with this nonce: output
+// number offset of splitmix64 with the nonce as seed. Clients do not know the nonce, so they
+// cannot write the mark into an entry. A recycled file has old marks of another nonce.
 func mark(nonce, offset uint64) uint64 {
 	z := nonce + offset*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -15,8 +15,9 @@ import (
 // stay until Compact. It returns raft.ErrSnapOutOfDate if the log's snapshot is not older,
 // and raft.ErrUnavailable for an index beyond the log.
 //
-// It raises the commit index to the snapshot's, also on disk. On a full disk it may use
-// the reserve if a Compact up to that index would free a segment.
+// A snapshot without a configuration gets that of the log's snapshot. The commit index is
+// raised to the snapshot's, also on disk. On a full disk SaveSnapshot may use the reserve
+// (see NoSpaceError) if a Compact up to that index would free a segment.
 func (l *Log) SaveSnapshot(snap *raftpb.Snapshot) error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -85,12 +86,11 @@ func (l *Log) checkSnapshot(snap *raftpb.Snapshot) error {
 }
 
 // Compact removes the entries up to index, and frees segments without other entries. It
-// returns raft.ErrCompacted if they are already removed, and ErrNotCheckpointed if no
-// snapshot in the log covers them. The snapshot is durable, so the removed entries are
-// never needed again.
+// returns raft.ErrCompacted if they are already removed, and ErrNotCheckpointed if index
+// is beyond the log's snapshot.
 //
-// On a full disk it may use the reserve if it frees a segment: compact up to the snapshot
-// then.
+// On a full disk it may use the reserve (see NoSpaceError) if it frees a segment. So
+// compact up to the snapshot then.
 func (l *Log) Compact(index uint64) error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -124,8 +124,7 @@ func (l *Log) Compact(index uint64) error {
 }
 
 // Tail returns the index for a Compact that keeps about that many bytes of the newest
-// entries, for slow followers. The last entry and the unused end of a segment make it
-// inexact.
+// entries, for slow followers. It waits for a write in progress.
 func (l *Log) Tail(bytes int64) uint64 {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -143,7 +142,7 @@ func (l *Log) Tail(bytes int64) uint64 {
 }
 
 // FreesAt returns the lowest index at which a Compact frees a segment. It returns false if
-// the newest segment has all entries.
+// the newest segment has all entries. It waits for a write in progress.
 func (l *Log) FreesAt() (index uint64, ok bool) {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -160,8 +159,8 @@ func (l *Log) FreesAt() (index uint64, ok bool) {
 func (l *Log) dead() int { return l.deadAfter(l.mu.view.base.index) }
 
 // retire removes n segments from the log, the oldest first and each durably, so that no
-// crash leaves a gap. The base record that covers their entries is durable before, and Open
-// refuses a log without the segment of an entry above the base.
+// crash leaves a gap. The base record that covers their entries must already be durable:
+// Open refuses a log without the segment of an entry above the base.
 func (l *Log) retire(n int) error {
 	for range n {
 		l.mu.Lock()

@@ -21,11 +21,11 @@ type Config struct {
 	FS fs.FS
 
 	// SegmentSize is the size of a segment's file in bytes. Default: 64 MiB. Each new
-	// segment costs two more syncs. Compaction frees whole segments, and the next segment
-	// is prepared while the second half of the last one is filled. The disk must have room
-	// for at least two segments, or compaction cannot free space on a full disk.
+	// segment, and each freed one, costs a sync of the directory. Compaction frees whole
+	// segments. The disk must have room for at least two, or compaction cannot free space
+	// on a full disk.
 	SegmentSize int64
-	// MaxRecentBytes limits the size of the entries in memory, as raft counts it. Slow
+	// MaxRecentBytes limits the size of the entries in memory, as raft counts bytes. Slow
 	// followers and the applier read older entries from the disk. Default: 16 MiB.
 	// Negative means none.
 	MaxRecentBytes int64
@@ -34,19 +34,18 @@ type Config struct {
 	// MaxSnapshotBytes limits the data of a snapshot in the log, which each segment
 	// repeats. Default: 1 MiB. Store larger states elsewhere, and leave Data empty.
 	MaxSnapshotBytes int64
-	// MaxSpares is the number of segments kept for reuse after compaction, besides one
-	// that is being prepared. Without spares new segments are filled with zeros while
-	// the log is written. Default: 2. Negative means none.
+	// MaxSpares is the number of freed segments that are kept for reuse. If none is left,
+	// a new one is filled with zeros in the background while the log fills the second half
+	// of its last segment. Default: 2. Negative means none: a write fills its new segment.
 	MaxSpares int
-	// Inline prepares new segments within the Save that needs them. Without it they are
-	// prepared in the background while the second half of the newest segment is filled.
-	// Tests use it for a deterministic order of operations.
+	// Inline fills new segments with zeros within the write that needs them. Tests use it
+	// for a deterministic order of operations.
 	Inline bool
 
 	// Nonce returns the nonce of a new segment. Two calls must not return the
 	// same. Default: crypto/rand.
 	Nonce func() uint64
-	// Logger gets a line for each repair. Default: nothing is logged.
+	// Logger gets the warnings of Open. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -1,6 +1,6 @@
 // Package raftwal is a write-ahead log for raft nodes. It stores entries, hard state,
 // snapshot position, configuration and the longest promise of the leader lease. A Log is
-// a raft.Storage.
+// a raft.Storage. Its files are segments. A write appends one batch to the last segment.
 //
 //	l, err := raftwal.Open(raftwal.Config{Dir: dir})
 //	err = l.Save(rd.Entries, rd.HardState, rd.Snapshot) // before rd's messages are sent
@@ -37,24 +37,25 @@
 //   - The disk is full. The write returns a NoSpaceError, and a later one succeeds once
 //     there is space. Part of each segment is reserved for the calls that free space:
 //     see NoSpaceError.
-//   - A sync, another write or a change of file names fails. The call and every later
-//     write return a FailedError, and reads continue. Exit, and open the log again.
+//   - A sync or a change of file names fails, or a write fails for another reason. The
+//     call and every later write return a FailedError. Reads continue. Exit, and open the
+//     log again.
 //   - Bytes of the log are damaged. Open, or Entries when it reads them, returns a
 //     CorruptError with file and offset. Torn names the damage that Open cannot detect.
 //
 // # What is assumed
 //
-//   - fdatasync returns when the data and a changed size are on stable storage, fsync of
-//     a directory when all earlier changes of its names are. Rename is atomic.
+//   - When fdatasync returns, the data and a changed size are on stable storage. When fsync
+//     of a directory returns, all earlier changes of its names are. Rename is atomic.
 //   - A sector of 512 bytes is atomic: after a crash it has the old or the new bytes. A
-//     write never changes another sector. (Two batches that share a sector write the same
-//     common part.)
+//     write never changes another sector. If two batches share a sector, both versions
+//     have the first batch.
 //   - A read of synced bytes returns them, fails, or returns bytes with a wrong CRC.
 //     CRC-32C misses one in 2³² random errors.
 //   - flock works between processes. Over NFS it may not.
 //
 // It is not assumed that unsynced writes or names reach the disk in order, that a size is
-// durable before the data, that zeros follow the end, or that a sync after a failed one
+// durable before the data, that zeros follow the last batch, or that a sync after a failed one
 // repeats its work.
 //
 // Nothing is encrypted, and CRCs do not protect from an attacker with write access to the

@@ -32,9 +32,9 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // ErrFailed matches every FailedError.
 var ErrFailed = errors.New("raftwal: the log has failed")
 
-// FailedError is returned by a write with an unknown result, and by every later one. A
+// FailedError is returned by a write with an unknown result, and by every later write. A
 // sync or a change of file names has failed, or a write for another reason than a full
-// disk. The next Open decides how much of it is durable, so the process should exit.
+// disk. The next Open finds out what is durable, so the process should exit.
 type FailedError struct {
 	// Cause is the first failure.
 	Cause error
@@ -53,9 +53,9 @@ func (e *FailedError) Unwrap() error { return e.Cause }
 var ErrNoSpace = errors.New("raftwal: the disk is full")
 
 // NoSpaceError is returned by a write that found no space. Readers see nothing of it. A
-// later write succeeds once there is space. Space for a segment is allocated before
-// anything is written to it, so on a file system that overwrites in place only the
-// beginning of a segment can fail.
+// later write succeeds once there is space. A segment's space is allocated before its
+// first use. So on a file system that overwrites in place, only a write that begins a new
+// segment can fail.
 //
 // On a full disk these calls free a segment:
 //
@@ -63,11 +63,11 @@ var ErrNoSpace = errors.New("raftwal: the disk is full")
 //	err = l.SaveSnapshot(checkpoint)  // as new as possible
 //	err = l.Compact(checkpoint.index)
 //
-// The end of each segment is reserved for them and for Flush: an eighth of the segment, but
-// at least 1 KiB and at most 64 KiB. Hard states, promises and calls that free no segment
-// may use a quarter of it, so neither elections nor repeated checkpoints can use up the
-// rest. Flush and SaveCommit may use another eighth: a hundred calls in segments of 512 KiB
-// or more, one in segments of 8 KiB or less. SaveSnapshot leaves room for Compact.
+// The end of each segment, the reserve, is kept for them and for Flush: an eighth of the
+// segment, but at least 1 KiB and at most 64 KiB. Hard states, promises and calls that free
+// no segment may use a quarter of it. So neither elections nor repeated checkpoints can use
+// up the rest. Flush and SaveCommit may use another eighth: a hundred calls in segments of
+// 512 KiB or more, one in segments of 8 KiB or less. SaveSnapshot leaves room for Compact.
 //
 // This needs
 //   - a log of at least two segments of Config.SegmentSize, since the last one stays and
@@ -75,8 +75,8 @@ var ErrNoSpace = errors.New("raftwal: the disk is full")
 //   - a file system that overwrites in place; and
 //   - a snapshot that, with its data and configuration, fits into a third of the reserve.
 //
-// Elections, and the SaveCommit of an application that makes checkpoints without a Compact,
-// may find no room. So compact well before the disk is full.
+// Elections, and SaveCommit without a later Compact, may use up their share of the reserve.
+// So compact well before the disk is full.
 type NoSpaceError struct {
 	// Cause is the error of the file system.
 	Cause error
@@ -92,23 +92,23 @@ func (e *NoSpaceError) Is(target error) bool { return target == ErrNoSpace }
 func (e *NoSpaceError) Unwrap() error { return e.Cause }
 
 var (
-	// ErrClosed is returned by the methods with an error after Close.
+	// ErrClosed is returned after Close by all methods with an error result.
 	ErrClosed = errors.New("raftwal: closed")
 	// ErrReadOnly is returned by writes after OpenReadOnly.
 	ErrReadOnly = errors.New("raftwal: opened for reading")
-	// ErrLocked is returned by Open if another process has the log open.
+	// ErrLocked is returned by Open and CheckLock if the log is already open.
 	ErrLocked = fs.ErrLocked
 	// ErrEmpty is returned by OpenReadOnly, Verify and Dump for a directory without a log.
 	ErrEmpty = errors.New("raftwal: no log in this directory")
 	// ErrGap is returned by Save for entries that do not continue the log or each other.
 	ErrGap = errors.New("raftwal: entries do not continue the log")
-	// ErrCommitBeyondLog is returned by writes that would leave the commit index beyond
-	// the last entry, by removing a committed entry or with an old snapshot. raft does
-	// not start from such a log.
+	// ErrCommitBeyondLog is returned by a write that would leave the commit index beyond
+	// the last entry: its commit index is too high, or it removes a committed entry. raft
+	// does not start from such a log.
 	ErrCommitBeyondLog = errors.New("raftwal: the commit index is beyond the log")
-	// ErrTooLarge is returned by Save for more than MaxBatchBytes.
+	// ErrTooLarge is returned for a batch above MaxBatchBytes or a snapshot above MaxSnapshotBytes.
 	ErrTooLarge = errors.New("raftwal: too large for one batch")
-	// ErrNotCheckpointed is returned by Compact for an index beyond the last snapshot: the
+	// ErrNotCheckpointed is returned by Compact for an index beyond the log's snapshot: the
 	// state could not be restored without those entries.
 	ErrNotCheckpointed = errors.New("raftwal: not covered by a snapshot")
 )

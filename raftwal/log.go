@@ -12,12 +12,12 @@ import (
 )
 
 // Log is a raft log on disk. All its methods are safe for concurrent use. Writes are
-// serialized, and reads do not wait for them.
+// serialized. The methods of raft.Storage do not wait for them.
 type Log struct {
 	cfg    Config  // immutable
 	dir    fs.FS   // immutable
 	report Report  // immutable: what Open found
-	spares *spares // immutable; nil if it is only read
+	spares *spares // immutable; nil after OpenReadOnly
 	stats  counters
 
 	// w has the state of writers. Its lock is taken before mu's, and held during IO.
@@ -26,9 +26,9 @@ type Log struct {
 		lock   io.Closer
 		failed error // of all later writes
 		// hard is the hard state on disk. The view's may have a newer commit
-		// index, which is written with the next batch.
+		// index, which the next batch of Save contains.
 		hard hardState
-		// seg is the last segment, tail the place of the next batch.
+		// seg is the last segment. tail.end is the place of the next batch.
 		seg  *segment
 		tail tail
 
@@ -45,8 +45,8 @@ type Log struct {
 	}
 }
 
-// Open opens a log, or makes an empty one. It removes a torn tail. For any other
-// damage it returns a CorruptError and changes nothing.
+// Open opens a log, or makes an empty one. It removes an incomplete last batch. For other
+// damage it returns a CorruptError and changes nothing. Torn names the exceptions.
 func Open(cfg Config) (*Log, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -156,8 +156,8 @@ func (l *Log) adopt(rec *recovered) {
 // Recovered returns the contents of the log at Open.
 func (l *Log) Recovered() Report { return l.report }
 
-// Close writes a delayed commit index, waits for the write under way and closes the
-// files. Reads under way finish. It returns ErrClosed if it was called before.
+// Close waits for the write in progress, writes a delayed commit index and closes the
+// files. Reads in progress finish. It returns ErrClosed if it was called before.
 func (l *Log) Close() error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -225,9 +225,9 @@ func (l *Log) SaveMaxPromise(d time.Duration) error {
 	return nil
 }
 
-// CheckLock returns ErrLocked if a process has the log in dir open. It changes nothing.
-// A missing log is not locked. CheckLock holds the lock for a moment; a concurrent Open
-// tries again.
+// CheckLock returns ErrLocked if a process has opened the log in dir for writing. It
+// changes nothing. A missing log is not locked. CheckLock holds the lock for a moment, and
+// a concurrent Open tries again.
 func CheckLock(dir string) error {
 	if err := fs.CheckLock(filepath.Join(dir, lockName)); err != nil {
 		return fmt.Errorf("raftwal: lock the log: %w", err)
@@ -236,8 +236,8 @@ func CheckLock(dir string) error {
 }
 
 // ioMutex is a mutex that is held during IO. In a bubble of testing/synctest a goroutine
-// that waits for it is durably blocked, so the time of a slow disk is virtual. A
-// goroutine that waits for a sync.Mutex is not, and the bubble's time stops.
+// that waits for it is durably blocked, so the time of a slow disk is virtual. With a
+// sync.Mutex the goroutine would not be, and the bubble's time would stop.
 type ioMutex chan struct{}
 
 func newIOMutex() ioMutex { return make(ioMutex, 1) }

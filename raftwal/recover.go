@@ -9,8 +9,8 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// Torn is an incomplete batch at the end of a log, which a crash has interrupted. Open
-// removes it durably.
+// Torn is the last batch of a log if a crash has interrupted its write. Open removes it
+// durably.
 //
 // A batch is written only after the one before is durable, so a crash leaves at most the
 // last one incomplete. Any other invalid bytes are damage, and Open refuses the log,
@@ -144,9 +144,9 @@ func closeAll(segments []*segment) error {
 	return errors.Join(errs...)
 }
 
-// settle makes durable what Open has read. If the process before died, or its sync failed,
-// between a write and the sync, the last batch may be in the page cache only. The batch is
-// written again, because another sync does not repeat the work of a failed one.
+// settle makes durable what Open has read. If the process before died between a write and
+// its sync, or the sync failed, the last batch may be in the page cache only. settle writes
+// it again, because another sync does not repeat the work of a failed one.
 func (l *Log) settle() error {
 	s, t := l.w.seg, &l.w.tail
 	if t.start >= int64(s.sealed) {
@@ -202,8 +202,8 @@ func (l *Log) cut() error {
 	return nil
 }
 
-// noSpace gives the error of a full disk its type. On a file system that does not overwrite
-// in place, writing the same bytes again needs space, too.
+// noSpace gives the error of a full disk its type. On some file systems even overwriting
+// needs space.
 func noSpace(err error) error {
 	if fs.IsNoSpace(err) {
 		return &NoSpaceError{Cause: err}

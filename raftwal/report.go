@@ -21,10 +21,10 @@ type Report struct {
 	Snapshot  *raftpb.SnapshotMetadata
 	// MaxPromise is the last argument of SaveMaxPromise.
 	MaxPromise time.Duration
-	// Batches, Entries and Bytes count all records, with those that later ones replace.
+	// Batches, Entries and Bytes count all that was read, also entries that later ones replace.
 	Batches, Entries, Bytes int64
-	// Torn is the incomplete batch at the end. It is nil if there was none, or if the crash
-	// has lost its first bytes.
+	// Torn is the incomplete batch at the end. It is nil without one, or if a crash has
+	// lost its first bytes.
 	Torn *Torn
 }
 
@@ -49,27 +49,27 @@ func (r *Report) fill(v *view, segments []*segment) {
 	r.HardState, r.Snapshot, r.MaxPromise = v.hard.proto(), v.snap.GetMetadata(), v.promise
 }
 
-// SyncBounds are the bounds of Stats.SyncWithin and Stats.FlushWithin: finer ones below
-// 1 ms, for fast disks, then etcd's, which double from 1 ms on.
+// SyncBounds are the bounds of Stats.SyncWithin and Stats.FlushWithin. From 1 ms on they
+// double, as etcd's do. Finer ones below are for fast disks.
 var SyncBounds = append([]time.Duration{50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond},
 	durations.Doubling(time.Millisecond, 14)...)
 
 // Stats has the counters of a Log since Open.
 type Stats struct {
 	// Syncs counts writes of batches and of new segments, each with its sync. SyncTime is
-	// their total time, MaxSyncTime the longest.
+	// their total time, MaxSyncTime the longest: both include the write.
 	Syncs                 uint64
 	SyncTime, MaxSyncTime time.Duration
 	// FlushTime is the total time of the syncs, without the writes.
 	FlushTime time.Duration
-	// SyncWithin counts writes with syncs up to each of SyncBounds, FlushWithin syncs
-	// alone.
+	// SyncWithin counts writes with their syncs that took at most each of SyncBounds.
+	// FlushWithin counts the syncs alone.
 	SyncWithin, FlushWithin []uint64
 	// DirSyncs counts syncs of the directory.
 	DirSyncs uint64
 	// Entries counts written entries, Bytes all written bytes.
 	Entries, Bytes uint64
-	// Segments counts new segments, Recycled those that became spares.
+	// Segments counts new segments, Recycled freed segments that are kept for reuse.
 	Segments, Recycled uint64
 }
 
@@ -83,7 +83,7 @@ type counters struct {
 
 func (c *counters) init() { c.syncs, c.flushes = durations.New(SyncBounds), durations.New(SyncBounds) }
 
-// sync counts one write of n bytes that began at begun, and its sync, which began at
+// sync counts a write of n bytes and its sync. The write began at begun, the sync began at
 // written and has just ended.
 func (c *counters) sync(n int, begun, written time.Time) {
 	now := time.Now()

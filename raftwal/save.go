@@ -14,19 +14,19 @@ import (
 type Update struct {
 	Entries   []*raftpb.Entry
 	HardState *raftpb.HardState
-	// Snapshot is one that a leader sent. It replaces the log, before Entries
-	// are appended.
+	// Snapshot is from a leader. It replaces the log before Entries are appended. At index
+	// 0 it sets the configuration of an empty log.
 	Snapshot *raftpb.Snapshot
 }
 
 // Save makes entries, hard and snap durable with one write and one sync: after a crash
-// the disk has all of them or none. Entries replace those from their first index on.
+// the disk has all of them or none. Entries replace the log from their first index on.
 // Save skips compacted entries, and a snapshot that is not newer than the log's.
 //
 // It returns ErrCommitBeyondLog if the commit index would be beyond the last entry.
 //
-// If only the commit index has changed, Save writes nothing. The next batch contains it.
-// That is enough for raft, but not for all applications: see SaveCommit.
+// If only the commit index has changed, Save writes nothing. The next Save that writes
+// contains it. That is enough for raft, but not for all applications: see SaveCommit.
 func (l *Log) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap *raftpb.Snapshot) error {
 	one := [1]Update{{Entries: entries, HardState: hard, Snapshot: snap}}
 	return l.SaveAll(one[:])
@@ -53,9 +53,9 @@ func (l *Log) SaveAll(updates []Update) error {
 	return nil
 }
 
-// Flush makes the newest commit index durable, which Save does not write alone. An application
-// without an Appender may call it instead of SaveCommit before a state that is stored elsewhere
-// becomes durable. On a full disk it may use the reserve if a Compact up to that index would free a segment.
+// Flush makes the newest commit index durable, which Save does not write alone. Without an
+// Appender, an application may call it instead of SaveCommit. On a full disk it may use
+// the reserve (see NoSpaceError) if a Compact up to that index would free a segment.
 func (l *Log) Flush() error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -121,16 +121,16 @@ func (l *Log) encode(updates []Update) (draft, error) {
 			d.hard = hardOf(u.HardState)
 			d.hard.commit = max(d.hard.commit, commit)
 		}
-		// SaveSnapshot may have run before waiting updates. raft does not start if the
-		// commit index is below the snapshot.
+		// SaveSnapshot may have run while the update waited in an Appender. raft does not
+		// start if the commit index is below the snapshot.
 		d.hard.cover(d.snap)
 	}
 	if d.hard.commit > d.last {
 		return d, fmt.Errorf("%w: commit index %d, last entry %d", ErrCommitBeyondLog, d.hard.commit, d.last)
 	}
 	old := l.w.hard
-	// A commit index that changed alone waits for the next batch. If it were written without a
-	// sync, two batches could be unsynced, and the disk could have the second without the first.
+	// A commit index that changed alone waits for the next Save that writes. If it were written
+	// without a sync, two batches could be unsynced, and a crash could lose only the first.
 	if d.hard.term != old.term || d.hard.vote != old.vote || (!b.empty() && d.hard != old) {
 		b.hard(d.hard)
 	}
@@ -174,7 +174,7 @@ func (l *Log) encodeEntries(d *draft, entries []*raftpb.Entry) error {
 	return nil
 }
 
-// above returns the entries beyond base, which raft.MemoryStorage would append.
+// above returns the entries beyond base, as raft.MemoryStorage does.
 func above(base uint64, entries []*raftpb.Entry) []*raftpb.Entry {
 	if len(entries) == 0 || entries[0].GetIndex() > base {
 		return entries
@@ -258,7 +258,7 @@ func (l *Log) publish(updates []Update, d draft) {
 // functions that an Appender calls may wait for SaveCommit without a deadlock.
 //
 // It returns ErrCommitBeyondLog for an index beyond the last entry. On a full disk it may
-// use the reserve if a Compact up to that index would free a segment.
+// use the reserve (see NoSpaceError) if a Compact up to that index would free a segment.
 func (l *Log) SaveCommit(index uint64) error {
 	l.w.Lock()
 	defer l.w.Unlock()

@@ -17,8 +17,8 @@ import (
 // maxSegmentID is the largest id in the index of entries (place).
 const maxSegmentID = math.MaxUint32
 
-// segment is an open segment. The log has one reference to it. Each reader that uses it
-// without the log's lock has another.
+// segment is an open segment. The log has one reference to it. Each reader without the
+// log's lock has another.
 type segment struct {
 	header
 	name string  // immutable
@@ -152,9 +152,9 @@ func parseHeader(b []byte, id uint64, size int64) (h header, crc uint32, reason 
 	return h, crc, ""
 }
 
-// The names of a log's files. The segments have no gaps. Behind the last batch of a segment
-// are zeros, or bytes of an earlier use of the file. A spare is a file for a later segment.
-// Its content has no meaning.
+// The names of a log's files. The ids of the segments have no gaps. Behind the last batch of
+// a segment are zeros, or bytes of an earlier use of the file. A spare is a file for a later
+// segment. Its content has no meaning.
 const (
 	segmentSuffix = ".wal"
 	spareSuffix   = ".spare"
@@ -214,9 +214,8 @@ func list(dir fs.FS) (l listing, err error) {
 // an empty directory is damage. Open adds it to the logs of former versions.
 const markerName = "begun"
 
-// putMarker makes the marker if it is missing. Call it when the name of the first segment is
-// durable. Otherwise a crash could leave the marker without a segment, and such a log cannot be
-// opened.
+// putMarker makes the marker if it is missing. Call it only when the name of the first
+// segment is durable. A log with the marker and without a segment cannot be opened.
 func (l *Log) putMarker(files listing) error {
 	if files.marked {
 		return nil

@@ -37,7 +37,8 @@ type spare struct {
 	file fs.File
 }
 
-// openSpares adopts the spares of an earlier process, and removes those of another size.
+// openSpares adopts the spares of an earlier process. It removes those of another size or
+// above the maximum.
 func openSpares(dir fs.FS, cfg *Config, ids []uint64) (*spares, error) {
 	s := &spares{dir: dir, size: cfg.SegmentSize, max: cfg.MaxSpares, inline: cfg.Inline, want: make(chan struct{}, 1)}
 	s.mu.number = 1
@@ -65,7 +66,7 @@ func (s *spares) adopt(name string) error {
 	return s.dir.Remove(name)
 }
 
-// keep adds a complete file, unless there are enough.
+// keep adds a complete file. It returns false if there are enough.
 func (s *spares) keep(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +237,7 @@ func (n *filling) pop() *spare {
 	return p
 }
 
-// finish makes the rest of the next spare, or all of one of another size.
+// finish makes the rest of the next spare. One of another size is made as a whole.
 func (s *spares) finish(size int64) (*spare, error) {
 	n := &s.next
 	if size != s.size {
@@ -254,8 +255,8 @@ func (s *spares) finish(size int64) (*spare, error) {
 	return n.pop(), nil
 }
 
-// fill writes every byte of a file up to offset to, and syncs it. Otherwise each append
-// would pay for the allocation. It removes a file that it cannot fill.
+// fill writes zeros into a file up to offset to, and syncs it. Otherwise each append would
+// pay for the allocation. It removes a file that it cannot fill.
 func (s *spares) fill(n *filling, to int64) error {
 	if n.spare == nil {
 		name := s.name()

@@ -10,16 +10,16 @@ import (
 )
 
 // Verify reads the whole log and changes nothing. It returns ErrEmpty if there is none,
-// and a CorruptError if Open would refuse it.
+// and a CorruptError if the log is damaged. Like OpenReadOnly it takes no lock.
 func Verify(cfg Config) (*Report, error) { return Dump(cfg, nil) }
 
-// Record is one record of a log. One of the pointers or Promise is set, or BaseIndex.
+// Record is one record of a log. The other fields are set according to Kind.
 type Record struct {
 	// File and Offset are its place, Batch is the number of its batch.
 	File   string
 	Offset int64
 	Batch  uint64
-	// Kind is the name of the record's type.
+	// Kind is the name of the record's type, such as "entry".
 	Kind string
 
 	Entry     *raftpb.Entry
@@ -29,15 +29,15 @@ type Record struct {
 	Install  bool
 	// Promise is set in records of the longest promise.
 	Promise time.Duration
-	// BaseTerm and BaseIndex are the last entry that is compacted.
+	// BaseTerm and BaseIndex are the last compacted entry.
 	BaseTerm, BaseIndex uint64
 }
 
 // visitor is called for every record of every valid batch.
 type visitor = func(s *segment, offset int64, number uint64, r *record) error
 
-// Dump is Verify with a call of show for every record in order, with those that later ones
-// replace. It ends with the first error of show.
+// Dump is Verify with a call of show for every record in order, also for entries that later
+// ones replace. It returns the first error of show.
 func Dump(cfg Config, show func(*Record) error) (*Report, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
