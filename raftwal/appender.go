@@ -87,8 +87,8 @@ func (a *Appender) Close() {
 	a.done.Wait()
 }
 
-// take waits for updates and returns all of them. The cleared spare holds the next ones.
-func (a *Appender) take(spare []pending) []pending {
+// take waits for updates and returns all of them. reuse is cleared, and holds the next ones.
+func (a *Appender) take(reuse []pending) []pending {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.mu.waiting) == 0 {
@@ -100,7 +100,7 @@ func (a *Appender) take(spare []pending) []pending {
 	a.mu.bytes = 0
 	a.wake.Broadcast()
 	taken := a.mu.waiting
-	a.mu.waiting = spare[:0]
+	a.mu.waiting = reuse[:0]
 	return taken
 }
 

@@ -72,7 +72,7 @@ func recoverLog(open func(string) (fs.File, error), l listing, maxRecent int64, 
 		if i+1 < len(out.segments) {
 			next = out.segments[i+1]
 		}
-		if out.tail, err = c.sealed(s, next); err != nil {
+		if out.tail, err = c.replaySegment(s, next); err != nil {
 			return nil, err
 		}
 	}
@@ -85,14 +85,14 @@ func recoverLog(open func(string) (fs.File, error), l listing, maxRecent int64, 
 	return out, nil
 }
 
-// sealed replays a segment up to its end, which is in the header of the next one. The last
-// segment ends with its last valid batch.
-func (c *scan) sealed(s, next *segment) (tail, error) {
+// replaySegment replays a segment up to its end, which is in the header of the next one. The
+// last segment ends with its last valid batch.
+func (c *scan) replaySegment(s, next *segment) (tail, error) {
 	if want := c.view.last() + 1; s.nextIndex != want {
 		return tail{}, s.corrupt(0, "the segment continues the log at %d, not at %d", s.nextIndex, want)
 	}
 	if next == nil {
-		return c.open(s)
+		return c.replayLast(s)
 	}
 	if next.prevEnd < headerSize || next.prevEnd > s.size {
 		return tail{}, next.corrupt(0, "the segment before has %d bytes and ends at %d", s.size, next.prevEnd)
@@ -109,9 +109,9 @@ func (c *scan) sealed(s, next *segment) (tail, error) {
 	return t, nil
 }
 
-// open replays the last segment. The log ends with the last valid batch, unless a later
+// replayLast replays the last segment. The log ends with the last valid batch, unless a later
 // batch proves damage.
-func (c *scan) open(s *segment) (tail, error) {
+func (c *scan) replayLast(s *segment) (tail, error) {
 	t, err := c.segment(s, int64(s.size))
 	if err != nil || t.reason == "" {
 		return t, err

@@ -43,7 +43,7 @@ func (l *Log) rotate(b *batch) error {
 	if end := h.sealed + uint64(reserve(l.cfg.SegmentSize)); end > h.size {
 		h.size = (end + headerSize - 1) / headerSize * headerSize
 	}
-	return l.install(h, b)
+	return l.writeSegment(h, b)
 }
 
 // encodeHead encodes the first batch of a segment into l.w.head.
@@ -60,8 +60,8 @@ func (l *Log) encodeHead() error {
 	return head.snapshot(recordCheckpoint, v.snap)
 }
 
-// install writes the segment into a spare and renames it.
-func (l *Log) install(h header, b *batch) error {
+// writeSegment writes the segment into a spare and renames it.
+func (l *Log) writeSegment(h header, b *batch) error {
 	w := &l.w
 	spare, err := l.spares.take(int64(h.size))
 	if err != nil {
