@@ -225,8 +225,8 @@ func (t *Transport) removals() uint64 {
 	return t.mu.removals
 }
 
-// register makes this connection the current one of its slot, and closes the one before: a peer that connects again
-// has lost that one. It returns false if RemovePeer was called since removals was read.
+// register makes this connection the current one of its slot, and closes the previous connection, which the peer has
+// lost. It returns false if RemovePeer was called since removals was read.
 func (t *Transport) register(in *inbound, removals uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -283,8 +283,8 @@ func (in *inbound) refuse(r *Refusal) {
 	in.sendLast(answerRefused, r)
 }
 
-// sendLast sends the last packet of the connection. Then it reads and drops what the peer still sends, for a second at
-// most: closing at once would reset the TCP connection, and the packet would be lost.
+// sendLast sends the last packet of the connection. Then it drops bytes that the peer still sends, for a second at
+// most: closing at once could reset the TCP connection, and the packet could be lost.
 func (in *inbound) sendLast(kind byte, payload any) {
 	if writePacket(in.conn, kind, payload) != nil {
 		return
@@ -310,7 +310,7 @@ const (
 	ReasonRemoved = "removed"
 	// ReasonWiped means that the sender has lost data: its directory is another one, or went back in time.
 	ReasonWiped = "wiped"
-	// ReasonCertificate means that the sender's certificate is not valid for it.
+	// ReasonCertificate means that the certificate is not valid for the sender.
 	ReasonCertificate = "certificate"
 	// ReasonUnknown means that the sender is not registered, and that its host is
 	// neither a registered nor a configured one.

@@ -33,9 +33,9 @@ type Config struct {
 	// Tests pass in-memory links.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Authenticate checks that the other end of a connection is member h.From. It is called for each connection,
-	// accepted or dialled, before any method of Handler. If it rejects an accepted connection, its error, which may
-	// be a *Refusal, is sent to the peer. Other fields of h are not verified, and for a dialled connection only the
-	// IDs are set. Default: every connection is accepted.
+	// accepted or dialled, before any method of Handler. Only the member list is sent without it. If Authenticate
+	// rejects an accepted connection, the peer gets the error, which may be a *Refusal. Other fields of h are not
+	// verified. For a dialled connection only the IDs are set. Default: every connection is accepted.
 	Authenticate func(c net.Conn, h Hello) error
 	// Logger is for lines that operators read. Default: nothing is logged.
 	Logger *slog.Logger
@@ -91,11 +91,10 @@ func (c Config) Validate() error {
 // Handler is the node that uses a transport. Its methods are called
 // concurrently. Transport.Close waits for them to return.
 type Handler interface {
-	// Admit decides whether a peer may connect. Its error is sent to the peer,
-	// which passes it to Refused. A *Refusal in the error's chain gives the reason.
+	// Admit decides whether a peer may connect, and whether a death notice for its process is accepted. The error is
+	// sent to the peer, which passes it to Refused. A *Refusal in the error's chain gives the reason.
 	Admit(h Hello) error
-	// Refused reports that peer refuses this member. err is a *RefusedError. It is called for each refused attempt to
-	// connect the control stream.
+	// Refused is called for each attempt to connect the control stream that peer refuses. err is a *RefusedError.
 	Refused(peer uint64, err error)
 	// Connected reports that peer has admitted this member, and the peer's hello.
 	// It is called each time the control stream connects.
@@ -148,7 +147,7 @@ type limits struct {
 	// pending is the maximum number of connections that have not sent a hello.
 	pending int
 	// stall is how long either end of a snapshot waits for progress of the other.
-	// The receiver sends answerWorking once in the interval working.
+	// working is the interval in which the receiver sends answerWorking.
 	stall, working time.Duration
 	streams        [2]streamLimits
 }

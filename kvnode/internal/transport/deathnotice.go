@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// kindDeathNotice is the kind of a packet that reports the death of a process. The packet has a connection of its
-// own and replaces no stream. Versions that do not know the kind refuse it. Kind 201, the notice of former
-// versions, is refused.
+// kindDeathNotice is the kind of a packet that reports the death of a process. Its connection ends after the answer.
+// Versions that do not know the kind refuse it. Kind 201, the notice of former versions, is refused.
 const kindDeathNotice = 202
 
 // deathNotice is the payload of the packet.
@@ -41,10 +40,10 @@ func (t *Transport) PeersToNotify() PeersToNotify {
 	return list
 }
 
-// SendDeathNotice sends a death notice to member to at addr. The caller guarantees that the
-// process to which secret belongs will never execute another instruction. h is
-// the hello of the process's member. The error is a *RefusedError if the receiver
-// rejects the notice or does not know its kind. ctx limits the call. dial is
+// SendDeathNotice sends a death notice to addr, the address of the member with ID to. The
+// caller guarantees that the process with this secret will never execute another
+// instruction. h is the hello of the process's member. The error is a *RefusedError if the
+// receiver rejects the notice or does not know its kind. The call ends with ctx. dial is
 // Config.Dial, nil for TCP.
 func SendDeathNotice(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string, to uint64, h Hello, secret Secret) error {
 	h.To, h.Hold = to, 0

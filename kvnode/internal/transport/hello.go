@@ -32,13 +32,13 @@ type Hello struct {
 	// Hold is the rest of the sender's restart hold (leaderlease, V6), during which
 	// it cannot lead. Versions that do not know the field send 0.
 	Hold time.Duration `json:"hold,omitempty"`
-	// ClusterVersion is the newest cluster version that the sender's version knows
-	// (store.ClusterVersionNewest). 0 is a version that knows only the first one.
+	// ClusterVersion is the newest cluster version that the sender knows
+	// (store.ClusterVersionNewest). 0 means the first one.
 	ClusterVersion int64 `json:"format,omitempty"`
 	// Log is the end of the log that the sender's process found at its start.
 	Log LogEnd `json:"log,omitzero"`
-	// ProcessID identifies the sender's process if the process has a supervisor. The field "process" of former
-	// versions is ignored.
+	// ProcessID identifies the sender's process if the process has a supervisor. Former versions send another field,
+	// "process", which is ignored.
 	ProcessID ProcessID `json:"process_id,omitzero"`
 }
 
@@ -46,8 +46,8 @@ type Hello struct {
 // does not change while the process runs, so that peers can compare it with what
 // the member reported before.
 type LogEnd struct {
-	// Process is a random text that identifies the process. Versions that do not
-	// report their log send "".
+	// Process is a random text that identifies the process, also without a supervisor.
+	// Versions that do not report their log send "".
 	Process string `json:"boot"`
 	Term    uint64 `json:"term"`   // of the hard state
 	Commit  uint64 `json:"commit"` // likewise

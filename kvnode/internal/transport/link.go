@@ -23,7 +23,7 @@ type link struct {
 	kind                      stream
 	lim                       streamLimits
 	queue                     *queue
-	wake                      chan struct{} // a token ends the wait for the next attempt
+	wake                      chan struct{} // a token ends the wait for the next attempt: see retryNow
 	log                       *slog.Logger
 	connectLog, disconnectLog rate.Sometimes // limit the lines about connections
 
@@ -66,7 +66,8 @@ func (l *link) countLost(n int) {
 	}
 }
 
-// retryNow ends the wait for the next attempt, which is likely to succeed now.
+// retryNow ends the wait for the next attempt, which is likely to succeed now. It also ends an attempt at an unproven
+// address: see errPeerConnected.
 func (l *link) retryNow() {
 	select {
 	case l.wake <- struct{}{}:
@@ -288,8 +289,8 @@ func (t *Transport) exchangeHello(c net.Conn, id uint64, kind stream) (Hello, er
 }
 
 // checkAnswer authenticates the acceptor and checks its answer. It authenticates
-// first, because a refusal may make this member stop: it counts only if it comes
-// from the member with that ID.
+// first, because a refusal may make this member stop. So a refusal counts only if
+// it comes from member id.
 func (t *Transport) checkAnswer(c net.Conn, p packet, id uint64) (Hello, error) {
 	if err := t.cfg.Authenticate(c, Hello{ClusterID: t.cfg.Hello.ClusterID, From: id}); err != nil {
 		return Hello{}, fmt.Errorf("the connection does not authenticate as member %s: %w", ID(id), err)

@@ -26,7 +26,7 @@ type MemberList struct {
 }
 
 // FetchMemberList requests the member list from the member at addr. dial is
-// Config.Dial, nil for TCP. ctx and the limit of a handshake limit the call.
+// Config.Dial, nil for TCP. The call ends with ctx, or after limits.handshake.
 func FetchMemberList(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string) (MemberList, error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultLimits().handshake)
 	defer cancel()
@@ -41,8 +41,8 @@ func FetchMemberList(ctx context.Context, dial func(ctx context.Context, addr st
 	return list, nil
 }
 
-// request sends a packet to the member to on a connection of its own, and returns the payload of the answer. dial is
-// Config.Dial, nil for TCP. ctx limits the call.
+// request sends a packet to member to, at addr, on a new connection, and returns the payload of the answer. dial is
+// Config.Dial, nil for TCP. The call ends with ctx.
 func request(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string, to uint64, kind byte, v any) ([]byte, error) {
 	c, err := Config{Dial: dial}.WithDefaults().Dial(ctx, addr)
 	if err != nil {

@@ -19,7 +19,7 @@ type PeerStatus struct {
 	// Since is the time of the last change.
 	Connected  bool
 	Since      time.Time
-	LastError  string // of the control stream or, if it had none, of the bulk stream
+	LastError  string // of the control stream since it last connected or, if empty, of the bulk stream
 	Hello      Hello  // the last one of the peer
 	Sent, Lost uint64 // messages
 	RTT        time.Duration
@@ -31,7 +31,7 @@ type PeerStatus struct {
 // StreamStatus is the state of one stream to and from a peer.
 type StreamStatus struct {
 	Name      string // control, bulk, snapshot
-	Connected bool
+	Connected bool   // for snapshots: one is being sent
 	// Sent and Received count messages, SentBytes and ReceivedBytes their bytes on
 	// the wire. Lost counts messages that were not written.
 	Sent, SentBytes, Lost   uint64
@@ -131,8 +131,7 @@ type totals struct {
 	garbled atomic.Uint64
 	// refusals counts this member's refusals by index in reasons.
 	refusals [len(reasons)]atomic.Uint64
-	// logLimit limits log lines about connections, connectLog those about peers that
-	// have connected.
+	// connectLog limits log lines about peers that have connected, logLimit other lines.
 	logLimit, connectLog rate.Sometimes
 }
 
@@ -264,8 +263,8 @@ func oneIf(b bool) uint64 {
 	return 0
 }
 
-// etcd's metrics of its peers, with its names and labels, for dashboards and alerts
-// that were written for etcd. They add up all streams of a peer.
+// The metrics of peers with etcd's names and labels, for dashboards and alerts that
+// were written for etcd. They add up all streams of a peer.
 var (
 	etcdSent     = etcdDesc("sent_bytes_total", "The total number of bytes sent to peers.", "To")
 	etcdReceived = etcdDesc("received_bytes_total", "The total number of bytes received from peers.", "From")

@@ -157,7 +157,7 @@ const (
 )
 
 // detectDuplicate logs an error if two processes run as one member. Each of them
-// replaces the connections of the other again and again, which neither can see.
+// replaces the connections of the other again and again. Neither can see the reason.
 func (t *Transport) detectDuplicate(in *inbound) {
 	name, remote := in.hello.Log.Process, in.conn.RemoteAddr().String()
 	if name == "" {
@@ -178,8 +178,8 @@ func (t *Transport) detectDuplicate(in *inbound) {
 	}
 }
 
-// observe records a connection. If it is from another process than the one before,
-// it returns the address of that one.
+// observe records a connection. If the previous connection was from another process,
+// it returns the address of that process.
 func (p *memberProcesses) observe(now seenProcess) (other string) {
 	newest := len(p.all) - 1
 	at := slices.IndexFunc(p.all, func(q seenProcess) bool { return q.name == now.name })

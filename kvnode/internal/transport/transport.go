@@ -3,16 +3,16 @@
 // # What it promises
 //
 //   - Heartbeats, votes and their responses never wait behind log entries or
-//     snapshots. Each member dials each peer for the messages that it sends:
-//     one connection for control messages, one for bulk messages, and one for
-//     each snapshot.
+//     snapshots. Each member dials each peer for the messages that it sends. There
+//     are three kinds of streams, each with its own connection: control messages,
+//     bulk messages, and a snapshot.
 //   - Send never blocks, and memory is bounded. The queues of a peer that does
 //     not read fill up. The transport drops and counts messages for a full
 //     queue, and calls Handler.Unreachable.
 //   - Messages of one stream to one peer arrive in the order in which they were
 //     sent, each at most once. Raft tolerates every other loss and reordering.
-//   - Handler.Receive gets only messages that Validate accepts, so no message of
-//     a single peer can make raft panic (see also ValidateAgainst).
+//   - Handler.Receive gets only messages that Validate accepts. If the handler also
+//     calls ValidateAgainst, no single peer can make raft panic (with one exception named there).
 //   - The receiver reads a snapshot to its end only if it is unchanged: each
 //     chunk has a checksum, and a SHA-256 of the whole state follows.
 //
@@ -28,9 +28,8 @@
 // sends its Hello. The acceptor answers with its own Hello or with a Refusal.
 // Frames follow (wire.go): each holds one raft message, or nothing, which is a
 // ping. A snapshot's connection carries one frame, then the state in chunks
-// (chunks.go). Two further kinds of packets have a connection of their own: the
-// request for the member list (memberlist.go) and the death notice
-// (deathnotice.go).
+// (chunks.go). Two other kinds of packets begin a connection without a stream: the
+// request for the member list (memberlist.go) and the death notice (deathnotice.go).
 package transport
 
 import (
@@ -191,9 +190,9 @@ func (t *Transport) Takes(to uint64, m *raftpb.Message) bool {
 	return p != nil && kind != snapshots && p.links[kind].queue.accepts(sizeOf(m))
 }
 
-// Close ends all connections and waits for every goroutine. Calls of Handler
-// that are under way must therefore not wait for Close. Snapshots under way
-// fail: SnapshotSent is called before Close returns.
+// Close ends all connections and waits for every goroutine. So no method of
+// Handler may wait for Close. Snapshots under way fail: SnapshotSent is called
+// before Close returns.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.mu.closed = true

@@ -71,7 +71,7 @@ func Validate(m *raftpb.Message, from, self uint64) error {
 	return nil
 }
 
-// checkPresent refuses nil, so that the other rules need not.
+// checkPresent refuses nil, so the other rules can rely on a message.
 func checkPresent(m *raftpb.Message, _, _ uint64) error {
 	if m == nil {
 		return &InvalidError{Rule: "nil", Text: "message is nil"}
@@ -195,8 +195,8 @@ func checkUnusedFields(m *raftpb.Message, _, _ uint64) error {
 // log ends at lastIndex. Call it right before Step, in the goroutine that owns the
 // RawNode.
 //
-// lastIndex is the last index of raft's own log, including entries that are not on disk yet, as of the newest Ready
-// or, before the first one, of Storage. A faulty leader may have truncated the log below it since then.
+// lastIndex is the last index of raft's log as of the newest Ready, or of Storage before the first Ready. It includes
+// entries that are not on disk yet. A faulty leader may have truncated the log below it since then.
 //
 //   - Raft panics for a heartbeat that commits beyond the log (log.go, commitTo).
 //     The leader's heartbeat commits at most the index that this member has

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A packet opens a connection, answers the packet that did, or answers a snapshot:
+// A packet opens a connection, or answers the first packet or a snapshot:
 //
 //	magic    4 bytes, "llkv"
 //	version  2 bytes
@@ -133,8 +133,7 @@ func readN(r io.Reader, b []byte, n int) ([]byte, error) {
 // which the other end sends back.
 const frameHead = 8
 
-// MaxMessageBytes limits one raft message on the wire. The largest has a single entry, with a request of
-// kvnode.MaxRequestLimit bytes at most.
+// MaxMessageBytes limits one raft message on the wire. A message with an entry of kvnode.MaxRequestLimit bytes fits.
 const MaxMessageBytes = 10 << 20
 
 // maxEntries limits the entries of a message. An entry of 2 bytes on the wire takes 100 bytes of memory, so

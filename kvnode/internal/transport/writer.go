@@ -25,7 +25,7 @@ type connWriter struct {
 	buf  []byte // reused by all writes
 	// batch is the last result of queue.drain.
 	batch []item
-	// pinged is when the unanswered ping was sent, in nanoseconds since began, or 0 if there is no unanswered ping.
+	// pinged is the time of the unanswered ping, in nanoseconds since began, or 0 if there is none.
 	pinged atomic.Int64
 	began  time.Time
 }
@@ -140,8 +140,8 @@ func (s *connWriter) ping() error {
 
 var pong = appendPing(nil)
 
-// readPongs reads the answers to pings. It also sees at once that the peer closes
-// the connection, which the writer would see only at its next write.
+// readPongs reads the answers to pings. It notices at once if the peer closes the
+// connection. The writer would notice only at its next write.
 func (s *connWriter) readPongs() error {
 	got := make([]byte, len(pong))
 	for {
@@ -225,8 +225,8 @@ func (q *queue) fitsLocked(size int) bool {
 	return q.mu.count < q.limits.count && (q.mu.count == 0 || q.mu.bytes+size <= q.limits.bytes)
 }
 
-// drain returns all queued messages in order. The caller must release them. reuse is the previous result: the queue
-// fills its array next.
+// drain returns all queued messages in order. The caller must release them. reuse is the previous result: its array
+// holds the next messages.
 func (q *queue) drain(reuse []item) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
