@@ -20,10 +20,10 @@
 //
 //   - While a client sends short frames, Read returns at most 4 KiB and then yields the processor. gRPC closes no
 //     connection that resets many streams (CVE-2023-44487), and 20 readers that never block starve the raft loop.
-//   - A client is not read while many of its answers wait to be written, and is read
+//   - A client is not read while many of its answers wait to be written. It is read
 //     slowly while many of its short requests are in progress.
-//   - All connections share MaxOpenStreams. A connection may have as many streams as
-//     all connections leave free.
+//   - All connections share the maxStreams of NewH2. A connection may have as many
+//     streams as all connections leave free.
 //   - A connection is closed if it sends messages in too many small pieces.
 //
 // docs/adr/0030-connlimit.md has the measurements.

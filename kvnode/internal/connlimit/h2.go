@@ -41,7 +41,7 @@ const (
 	shortData    = 64
 )
 
-// ErrFragments is why Read fails after maxFragments.
+// ErrFragments is the error of Read if a client sends more than maxFragments.
 var ErrFragments = fmt.Errorf("kvnode: the client has sent more than %d frames with less than %d bytes of a message on streams without an answer; "+
 	"send larger frames", maxFragments, shortData)
 
@@ -175,7 +175,7 @@ func (c *H2Conn) mayRead(began, now time.Time) bool {
 	return c.mu.backlog <= maxBacklog
 }
 
-// received notes the frames that begin in p. It reports false if the client has sent
+// received counts the frames that begin in p. It returns false if the client has sent
 // too many fragments.
 func (c *H2Conn) received(p []byte) bool {
 	c.mu.Lock()
@@ -231,7 +231,7 @@ func (c *H2Conn) sending(n int) {
 	}
 }
 
-// sent notes the frames that begin in p, which was written.
+// sent counts the frames that begin in p, which was written.
 func (c *H2Conn) sent(p []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,8 +289,8 @@ type scanner struct {
 	head [headerLen]byte
 }
 
-// next returns the next frame of p and what comes after its header. It returns
-// false if p ends before the header does.
+// next returns the next frame of p and the bytes after its header. ok is false if p
+// ends before or within the header.
 func (s *scanner) next(p []byte) (f frame, rest []byte, ok bool) {
 	n := min(s.skip, len(p))
 	s.skip, p = s.skip-n, p[n:]

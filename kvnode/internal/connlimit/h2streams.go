@@ -25,9 +25,8 @@ const (
 	Waiting
 )
 
-// Begin is called before a stream is served. The caller calls end when it was served. The frames of an H2Conn show
-// when its streams are open. A request that came another way, so that addr is no *Addr, is open until end, and counts
-// as the only one of its connection.
+// Begin is called before a stream is served. The caller calls end afterwards. The frames of an H2Conn show when its
+// streams are open. If addr is no *Addr, the stream is open until end, and counts as the only one of its connection.
 func (h *H2) Begin(addr net.Addr, kind Kind) (end func(), err error) {
 	a, ok := addr.(*Addr)
 	own, all := int64(1), int64(0)

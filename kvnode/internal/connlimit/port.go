@@ -14,10 +14,10 @@ import (
 type Config struct {
 	// Name names the port in log lines.
 	Name string
-	// MaxPending bounds the connections that are not authenticated, MaxOpen all
-	// connections. MaxOpen 0 is no limit.
+	// MaxPending limits the connections that are not authenticated, MaxOpen all
+	// connections. MaxOpen 0 means no limit.
 	MaxPending, MaxOpen int
-	// Logger receives a line now and then while connections are evicted or rejected.
+	// Logger gets a line at most once in ten seconds while connections are evicted or rejected.
 	Logger *slog.Logger
 }
 
@@ -71,8 +71,8 @@ const (
 	isClosed
 )
 
-// Admit counts c as pending. It may close another connection for it. It returns false
-// if it has closed c.
+// Admit counts c as pending. It may evict another connection. It returns false if it
+// has closed c.
 func (p *Port) Admit(c net.Conn) (*Pending, bool) {
 	n := &Pending{port: p, conn: rawConn(c), host: hostOf(c.RemoteAddr()), progress: time.Now()}
 	victim := p.admit(n)
