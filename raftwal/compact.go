@@ -124,7 +124,7 @@ func (l *Log) Compact(index uint64) error {
 }
 
 // Tail returns the index for a Compact that keeps about that many bytes of the newest
-// entries, for slow followers. It waits for a write in progress.
+// entries, for slow followers.
 func (l *Log) Tail(bytes int64) uint64 {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -142,7 +142,8 @@ func (l *Log) Tail(bytes int64) uint64 {
 }
 
 // FreesAt returns the lowest index at which a Compact frees a segment. It returns false if
-// the newest segment has all entries. It waits for a write in progress.
+// the newest segment has all entries. After an installed snapshot the index may already be
+// compacted. Then a later Compact, or the next new segment, frees the old ones.
 func (l *Log) FreesAt() (index uint64, ok bool) {
 	l.w.Lock()
 	defer l.w.Unlock()

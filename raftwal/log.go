@@ -12,7 +12,7 @@ import (
 )
 
 // Log is a raft log on disk. All its methods are safe for concurrent use. Writes are
-// serialized. The methods of raft.Storage do not wait for them.
+// serialized. Tail and FreesAt wait for a write in progress, other reads do not.
 type Log struct {
 	cfg    Config  // immutable
 	dir    fs.FS   // immutable

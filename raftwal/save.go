@@ -20,8 +20,9 @@ type Update struct {
 }
 
 // Save makes entries, hard and snap durable with one write and one sync: after a crash
-// the disk has all of them or none. Entries replace the log from their first index on.
-// Save skips compacted entries, and a snapshot that is not newer than the log's.
+// the disk has all of them or none. Entries replace the log from their first index on, and
+// must not be changed afterwards. Save skips compacted entries, and a snapshot that is not
+// newer than the log's.
 //
 // It returns ErrCommitBeyondLog if the commit index would be beyond the last entry.
 //
