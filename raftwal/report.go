@@ -67,7 +67,7 @@ type Stats struct {
 	SyncWithin, FlushWithin []uint64
 	// DirSyncs counts syncs of the directory.
 	DirSyncs uint64
-	// Entries counts written entries, Bytes all written bytes.
+	// Entries counts written entries. Bytes counts written bytes, without the zeros of new segments.
 	Entries, Bytes uint64
 	// Segments counts new segments, Recycled freed segments that are kept for reuse.
 	Segments, Recycled uint64
