@@ -196,9 +196,9 @@ defrag() { etcdctl --endpoints="$(client_url "$1")" defrag && healthy "$ALL"; }
 # no_old NAME fails if a restore has left the former data directory of a member.
 no_old() { absent "$DATA/$1.old" "$1"; }
 
-# set_aside NAME renames the data directory of a member that is stopped, unless that is done.
+# set_aside NAME renames the data directory of a member that is stopped, unless that is done, or there is none.
 set_aside() {
-  on "$1" test ! -e "$DATA/$1" -a -e "$DATA/$1.old" && return
+  on "$1" test ! -e "$DATA/$1" && return
   no_old "$1" && on "$1" mv -T "$DATA/$1" "$DATA/$1.old"
 }
 
