@@ -150,7 +150,7 @@ func TestTicksAtTheLimits(t *testing.T) {
 					before[n] = n.Status().Late.Count
 				}
 				const odd = 13 * ms
-				times := time.Duration(often(400, 150))
+				times := often(400, 150)
 				for range times {
 					time.Sleep(odd)
 					if s := c.leaseStatus(leader); s != leaderlease.StatusValid {
@@ -158,9 +158,9 @@ func TestTicksAtTheLimits(t *testing.T) {
 					}
 				}
 				for n, was := range before {
-					got, want := n.Status().Late.Count-was, uint64(times*odd/n.cfg.TickInterval)
+					got, want := n.Status().Late.Count-was, uint64(time.Duration(times)*odd/n.cfg.TickInterval)
 					if got > want+1 || got < want*5/6-1 {
-						t.Errorf("%s ticks %d times in %v, want %d", n.Name(), got, times*odd, want)
+						t.Errorf("%s ticks %d times in %v, want %d", n.Name(), got, time.Duration(times)*odd, want)
 					}
 				}
 				if got := leader.Term(); got != term {
