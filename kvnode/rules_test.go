@@ -64,7 +64,7 @@ func TestReadWaitsUntilCommittedEntriesAreApplied(t *testing.T) {
 	blocking := func(cfg *Config) {
 		held, release = make(chan struct{}), make(chan struct{})
 		cfg.Logger = slog.New(onLine(func(line string) {
-			if strings.HasPrefix(line, "an entry that does not decode") {
+			if strings.HasPrefix(line, "an invalid entry or proposal") {
 				close(held)
 				<-release
 			}
