@@ -169,14 +169,14 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 		a.life.Fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.Stop))
 		return false
 	}
-	// Raft gets a refused change as one without effect: until it has seen this entry applied, it takes no other
-	// change.
 	if errors.Is(plan.Refusal, membership.ErrMalformedChange) {
 		a.invalid.report(plan.Refusal, "index", e.GetIndex())
 	}
 	// The result of the change is known now. Without Claim, the loop could still fail its proposal with
 	// ErrLeaderChanged.
 	answer := a.proposals.Claim(plan.Proposal)
+	// Raft gets a refused change as one without effect: until it has seen this entry applied, it takes no other
+	// change.
 	conf, ok := a.switchConf(e.GetIndex(), plan.Raft)
 	if !ok {
 		answer(store.Result{}, ErrStopped)

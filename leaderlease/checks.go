@@ -31,7 +31,7 @@ type checks struct {
 // anything is taken over from rd.
 func (l *Lease) checkReadyLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	if !l.cfg.Raft.AsyncStorageWrites {
-		l.acknowledgedLocked(l.mu.checks.handed) // raft makes no Ready before Advance
+		l.acknowledgedLocked(l.mu.checks.handed) // raft makes the next Ready only after Advance
 	}
 	if rule := l.otherNodeLocked(rd); rule != "" {
 		done = l.blameLocked(rule, true)

@@ -58,16 +58,16 @@ func (l *Lease) switchTo(cs *raftpb.ConfState, closeChange func(*confWatch) (use
 }
 
 // Applied tells the lease that the embedder's state machine has applied all entries up to index. Reads
-// wait for it. An index that raft has not committed is a misuse that fails every later read. An index
-// beyond a configuration change without ApplyConfState keeps leases off until that call, or until a
-// snapshot is restored. Info reports it.
+// wait for it. An index that raft cannot have committed is a misuse that fails every later read. An index
+// at or beyond a configuration change without ApplyConfState keeps leases off until that call, or until
+// a snapshot is restored. Info reports it.
 func (l *Lease) Applied(index uint64) {
 	if l == nil {
 		return
 	}
-	// A durable state machine may be ahead of the commit index on disk, which raft does not sync. It is
-	// ahead of the log only if it had applied entries that the log had not yet written when the process
-	// crashed. ConfIndex then is beyond the log.
+	// A durable state machine may be ahead of the commit index on disk, which raft does not sync, and
+	// even of the log, if the process crashed before the log was written. In the second case ConfIndex
+	// is the limit.
 	if index > max(l.commit.Load(), l.lastAtStart, l.cfg.ConfIndex) {
 		l.misuse("Applied with an index beyond the commit index: state that raft has not committed must not be served", true)
 		return
@@ -89,7 +89,7 @@ func (l *Lease) wrongLocked() error {
 	return l.mu.conf.wrong()
 }
 
-// noteMissedLocked calls f, and logs the mistake with a configuration change that the confWatch then shows.
+// noteMissedLocked lets f update the confWatch, and logs a mistake of the embedding that shows then.
 func (l *Lease) noteMissedLocked(f func(*confWatch)) {
 	before := l.mu.conf.wrong()
 	f(&l.mu.conf)
@@ -108,7 +108,7 @@ func (l *Lease) misuse(rule string, failReads bool) {
 	done.report()
 }
 
-// blameLocked is misuse for callers that hold the lock and publish afterwards.
+// blameLocked does what misuse does, for callers that hold the lock and publish afterwards.
 func (l *Lease) blameLocked(rule string, failReads bool) (done finished) {
 	if l.mu.misuse == nil {
 		l.mu.misuse = &MisuseError{Rule: rule}
@@ -150,7 +150,7 @@ type confWatch struct {
 	// known is the newest change that is closed, or that Storage had at the start, or the newest
 	// restored snapshot. stored is the ConfIndex, until a snapshot is restored.
 	known, stored uint64
-	// appliedPast is the newest index that was applied while an older change was open. acknowledged is the
+	// appliedPast is the newest index that was applied while a change up to it was open. acknowledged is the
 	// newest index that raft counts as applied.
 	appliedPast, acknowledged uint64
 	// superseded: the newest configuration came with a snapshot. A late ApplyConfChange of an

@@ -151,8 +151,8 @@ func (l *Lease) storageAppendLocked(m *raftpb.Message, now core.Instant) {
 
 // mayAnswerLocked reports whether raft's answer to a ReadIndex is right. Raft answers with a stale index
 // while it is a sole voter that has not committed in its term, and when it is no voter any more
-// (MsgReadIndex in raft.go). The answer may appear later than raft gave it, so it must also cover the
-// first entry of this term.
+// (MsgReadIndex in raft.go). Raft may have given the answer before this node led in this term, so the
+// answer must also cover the first entry of this term.
 func (l *Lease) mayAnswerLocked(index uint64) bool {
 	return l.mayAskLocked() && index >= l.mu.ownIndex && !l.mu.checks.leaseBased
 }

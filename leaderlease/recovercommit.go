@@ -127,8 +127,8 @@ func provenCommit(s raft.Storage, stored uint64) (uint64, error) {
 	return max(stored, proven), err
 }
 
-// leaderTerm returns the term of the entry at known, or 0 if all entries up to there are from Bootstrap: there
-// is no snapshot before them, and no normal entry, with which each leader begins.
+// leaderTerm returns the term of the entry at known, or 0 if all entries up to there are from Bootstrap. A
+// normal entry, or a snapshot before the log, is the sign of a leader.
 func leaderTerm(s raft.Storage, first, known uint64) (uint64, error) {
 	led := first > 1
 	err := eachEntry(s, first, known+1, func(e *raftpb.Entry) bool {

@@ -21,7 +21,7 @@ type rounds struct {
 	// applied, sorted by index.
 	waiting         waitlist
 	awaitingApplied waitlist
-	// stuck is for how many ticks reads have waited in awaitingApplied while the applied index was seen.
+	// stuck counts the ticks in which reads waited in awaitingApplied and the applied index remained seen.
 	seen  uint64
 	stuck int
 }

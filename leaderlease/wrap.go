@@ -32,8 +32,8 @@ func Wrap(inner raft.Node, cfg Config) (raft.Node, *Lease, error) {
 }
 
 // wrap puts l in front of inner. inner has read Storage by now, and its first Ready reaches l before the
-// caller can write it, so Storage need not be read again (recheckStorageLocked). It must not be, either: the
-// caller may use it meanwhile, and MemoryStorage.InitialState takes no lock.
+// caller can write it. So Storage need not be read again (recheckStorageLocked), and must not: the caller may
+// use it meanwhile, and MemoryStorage.InitialState takes no lock.
 func wrap(inner raft.Node, l *Lease) raft.Node {
 	l.mu.Lock()
 	l.mu.checks.storageRechecked = true

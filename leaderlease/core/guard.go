@@ -155,9 +155,9 @@ func (g *Guard) Admit(rel *Release, now Instant) bool {
 	return !g.Bound(now)
 }
 
-// covers reports whether the leader that released does not rely on this node's promise (L6). Either
-// the promise is to an earlier leader, and its lease must have ended before a later leader could be
-// elected, or the release names its probe.
+// covers reports whether the leader that released does not rely on this node's promise (L6). Either the
+// promise is to an earlier leader, and the lease of that leader ended before a later one was elected. Or
+// the release covers the probe of the promise.
 func (g *Guard) covers(rel Release) bool {
 	if rel.Term == 0 || rel.At <= 0 {
 		return false

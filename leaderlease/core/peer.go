@@ -79,7 +79,7 @@ func (l *Lease) Peers(now Instant) []PeerInfo {
 // A voter reads its clock after the probe named in the grant was sent and before the grant arrives.
 // So between two samples the leader's clock advanced by at least sent₂ − received₁ and at most
 // received₂ − sent₁, while the voter's advanced by exactly reading₂ − reading₁. The error is the two
-// round trips, which a longer window makes small. The watch acts only on what these bounds prove, so
+// round trips, a small part of a long window. The watch acts only on what these bounds prove, so
 // slow networks and paused processes make no clock suspect.
 type rateWatch struct {
 	anchor  sample

@@ -160,7 +160,7 @@ func (c *Checkpointer) Run() {
 }
 
 // survives reports whether Run continues after a failed checkpoint: the disk is full, or the member stops and
-// has closed the log. After another failure the log would grow until the disk is full.
+// has closed the log. After a failure of another kind the log would grow until the disk is full.
 func (c *Checkpointer) survives(err error) bool {
 	if IsNoSpace(err) {
 		c.cfg.Logger.Error("no room for a checkpoint", append(c.cfg.Disk.spaceFor(c.growth()), "error", err)...)

@@ -20,8 +20,8 @@ var ErrForeignCluster = errors.New("kvnode: the other members are of another clu
 // OwnAdmissionConfig configures OwnAdmission.
 type OwnAdmissionConfig struct {
 	Self uint64
-	// Identity is the identity of the data directory. If the directory is new, the members in it must
-	// accept this one; members that joined later are not asked.
+	// Identity is the identity of the data directory. If the directory is new, enough of the members in
+	// Identity must accept this one; members that joined later are not asked.
 	Identity *memberdir.Identity
 	List     *List
 	Life     *lifecycle.Lifecycle

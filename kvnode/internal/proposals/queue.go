@@ -68,7 +68,7 @@ func NewQueue(self uint64, r Raft, pending *Pending, quota *Quota) *Queue {
 }
 
 // AddForwarded takes a follower's message, for which Quota was acquired. If this member does not lead, raft passes the
-// message on to the leader, or drops it without one. The follower proposes it again in a later term, or fails it.
+// message on to the leader, or drops it if there is none. The follower proposes it again in a later term, or fails it.
 func (q *Queue) AddForwarded(m *raftpb.Message) {
 	from, size := m.GetFrom(), payload(m)
 	// A leader's raft gets m at once only if the Queue is empty. Otherwise m would overtake others. A configuration
@@ -234,8 +234,8 @@ func (q *Queue) offerOwn() bool {
 	if len(offered) > 0 {
 		err := q.propose(newMessage(q.self, offered))
 		if errors.Is(err, raft.ErrProposalDropped) {
-			// markProposed has moved them to the front of own[:k], over the abandoned ones. They move to its end,
-			// so that own begins with them.
+			// markProposed has moved them to the front of own[:k], over the abandoned ones. Move them to the end
+			// of own[:k], and cut what is before them.
 			q.pending.unmarkProposed(offered)
 			abandoned := k - len(offered)
 			copy(q.own[abandoned:k], offered)

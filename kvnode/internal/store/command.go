@@ -147,8 +147,8 @@ func WithRequiredTerm(data []byte, term uint64) []byte {
 	return append(binary.AppendUvarint(to, term), data[head+old:]...)
 }
 
-// MayRequireTerm reports whether c may get a RequiredTerm. LeaseRevoke and LeaseCheckpoint may not: with one
-// they count as the leader's own, and must then name generations (ErrNoGeneration).
+// MayRequireTerm reports whether c may get a RequiredTerm. LeaseRevoke and LeaseCheckpoint may not: with a
+// RequiredTerm they count as the leader's own, and must then name generations (ErrNoGeneration).
 func (c *Command) MayRequireTerm() bool {
 	return c.RequiredTerm == 0 && c.Request.GetLeaseRevoke() == nil && c.Request.GetLeaseCheckpoint() == nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // maxRetries limits how often a read of the newest revision restarts because a compaction overtook
-// it. A transaction that itself names a compacted revision would restart for ever.
+// it. Without it, a transaction that names a compacted revision would restart for ever.
 const maxRetries = 16
 
 // Range answers a range request at one revision. The error is a rpctypes.ErrGRPC… value or ctx's.
@@ -195,8 +195,8 @@ func needsSort(r *pb.RangeRequest) bool {
 	return r.GetSortTarget() != pb.RangeRequest_KEY || r.GetSortOrder() == pb.RangeRequest_DESCEND
 }
 
-// limitsEarly reports whether the limit applies before the sort. As in etcd, it also does for a
-// sort target without an order, if no filter is set.
+// limitsEarly reports whether the limit applies before the sort: if there is no sort or, as in etcd, if
+// there is a sort target without an order and no filter.
 func limitsEarly(r *pb.RangeRequest) bool {
 	return !needsSort(r) || r.GetSortOrder() == pb.RangeRequest_NONE && !filters(r)
 }

@@ -144,9 +144,9 @@ func (l *link) connectOnce(ctx context.Context, i int, unproven bool) error {
 	return err
 }
 
-// errPeerConnected ends an attempt to dial an unproven address, because the peer has just connected to this member,
-// and its stable address is likely to answer. The stable address is that of the last stable connection or, before
-// the first one, the first address. All others are unproven.
+// errPeerConnected ends an attempt to dial an unproven address, because the peer has just connected to this member
+// (or its addresses have changed), and its stable address is likely to answer. The stable address is that of the
+// last stable connection or, before the first one, the first address. All others are unproven.
 var errPeerConnected = errors.New("the peer has connected to this member")
 
 // dial connects to addr. If addr is unproven, a connection from the peer ends the

@@ -99,7 +99,7 @@ func (l *link) status() linkState {
 type counts struct {
 	out [numStreams]outCounts
 	in  [numStreams]inCounts
-	// invalid counts messages that Validate refused or that did not decode.
+	// invalid counts messages that Validate or the decoder refused as invalid.
 	invalid atomic.Uint64
 	// refusals counts the peer's refusals by index in reasons.
 	refusals [len(reasons)]atomic.Uint64

@@ -133,7 +133,7 @@ func (t *Transport) hasInboundLocked(id uint64) bool {
 // If a process dies, TLS returns io.ErrUnexpectedEOF, the end within a record.
 // Timeouts and connections that this end closed do not count.
 func closedByPeer(err error) bool {
-	const wsaECONNRESET = syscall.Errno(10054) // ECONNRESET on Windows; no number of other systems
+	const wsaECONNRESET = syscall.Errno(10054) // ECONNRESET on Windows; other systems have no error 10054
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, wsaECONNRESET)
 }

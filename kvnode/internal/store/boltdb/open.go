@@ -82,7 +82,7 @@ func openChecked(path string) (*bbolt.DB, error) {
 }
 
 // OpenAny opens any bbolt database for reading, and checks that the references between all pages in
-// use are consistent. So reads of the database end, but they may still fault: run them in Guard.
+// use are consistent. So a read cannot run in circles, but may still fault: run it in Guard.
 func OpenAny(path string) (*bbolt.DB, error) {
 	switch info, err := os.Stat(path); {
 	case err != nil:

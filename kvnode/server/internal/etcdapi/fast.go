@@ -196,7 +196,7 @@ func (s *fastStream) reserve(id uint64, cost int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.mu.ended && !s.fitsLocked(cost) {
-		s.flushLocked() // the queued answers may be all that frees space
+		s.flushLocked() // nothing else may free space
 		if s.mu.bytes == 0 {
 			return fastwire.OverBudget(cost, s.kv.fast.bytes.Load(), maxFastBytes)
 		}

@@ -20,7 +20,7 @@ type inlineState struct {
 	calls       *methodCalls // nil if calls are not counted
 
 	leased      bool      // the lease permits the reads of the current message
-	skipReserve bool      // the stream may grow, and no request is pending
+	skipReserve bool      // reserve need not be called: there is space, and no request is pending
 	start       time.Time // of the next get; zero if the clock was not read yet
 	out         []byte    // answers that are not queued yet
 	buf         *[]byte   // the buffer of out; nil if there is none
@@ -86,7 +86,7 @@ func (s *fastStream) answerInline(r *fastwire.Request) (answered bool) {
 func (s *fastStream) appendGet(id uint64, key []byte) bool {
 	a, p := s.kv.API, &s.inline
 	v, revision := a.node.Store().Get(key)
-	var found mvccpb.KeyValue // not kept, or the stream would hold a deleted value
+	var found mvccpb.KeyValue // no field of the stream, which would then hold a deleted value
 	var kv *mvccpb.KeyValue
 	if v != nil {
 		kv = &found

@@ -88,8 +88,8 @@ const (
 	minMessage = 2 << 10
 	// maxUnwritten limits the messages of a stream that gRPC holds and has not written yet. Further
 	// answers share a message. With more, a client that does not read makes the member keep
-	// minMessage bytes for each. With two, gRPC writes to the connection more often: puts of 256
-	// at a time take a third longer.
+	// minMessage bytes for each. With two, gRPC writes to the connection more often: 256 puts at
+	// the same time take a third longer.
 	maxUnwritten = 16
 	// smallMessage is the maximum initial capacity of a message with a small first answer. It is not
 	// above requestCost, so the first answer takes no more space than its request frees.

@@ -207,7 +207,7 @@ func (p probe) failure(ctx context.Context) error {
 	return nil
 }
 
-// serve runs checks and replies ok, or with the failed checks. With ?verbose it lists all checks.
+// serve runs checks and replies ok. If one fails, or with ?verbose, it lists all checks.
 func (p probe) serve(w http.ResponseWriter, r *http.Request, checks []check) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.timeout)
 	defer cancel()

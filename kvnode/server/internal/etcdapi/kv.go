@@ -188,8 +188,8 @@ func allSerializable(r *pb.TxnRequest) bool {
 // Larger messages delay others on the connection.
 const chunkBytes = 256 << 10
 
-// RangeStream answers a range request in chunks, all at one revision. The store returns its own
-// key-values, so a slow reader does not cause a copy.
+// RangeStream answers a range request in chunks, all at one revision. They share the store's keys and
+// values, so a slow reader holds no copy of them.
 func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServer[pb.RangeStreamResponse]) error {
 	if err := checkRangeStream(r); err != nil {
 		return err

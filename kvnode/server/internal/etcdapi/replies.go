@@ -106,7 +106,7 @@ func (b *replyBudget) reserve(ctx context.Context, size, factor int64) (*reserva
 		b.reclaim(time.Now())
 		select {
 		case <-r.granted:
-			// For a request that has ended, gRPC does not report when it frees the bytes.
+			// For a request that has ended, gRPC does not report when it frees the bytes: release them below.
 			if ctx.Err() == nil {
 				return r, nil
 			}

@@ -174,8 +174,8 @@ func (s *Services) untilStopping(ctx context.Context) (context.Context, func()) 
 	}
 }
 
-// clientError returns err as the client sees it. An error of etcd's client keeps the code Unavailable.
-// With another code it becomes Unknown, with etcd's text, as in etcd.
+// clientError returns err as the client sees it. An error of etcd's client that is Unavailable
+// stays so. Any other becomes Unknown, with etcd's text, as in etcd.
 func clientError(ctx context.Context, err error) error {
 	lost, isLost := errors.AsType[keyLostError](context.Cause(ctx))
 	switch {
