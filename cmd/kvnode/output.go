@@ -172,7 +172,7 @@ func note(r *status.Report) string {
 	add(r.Replaying, "still applies its log since its start, so that stale reads wait")
 	add(len(r.ClusterVersionKeptBy) > 0, fmt.Sprintf("cluster version %d is kept by %s", r.ClusterVersion, strings.Join(r.ClusterVersionKeptBy, ", ")))
 	for _, m := range r.Alarms {
-		add(true, "alarm "+m.Type+" of "+cmp.Or(m.Name, m.Member))
+		add(true, "alarm "+m.Type+" of "+cmp.Or(m.Name, m.Member, "no member: no majority agrees"))
 	}
 	add(r.DiskFull, "disk full")
 	add(r.CheckpointError != "", "no checkpoint can be made: "+r.CheckpointError)

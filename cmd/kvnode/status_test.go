@@ -32,7 +32,7 @@ func TestStatusTable(t *testing.T) {
 		{Endpoint: "10.0.0.3:2379", Status: &status.Report{
 			Name: "c", Role: "pre_candidate", Term: 6, Lease: lease("restart_hold", 0), Replaying: true,
 			Promise: status.Promise{RemainingMS: 10, RestartHoldMS: 450}, DiskFull: true, CheckpointError: "no space left on device",
-			Alarms: []status.Alarm{{Type: "NOSPACE", Member: "a1", Name: "a"}, {Type: "CORRUPT", Member: "d1"}},
+			Alarms: []status.Alarm{{Type: "NOSPACE", Member: "a1", Name: "a"}, {Type: "CORRUPT", Member: "d1"}, {Type: "CORRUPT"}},
 			Reads:  map[string]uint64{"read_index": 1}, Awaited: []string{"d (http://10.0.0.4:2380)"},
 		}},
 		{Endpoint: "10.0.0.4:2379", Error: "connection error:\n connection refused"},
