@@ -48,7 +48,7 @@ SINGLE = (internal/(lint|mutants|waltest)|leaderlease/(core|detector|leasetest(/
 
 # Three packages run at once, since members on real sockets mostly wait.
 .PHONY: test
-test: ## before each push: all packages, with the race detector where goroutines meet, 3 to 6 minutes on 2 cores
+test: ## before each push: all packages, with the race detector where goroutines meet, 3 to 5 minutes on 2 cores
 	@$(GO) list $(PKG) > /dev/null
 	$(GO) list $(PKG) | grep -E '$(SINGLE)' | xargs -r $(GO) test -short -vet=off -timeout 15m
 	$(GO) list $(PKG) | grep -vE '$(SINGLE)' | xargs -r $(GO) test -race -short -vet=off -p 3 -timeout 15m
