@@ -49,7 +49,7 @@ var suspicions = []Mutant{
 	{
 		Rule: "detector", Name: "slots that are too short do not grow", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
 		File: detectorFile,
-		Old:  "elapsed >= time.Duration(of)*length; length *= 2 {", New: "since >= time.Duration(of)*length; length *= 1 {",
+		Old:  "elapsed >= time.Duration(of)*length; length *= 2 {", New: "elapsed >= time.Duration(of)*length; length *= 1 {",
 	},
 	inDetector("two members with a suspicion split the vote", "detector.go", "^TestAPreVoteIsASuspicion$",
 		" || now.Before(s.deferUntil) {", " {"),
