@@ -106,7 +106,7 @@ func (c *conn) transact(cmds [][]string, watched map[string]int64) (replies []an
 	ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Timeout)
 	defer cancel()
 	began := time.Now()
-	var granted []clientv3.LeaseID // by the try before, whose compares failed
+	var granted []clientv3.LeaseID // by the previous try; its compares failed
 	defer func() { c.s.leases.leave(errors.New("a key may have it"), granted...) }()
 	defer c.unlockKeys()
 	for try := 0; ; try++ {

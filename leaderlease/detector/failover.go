@@ -28,7 +28,7 @@ const (
 	// restart is a start of this member after which it has heard no leader. There is no leader that
 	// could be replaced, so restart starts no fail-over and is not among the ways.
 	restart = Way(NumWays)
-	// notSuspected is the way of a suspicion without a suspect.
+	// notSuspected is the way in Detector.suspicion while the leader is not suspected.
 	notSuspected = Silence
 )
 

@@ -17,22 +17,22 @@ import (
 // testGate is the gate of the member 1 with what it uses.
 type testGate struct {
 	*Gate
-	store   *fakeStore
-	links   *fakeLinks
-	routes  *Routes
-	stale   *RollbackDetector
-	log     bytes.Buffer
-	changes int
-	current bool
+	store    *fakeStore
+	links    *fakeLinks
+	routes   *Routes
+	rollback *RollbackDetector
+	log      bytes.Buffer
+	changes  int
+	current  bool
 }
 
 func newGate(certificates bool, configured ...memberdir.Member) *testGate {
-	g := &testGate{store: three(), links: newLinks(), stale: NewRollbackDetector(), current: true}
+	g := &testGate{store: three(), links: newLinks(), rollback: NewRollbackDetector(), current: true}
 	list, log := NewList(1, nil, configured, g.store), slog.New(slog.NewTextHandler(&g.log, nil))
 	g.routes = NewRoutes(RoutesConfig{List: list, Links: g.links, Certificates: certificates, Changed: func() { g.changes++ }, FoundsAlone: true, Log: log})
 	g.Gate = NewGate(GateConfig{
 		List: list, Instances: NewInstances(InstancesConfig{Store: g.store, Log: &fakeLog{first: 1}, Links: g.links}),
-		Rollback: g.stale, Routes: g.routes, Certificates: certificates,
+		Rollback: g.rollback, Routes: g.routes, Certificates: certificates,
 		ClusterVersion: func() int64 { return store.ClusterVersionNewest }, IsCurrent: func() bool { return g.current }, Log: log,
 	})
 	g.routes.RegistryChanged()
@@ -96,14 +96,14 @@ func TestUnregisteredPeersLeaveNothingBehind(t *testing.T) {
 	for i := range uint64(100) {
 		g.mustAdmit(t, hello(10+i, "http://m2:1,ftp://m2:1"))
 	}
-	if got := g.linked(); !slices.Equal(got, []uint64{2, 3}) || len(g.stale.mu.records) > 0 {
-		t.Errorf("links to %v and %d records, want the members' links and no record", got, len(g.stale.mu.records))
+	if got := g.linked(); !slices.Equal(got, []uint64{2, 3}) || len(g.rollback.mu.records) > 0 {
+		t.Errorf("links to %v and %d records, want the members' links and no record", got, len(g.rollback.mu.records))
 	}
 	for i := range uint64(10 * maxCallers) {
 		g.mustAdmit(t, hello(10+i, "http://m2:1"))
 	}
-	if got := g.linked(); len(got) != 2+maxCallers || got[2] != 10+9*maxCallers || len(g.stale.mu.records) != maxCallers {
-		t.Errorf("links to %v and %d records, want the newest %d unregistered peers", got, len(g.stale.mu.records), maxCallers)
+	if got := g.linked(); len(got) != 2+maxCallers || got[2] != 10+9*maxCallers || len(g.rollback.mu.records) != maxCallers {
+		t.Errorf("links to %v and %d records, want the newest %d unregistered peers", got, len(g.rollback.mu.records), maxCallers)
 	}
 	for i := range uint64(10 * maxCallers) {
 		if !g.routes.Disconnected(10 + i) {

@@ -207,7 +207,7 @@ var (
 	ErrFormat = errors.New("store: unknown database format")
 	// ErrDamaged means that a database or a snapshot differs from the data that was written to
 	// it.
-	ErrDamaged = errors.New("store: database is damaged (remove this member, add it anew and start it without its data directory)")
+	ErrDamaged = errors.New("store: database is damaged (if it is a member's, replace that member)")
 	// ErrNoCheckpoint means that a snapshot contains no checkpoint.
 	ErrNoCheckpoint = errors.New("store: no checkpoint")
 	// ErrClosed means that the store is closed.

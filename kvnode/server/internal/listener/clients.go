@@ -302,7 +302,7 @@ type grpcConn struct {
 }
 
 // SetDeadline implements net.Conn. gRPC removes its deadline when the client has begun with HTTP/2. It also
-// does so for a detached connection, whose deadline the HTTP/1 server sets.
+// does so for a detached connection, but the HTTP/1 server sets the deadline of that.
 func (c *grpcConn) SetDeadline(t time.Time) error {
 	if c.detached {
 		return nil
