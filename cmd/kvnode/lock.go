@@ -74,7 +74,8 @@ func (l *locker) hold(ctx context.Context, c *clientv3.Client, sys *System) (err
 	if err != nil {
 		return err
 	}
-	session, err := concurrency.NewSession(c, concurrency.WithLease(granted.ID))
+	// The TTL bounds the time that Close waits for an answer; without it that is a minute.
+	session, err := concurrency.NewSession(c, concurrency.WithLease(granted.ID), concurrency.WithTTL(int(granted.TTL)))
 	if err != nil {
 		return err
 	}
