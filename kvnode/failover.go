@@ -43,9 +43,9 @@ func (l *raftLoop) newDetector() *detector.Detector {
 //
 // A member is away before it is admitted, and until it has applied the configuration changes with which a new log
 // begins: raft refuses to campaign before.
-func (l *raftLoop) detectorView() detector.Known {
+func (l *raftLoop) detectorView() detector.State {
 	role := l.role
-	k := detector.Known{
+	k := detector.State{
 		Leads: role == raft.StateLeader, Candidate: role == raft.StateCandidate,
 		Away: !l.admission.IsOpen() || l.store.Applied() < l.bootstrapEntries,
 	}
@@ -98,8 +98,8 @@ func (l *raftLoop) observeRefusal(m *raftpb.Message) {
 
 // stepArrived steps all messages that have arrived from peers.
 func (l *raftLoop) stepArrived() {
-	for range len(l.urgent) {
-		l.step(<-l.urgent)
+	for range len(l.control) {
+		l.step(<-l.control)
 	}
 	for range len(l.bulk) {
 		l.step(<-l.bulk)

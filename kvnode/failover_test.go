@@ -37,7 +37,7 @@ func TestKilledLeaderIsReplacedWhenItsPromiseEnds(t *testing.T) {
 				c.start(old.Name())
 				time.Sleep(2 * time.Second)
 				s := next.Status().Suspicions
-				if hinted := s.Last.Way == detector.ConnClosed && s.Forgets > 0; hinted == ignore {
+				if hinted := s.Last.Cause == detector.ConnClosed && s.Forgets > 0; hinted == ignore {
 					t.Errorf("ignoring closed connections %v: %+v", ignore, s)
 				}
 			}
@@ -127,7 +127,7 @@ func TestMessagesBeforeTheEndOfConnections(t *testing.T) {
 				m := &raftpb.Message{Type: typ.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term()), Index: new(l.last.Load()), LogTerm: new(l.leadership.Term())}
 				if typ == raftpb.MsgHeartbeat {
 					m.Index, m.LogTerm = nil, nil
-					l.urgent <- m
+					l.control <- m
 					continue
 				}
 				l.bulk <- m
@@ -160,8 +160,8 @@ func TestTransferIsToldFromSilence(t *testing.T) {
 			// The first entries of the next leader may arrive before its vote request. Then nothing says
 			// why it leads, but there was no silence either.
 			overtaken := n != next && s.Last == detector.FailOver{Detection: s.Last.Detection} && s.Last.Detection < 500*time.Millisecond && s.FalseSuspicions == 0
-			told := s.Last.Way == detector.Transfer && s.FailOvers[detector.Transfer] == 1 && s.Last.Election <= 500*time.Millisecond
-			if n == old && s.FailOvers != [detector.NumWays]uint64{} || n != old && !told && !overtaken {
+			told := s.Last.Cause == detector.Transfer && s.FailOvers[detector.Transfer] == 1 && s.Last.Election <= 500*time.Millisecond
+			if n == old && s.FailOvers != [detector.NumCauses]uint64{} || n != old && !told && !overtaken {
 				t.Errorf("%s, which led before: %v, saw %+v, want one transfer of those that did not", n.Name(), n == old, s)
 			}
 		}
@@ -219,7 +219,7 @@ func TestSilentLeaderIsReplacedBeforeAnElectionTimeout(t *testing.T) {
 					t.Errorf("the next leader serves after %v", took)
 				}
 				time.Sleep(100 * time.Millisecond) // a tick
-				if s := next.Status().Suspicions; (s.Last.Way == detector.LongSilence) != tt.fast && s.Last.Way != detector.PreVote {
+				if s := next.Status().Suspicions; (s.Last.Cause == detector.LongSilence) != tt.fast && s.Last.Cause != detector.PreVote {
 					t.Errorf("%s leads, and saw %+v", next.Name(), s)
 				}
 			})
@@ -266,7 +266,7 @@ func TestArrivedMessagesEndSilence(t *testing.T) {
 		time.Sleep(190 * time.Millisecond)
 		f.calls.do(func(l *raftLoop) {
 			time.Sleep(80 * time.Millisecond) // not late enough to be a pause
-			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term())}
+			l.control <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term())}
 			l.pollDetector()
 			if s := l.detector.Stats(); s.Suspicions[detector.LongSilence] != 0 {
 				t.Errorf("%+v, want no suspicion", s)
@@ -306,7 +306,7 @@ func TestNoSuspicionWithoutSilence(t *testing.T) {
 			if n == leader {
 				want = 0
 			}
-			if s := n.Status().Suspicions; s.Limit != want || s.Suspicions != [detector.NumWays]uint64{} {
+			if s := n.Status().Suspicions; s.Limit != want || s.Suspicions != [detector.NumCauses]uint64{} {
 				t.Errorf("%s: %+v, want a limit of %v and no suspicion", n.Name(), s, want)
 			}
 		}

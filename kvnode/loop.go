@@ -73,9 +73,9 @@ type raftLoop struct {
 
 	// Shared.
 	wake lifecycle.Wakeup // of the loop, for local, calls and proposals
-	// Each peer has a stream for urgent messages and one for bulk. When a channel is full, the streams for it are
+	// Each peer has a stream for control messages and one for bulk. When a channel is full, the streams for it are
 	// not read (peers.Receive).
-	urgent     chan *raftpb.Message                // heartbeats, votes and responses
+	control    chan *raftpb.Message                // heartbeats, votes and responses
 	bulk       chan *raftpb.Message                // entries and proposals
 	local      *lifecycle.Mailbox[*raftpb.Message] // from the log writer and the applier
 	quota      *proposals.Quota
@@ -119,7 +119,7 @@ func (l *raftLoop) run() {
 			l.tickIfDue()
 		case rctx := <-l.lease.ReadRequests():
 			l.raw.ReadIndex(rctx)
-		case m := <-l.urgent:
+		case m := <-l.control:
 			l.step(m)
 		case m := <-l.bulk:
 			l.step(m)
@@ -158,7 +158,7 @@ func (l *raftLoop) drain() {
 	}
 	for range maxTurn {
 		select {
-		case m := <-l.urgent:
+		case m := <-l.control:
 			l.step(m)
 			continue
 		default:
@@ -223,7 +223,7 @@ func (l *raftLoop) step(m *raftpb.Message) {
 	}
 	l.observe(m)
 	l.rollback.Observe(m)
-	l.lease.LearnCommit(l.raw, m)
+	l.lease.RaiseCommit(l.raw, m)
 	_ = l.raw.Step(m)
 	if m.GetType() == raftpb.MsgVote {
 		l.observeRefusal(m)

@@ -51,7 +51,7 @@ type Node struct {
 	// Immutable after the start.
 	cfg     Config
 	fresh   bool                 // the log was empty at the start
-	atStart transport.LogEnd     // the end of the log at the start
+	atStart transport.DiskState  // the end of the log at the start
 	lock    io.Closer            // of the data directory
 	trace   *leasetrace.Trace    // of the newest events; nil if neither Config.KeepTrace nor LeaseTrace is set
 	tracer  *leasetrace.Recorder // nil without Config.LeaseTrace

@@ -115,7 +115,7 @@ func (p peers) Receive(m *raftpb.Message, process transport.ProcessID) {
 	if !p.node.lease.Incoming(m, leaderlease.ProcessID(process)) {
 		return
 	}
-	into := p.node.loop.urgent
+	into := p.node.loop.control
 	switch m.GetType() {
 	case raftpb.MsgProp:
 		if !p.node.loop.quota.Acquire(m, p.node.life.Stopping()) {

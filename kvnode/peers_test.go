@@ -94,7 +94,7 @@ func TestOnlyUnregisteredPeersAreForgotten(t *testing.T) {
 		n := c.leader()
 		time.Sleep(time.Second)
 		m2 := c.followers(n)[0]
-		admit := func(id uint64, log transport.LogEnd) error {
+		admit := func(id uint64, log transport.DiskState) error {
 			h := transport.Hello{From: id, Instance: "x", PeerURLs: "http://" + m2.Name() + ":2380", ClusterVersion: store.ClusterVersionNewest, Log: log}
 			if id == m2.ID() {
 				h.Instance = m2.id.Instance
@@ -102,7 +102,7 @@ func TestOnlyUnregisteredPeersAreForgotten(t *testing.T) {
 			return peers{n}.Admit(h)
 		}
 		const unregistered = 99
-		newer, older := transport.LogEnd{Process: "a", Term: 50, Commit: 100, Last: 100}, transport.LogEnd{Process: "b", Term: 1}
+		newer, older := transport.DiskState{Boot: "a", Term: 50, Commit: 100, Last: 100}, transport.DiskState{Boot: "b", Term: 1}
 		for id, want := range map[uint64]string{unregistered: "", m2.ID(): transport.ReasonWiped} {
 			if err := admit(id, newer); err != nil {
 				t.Fatal(err)

@@ -37,7 +37,7 @@ func openRaft(n *Node) (raw *raft.RawNode, bootstrapEntries uint64, err error) {
 		TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
 		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease,
 		MaxPromise: n.cfg.maxPromise(),
-		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: func() { n.reads.forward() }, Logger: n.cfg.Logger,
+		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, NotifyRead: func() { n.reads.forward() }, Logger: n.cfg.Logger,
 	}
 	if n.cfg.LeaseTrace != "" || n.cfg.KeepTrace {
 		n.trace = leasetrace.New(leasetrace.Room)
@@ -59,7 +59,7 @@ func openRaft(n *Node) (raw *raft.RawNode, bootstrapEntries uint64, err error) {
 	n.leadership.term.Store(hard.GetTerm()) // the first Ready has the hard state only if it changes
 	n.raftApplied.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
-	n.atStart = transport.LogEnd{Process: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
+	n.atStart = transport.DiskState{Boot: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
 	if n.fresh && !n.id.Joined {
 		peers, err := initialPeers(&n.id)
 		if err != nil {

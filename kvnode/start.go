@@ -153,7 +153,7 @@ func newNetworkComponents(n *Node, raw *raft.RawNode, bootstrapEntries uint64) {
 		proposals: n.proposals, writer: writer, jobs: jobs, snapshots: n.snapshots, transfers: n.transfers,
 		invalid: invalid, rollback: n.membership.rollback, dataLoss: n.membership.dataLoss, admission: newOwnAdmission(n),
 		raw: raw, bootstrapEntries: bootstrapEntries, wake: wake, local: local,
-		urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
+		control: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
 		quota: proposals.NewQuota(n.cfg.maxUncommitted), late: durations.New(lateBounds), progress: newProgress(),
 		resigned: make(chan struct{}), pollTimer: time.NewTimer(time.Hour),
 	}

@@ -101,7 +101,7 @@ func TestADeathNoticeVoidsThePromise(t *testing.T) {
 					}
 				}
 				s := next.Status().Suspicions
-				if by := s.Last.Way == detector.ProcessDied; by != tt.fast {
+				if by := s.Last.Cause == detector.ProcessDied; by != tt.fast {
 					t.Errorf("it says %+v, want an obituary: %v", s.Last, tt.fast)
 				}
 			})
@@ -221,7 +221,7 @@ func TestMessagesBeforeTheDeathNoticeAreNoSignOfLife(t *testing.T) {
 		c.put(f, "k", "before")
 		c.net.CutOneWay(leader.Name(), f.Name())
 		f.calls.Push(func(l *raftLoop) {
-			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term())}
+			l.control <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term())}
 			l.processDied(leader.ID(), leaderlease.ProcessID{99})
 			time.Sleep(3 * f.cfg.TickInterval) // others have the processor
 		})

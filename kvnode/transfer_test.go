@@ -286,7 +286,7 @@ func TestALeaderThatEndsByItselfResigns(t *testing.T) {
 					t.Errorf("the lease of the resigned leader is %v, want %v", s, leaderlease.StatusClosed)
 				}
 				c.put(next, "k", "after")
-				if got := next.Status().Suspicions.Last.Way; got != detector.Resignation {
+				if got := next.Status().Suspicions.Last.Cause; got != detector.Resignation {
 					t.Errorf("the next leader was elected after %v, want %v", got, detector.Resignation)
 				}
 				for _, n := range others {

@@ -40,12 +40,12 @@ func (l *Lease) attachCommitLocked(m *raftpb.Message) {
 	}
 }
 
-// LearnCommit raises the commit index of node, a candidate, if m proves that a configuration change in node's log
-// is committed. Only a voter's answer to a candidate proves this; LearnCommit ignores other messages. Raft's
+// RaiseCommit raises the commit index of node, a candidate, if m proves that a configuration change in node's log
+// is committed. Only a voter's answer to a candidate proves this; RaiseCommit ignores other messages. Raft's
 // learners are another subject. Call it after Incoming and before node.Step(m), in the goroutine that uses node:
 //
 //	if lease.Incoming(m, leaderlease.ProcessID{}) {
-//		lease.LearnCommit(node, m)
+//		lease.RaiseCommit(node, m)
 //		node.Step(m)
 //	}
 //
@@ -54,10 +54,10 @@ func (l *Lease) attachCommitLocked(m *raftpb.Message) {
 //
 // The answer names a committed entry. It counts only if raft's own log has an entry with the same index and
 // term. The entries before that are then the same as the sender's. A committed entry stays committed, so the
-// answer may be late. Raft takes a commit index only from a leader. So LearnCommit steps an append without
+// answer may be late. Raft takes a commit index only from a leader. So RaiseCommit steps an append without
 // entries in the name of the sender, and then makes raft forget that leader. This ends the candidate's election,
-// so LearnCommit reads Storage first and goes on only if a configuration change becomes committed.
-func (l *Lease) LearnCommit(node *raft.RawNode, m *raftpb.Message) {
+// so RaiseCommit reads Storage first and goes on only if a configuration change becomes committed.
+func (l *Lease) RaiseCommit(node *raft.RawNode, m *raftpb.Message) {
 	if !l.hasNewCommit(m) {
 		return
 	}
@@ -68,9 +68,9 @@ func (l *Lease) LearnCommit(node *raft.RawNode, m *raftpb.Message) {
 	}
 }
 
-// learnCommit is LearnCommit for a raft.Node. Its Ready may show the sender as leader for a moment, which costs
+// raiseCommit is RaiseCommit for a raft.Node. Its Ready may show the sender as leader for a moment, which costs
 // at most a proposal or a read that is forwarded there.
-func (n *node) learnCommit(ctx context.Context, m *raftpb.Message) {
+func (n *node) raiseCommit(ctx context.Context, m *raftpb.Message) {
 	if !n.lease.hasNewCommit(m) {
 		return
 	}

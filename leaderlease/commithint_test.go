@@ -85,7 +85,7 @@ func hinted(index, term uint64) *raftpb.Message {
 
 // A hint counts only where the log has the same entry, only if it tells of a configuration
 // change, and where there is no leader to tell. It makes no member the leader.
-func TestLearnCommit(t *testing.T) {
+func TestRaiseCommit(t *testing.T) {
 	heartbeat := &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(uint64(3)), To: new(uint64(1)), Term: new(uint64(9)), Commit: new(uint64(2))}
 	tests := []struct {
 		name  string
@@ -118,7 +118,7 @@ func TestLearnCommit(t *testing.T) {
 				lead = tt.first.GetFrom()
 				_ = node.Step(tt.first)
 			}
-			l.LearnCommit(node, tt.m)
+			l.RaiseCommit(node, tt.m)
 			if s := node.BasicStatus(); s.GetCommit() != tt.want || s.Lead != lead {
 				t.Errorf("commit index %d and leader %d, want %d and %d", s.GetCommit(), s.Lead, tt.want, lead)
 			}
@@ -132,13 +132,13 @@ func TestAMemberWithoutTheLibraryLearnsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	(*Lease)(nil).LearnCommit(node, hinted(3, 1))
+	(*Lease)(nil).RaiseCommit(node, hinted(3, 1))
 	if got := node.BasicStatus().GetCommit(); got != 2 {
 		t.Errorf("commit index = %d, want 2", got)
 	}
 }
 
-// Step of the Node that RestartNode returns does what LearnCommit does.
+// Step of the Node that RestartNode returns does what RaiseCommit does.
 func TestAWrappedNodeLearnsWhatIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rc, cfg := pairConfig(t, logOf(t, "n1 n1 c1 n1", 1, 2))
@@ -157,7 +157,7 @@ func TestAWrappedNodeLearnsWhatIsCommitted(t *testing.T) {
 	})
 }
 
-// A handler of Config.Logger that blocks does not stop LearnCommit.
+// A handler of Config.Logger that blocks does not stop RaiseCommit.
 func TestABlockedLogHandlerDoesNotStopLearnCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rc, cfg := pairConfig(t, logOf(t, "n1 n1 c1 n1", 1, 2))
@@ -168,12 +168,12 @@ func TestABlockedLogHandlerDoesNotStopLearnCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 		back := make(chan struct{})
-		go func() { l.LearnCommit(node, hinted(3, 1)); close(back) }()
+		go func() { l.RaiseCommit(node, hinted(3, 1)); close(back) }()
 		synctest.Wait()
 		select {
 		case <-back:
 		default:
-			t.Error("LearnCommit waits for the handler")
+			t.Error("RaiseCommit waits for the handler")
 		}
 		close(s.opened)
 		<-back
@@ -254,7 +254,7 @@ func TestAHintIsComparedWithRaftsLogAndNotTheDisk(t *testing.T) {
 	if !d.Incoming(m, ProcessID{}) {
 		t.Fatal("Incoming(answer) = false, want true")
 	}
-	d.LearnCommit(raw, m)
+	d.RaiseCommit(raw, m)
 	if c := raw.BasicStatus().GetCommit(); c != 2 {
 		t.Errorf("commit index %d over the entry 3 of term 3, want 2: the entry 3 of term 2 is committed", c)
 	}
@@ -301,7 +301,7 @@ func TestAHintBeyondRaftsLogIsNotBelieved(t *testing.T) {
 			}
 			_ = raw.Campaign()
 			if m := hintFrom3(5, 4, 5); l.Incoming(m, ProcessID{}) {
-				l.LearnCommit(raw, m)
+				l.RaiseCommit(raw, m)
 			}
 			if c := raw.BasicStatus().GetCommit(); c != 2 {
 				t.Errorf("async %v, %d entries of term 4: commit index %d, want 2", async, n, c)

@@ -69,9 +69,9 @@ type Config struct {
 	// ApplyConfState and SetDiskStalled call it, without a lock. It may call every method that does
 	// not block, except Ready.
 	Send func(msgs []*raftpb.Message)
-	// Notify is called, with the lease locked, when ReadRequests has a request. It must not block and
+	// NotifyRead is called, with the lease locked, when ReadRequests has a request. It must not block and
 	// must not call the Lease. Optional, for loops that do not select on the channel.
-	Notify func()
+	NotifyRead func()
 	// Logger receives changes of the lease, misuses, clock faults, failed saves and warnings. Successive
 	// failures of the clock or of a save are logged once. A goroutine of the Lease calls its handler
 	// without a lock, so a handler that blocks stops no method of the Lease, and may call all of them. Up to

@@ -60,7 +60,7 @@
 // all calls except Applied, and ApplyConfState for a rejected change. With NewRawNode or New the loop makes them:
 //
 //   - Ready sees each raft.Ready first, before anything of it leaves, and replaces its messages;
-//   - Incoming decides about each message from a peer, and LearnCommit sees it, before Step;
+//   - Incoming decides about each message from a peer, and RaiseCommit sees it, before Step;
 //   - Tick decides about each tick;
 //   - ApplyConfState reports each configuration change, before Advance or a MsgStorageApplyResp;
 //   - Applied follows the state machine, and never runs ahead of it;
@@ -80,7 +80,7 @@
 //
 // # Callbacks
 //
-// Config.Clock, Config.Notify and Config.Tracer may run with the lease locked: they must call no method.
+// Config.Clock, Config.NotifyRead and Config.Tracer may run with the lease locked: they must call no method.
 // Config.Send and the function given to StartRead may call every method that does not block, except
 // Ready. The handler of Config.Logger and the function given to Do may call all.
 //

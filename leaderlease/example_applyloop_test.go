@@ -70,7 +70,7 @@ func (a *applier) run(stop <-chan struct{}) {
 			}
 		case msg := <-a.inbox:
 			if lease.Incoming(msg, leaderlease.ProcessID{}) {
-				lease.LearnCommit(node, msg)
+				lease.RaiseCommit(node, msg)
 				_ = node.Step(msg)
 			}
 		case id := <-lease.ReadRequests():

@@ -104,7 +104,7 @@ func (m *member) run(stop <-chan struct{}) {
 			}
 		case msg := <-inbox:
 			if lease.Incoming(msg, leaderlease.ProcessID{}) {
-				lease.LearnCommit(node, msg)
+				lease.RaiseCommit(node, msg)
 				_ = node.Step(msg)
 			}
 		case id := <-lease.ReadRequests():

@@ -238,7 +238,7 @@ func TestLostRoundIsRepeated(t *testing.T) {
 // A request that the loop has not taken yet is replaced, never queued.
 func TestOneRequestWaitsAtMost(t *testing.T) {
 	notified := 0
-	p := following(t, func(c *Config) { c.Notify = func() { notified++ } })
+	p := following(t, func(c *Config) { c.NotifyRead = func() { notified++ } })
 	o := p.startRead()
 	for range 5 {
 		p.Tick()

@@ -56,8 +56,8 @@ func (l *Lease) askLocked() {
 	}
 	l.requests <- rctx
 	l.stats.rounds.Add(1)
-	if l.cfg.Notify != nil {
-		l.cfg.Notify()
+	if l.cfg.NotifyRead != nil {
+		l.cfg.NotifyRead()
 	}
 }
 

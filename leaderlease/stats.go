@@ -162,10 +162,10 @@ type Info struct {
 
 	// Status says whether a lease read would be served now, and if not, why.
 	Status Status
-	// Remaining is for how long lease reads are still served, 0 if they are not. End is for how long the
+	// Remaining is for how long lease reads are still served, 0 if they are not. EndsIn is for how long the
 	// promises of a quorum last: until the send instant plus Duration. Another leader may exist as
 	// soon as Remaining is 0, which is MaxClockSkew earlier. Both are at most Duration.
-	Remaining, End time.Duration
+	Remaining, EndsIn time.Duration
 
 	// Promise is this node's promise to a leader, and its restart hold.
 	Promise PromiseInfo
@@ -207,7 +207,7 @@ func (l *Lease) Info() Info {
 		Err:   l.wrongLocked(),
 	}
 	if v.End != 0 {
-		s.End = min(max(v.End.Sub(now), 0), l.cfg.Duration)
+		s.EndsIn = min(max(v.End.Sub(now), 0), l.cfg.Duration)
 	}
 	if mu.role == raft.StateLeader {
 		s.Peers = mu.lease.Peers(now)

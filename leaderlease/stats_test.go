@@ -161,7 +161,7 @@ func TestStatusOfALeader(t *testing.T) {
 	s := p.Info()
 	want := Info{
 		ID: 1, Term: 2, Leader: 1, Role: raft.StateLeader, Status: core.Valid,
-		Remaining: usable - 100*ms, End: 800 * ms, Promise: core.PromiseInfo{Saved: 900 * ms},
+		Remaining: usable - 100*ms, EndsIn: 800 * ms, Promise: core.PromiseInfo{Saved: 900 * ms},
 		Commit: p.last, Applied: p.last - 1, Waiting: 1,
 		Duration: 900 * ms, MaxClockSkew: 180 * ms, MaxPromise: 900 * ms,
 		Peers: []core.PeerInfo{
@@ -180,7 +180,7 @@ func TestStatusOfALeader(t *testing.T) {
 		t.Error("Info().Valid() = false, want true")
 	}
 	p.clock.Advance(time.Hour)
-	if s := p.Info(); s.Valid() || s.Remaining != 0 || s.End != 0 || s.Status != core.Expired || s.Peers[0].Promised != 0 {
+	if s := p.Info(); s.Valid() || s.Remaining != 0 || s.EndsIn != 0 || s.Status != core.Expired || s.Peers[0].Promised != 0 {
 		t.Errorf("Info() after the end = %+v, want nothing left", s)
 	}
 }
@@ -190,7 +190,7 @@ func TestStatusOfAFollower(t *testing.T) {
 	p.promiseTo(3)
 	p.clock.Advance(300 * ms)
 	s := p.Info()
-	if s.Leader != 3 || s.Role != raft.StateFollower || s.Status != core.NotLeader || s.Peers != nil || s.End != 0 || s.Remaining != 0 {
+	if s.Leader != 3 || s.Role != raft.StateFollower || s.Status != core.NotLeader || s.Peers != nil || s.EndsIn != 0 || s.Remaining != 0 {
 		t.Errorf("Info() = %+v, want a follower of 3 without a lease", s)
 	}
 	if want := (core.PromiseInfo{Leader: 3, Term: 2, Remaining: 600 * ms, Saved: 900 * ms}); s.Promise != want {
@@ -201,8 +201,8 @@ func TestStatusOfAFollower(t *testing.T) {
 func TestStatusOfASoleVoter(t *testing.T) {
 	p := newPuppet(t, func(c *Config) { c.Raft.Storage = bootstrapped(t, 1) })
 	p.lead(2)
-	if s := p.Info(); !s.Valid() || s.Remaining != 900*ms || s.End != 900*ms {
-		t.Errorf("Info() = %v, %v, %v, want valid, and at most Duration, 900ms", s.Status, s.Remaining, s.End)
+	if s := p.Info(); !s.Valid() || s.Remaining != 900*ms || s.EndsIn != 900*ms {
+		t.Errorf("Info() = %v, %v, %v, want valid, and at most Duration, 900ms", s.Status, s.Remaining, s.EndsIn)
 	}
 }
 

@@ -112,14 +112,14 @@ func WithProcess(ctx context.Context, from ProcessID) context.Context {
 	return context.WithValue(ctx, processKey{}, from)
 }
 
-// Step passes m to raft if the lease admits it, after LearnCommit.
+// Step passes m to raft if the lease admits it, after RaiseCommit.
 func (n *node) Step(ctx context.Context, m *raftpb.Message) error {
 	if m != nil {
 		from, _ := ctx.Value(processKey{}).(ProcessID)
 		if !n.lease.Incoming(m, from) {
 			return nil
 		}
-		n.learnCommit(ctx, m)
+		n.raiseCommit(ctx, m)
 	}
 	return n.Node.Step(ctx, m)
 }

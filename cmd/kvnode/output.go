@@ -105,9 +105,9 @@ func failOver(r *status.Report) string {
 		return ""
 	}
 	last := r.Suspicions.Last
-	text := "last fail-over: " + oneLine(last.Began)
-	if last.Began != detector.Transfer.String() && last.Began != detector.Resignation.String() {
-		text += fmt.Sprintf(" %.0f ms", last.HintMS)
+	text := "last fail-over: " + oneLine(last.Cause)
+	if last.Cause != detector.Transfer.String() && last.Cause != detector.Resignation.String() {
+		text += fmt.Sprintf(" %.0f ms", last.DetectedMS)
 	}
 	if last.PromiseMS > 0 {
 		text += fmt.Sprintf(", promise %.0f ms", last.PromiseMS)

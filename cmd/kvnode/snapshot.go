@@ -123,7 +123,7 @@ func replace(path, arrived string, sys *System) error {
 	if err := fs.SyncDir(filepath.Dir(path)); err != nil {
 		return err
 	}
-	sayImported(sys, path, info.Imported)
+	sayImported(sys, path, info.Etcd)
 	return snapshotWriters["simple"](sys.Stdout, newSnapshotLine(&info))
 }
 
@@ -186,7 +186,7 @@ func describe(path, output string, sys *System) error {
 	}
 	warnOfBareStore(sys, path)
 	sayReplayed(sys, path, info.Replayed)
-	sayImported(sys, path, info.Imported)
+	sayImported(sys, path, info.Etcd)
 	return write(sys.Stdout, newSnapshotLine(&info))
 }
 

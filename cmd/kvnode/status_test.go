@@ -22,7 +22,7 @@ func TestStatusTable(t *testing.T) {
 			Name: "a", Role: "leader", Term: 7, Leader: "a1", Lease: lease("valid", 612.4),
 			Reads: map[string]uint64{"lease": 123456, "joined": 2}, Applied: 99, Commit: 100,
 			Peers:      []status.Peer{{ID: "b1", Name: "b", Connected: true, ClockSuspect: true}, {ID: "c1"}},
-			Suspicions: status.Suspicions{Last: &status.FailOver{Began: "hint", HintMS: 2.1, PromiseMS: 239.7, ElectionMS: 8, CommitMS: 3}},
+			Suspicions: status.Suspicions{Last: &status.FailOver{Cause: "hint", DetectedMS: 2.1, PromiseMS: 239.7, ElectionMS: 8, CommitMS: 3}},
 		}},
 		{Endpoint: "10.0.0.2:2379", Status: &status.Report{
 			Name: "b", Role: "follower", Term: 7, Leader: "a1", Lease: lease("not_leader", 0),
@@ -45,8 +45,8 @@ func TestStatusTable(t *testing.T) {
 }
 
 func TestTheLastFailOverIsTheLeaders(t *testing.T) {
-	last := status.Suspicions{Last: &status.FailOver{Began: "silence", HintMS: 1000, ElectionMS: 60.2, CommitMS: 4}}
-	asked := status.Suspicions{Last: &status.FailOver{Began: "transfer", ElectionMS: 8}}
+	last := status.Suspicions{Last: &status.FailOver{Cause: "silence", DetectedMS: 1000, ElectionMS: 60.2, CommitMS: 4}}
+	asked := status.Suspicions{Last: &status.FailOver{Cause: "transfer", ElectionMS: 8}}
 	for want, r := range map[string]*status.Report{
 		"last fail-over: silence 1000 ms, election 60 ms, first commit 4 ms": {Role: "leader", Suspicions: last},
 		"last fail-over: transfer, election 8 ms, first commit 0 ms":         {Role: "leader", Suspicions: asked},

@@ -135,7 +135,7 @@ func newLine(r *raftwal.Record) *line {
 	case r.Entry != nil:
 		l.Index, l.Term = r.Entry.GetIndex(), r.Entry.GetTerm()
 		l.Type, l.Size = r.Entry.GetType().String(), len(r.Entry.GetData())
-		l.Command = restore.Command(r.Entry)
+		l.Command = restore.DescribeEntry(r.Entry)
 	case r.HardState != nil:
 		l.Term, l.Vote, l.Commit = r.HardState.GetTerm(), strconv.FormatUint(r.HardState.GetVote(), 16), r.HardState.GetCommit()
 	case r.Snapshot != nil:

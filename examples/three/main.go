@@ -45,7 +45,7 @@ func main() {
 		network = nil
 		for _, msg := range inbox {
 			if to := msg.GetTo() - 1; leases[to].Incoming(msg, leaderlease.ProcessID{}) {
-				leases[to].LearnCommit(nodes[to], msg)
+				leases[to].RaiseCommit(nodes[to], msg)
 				_ = nodes[to].Step(msg)
 			}
 		}

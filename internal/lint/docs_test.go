@@ -20,7 +20,7 @@ var embeds = []struct {
 	{"README.md", "<!-- embed:three -->", "examples/three/main.go", []string{".SetHardState(rd.HardState)", ".Append(rd.Entries)"}},
 	{"docs/kvnode.md", "<!-- embed:fastreads -->", "examples/fastreads/main.go", nil},
 	{"docs/embedding.md", "<!-- embed:rawnode -->", "leaderlease/example_rawnode_test.go", []string{
-		"leaderlease.NewRawNode(", "lease.Tick()", "lease.Ready(&rd)", "lease.Incoming(", "lease.LearnCommit(", "lease.ReadRequests()",
+		"leaderlease.NewRawNode(", "lease.Tick()", "lease.Ready(&rd)", "lease.Incoming(", "lease.RaiseCommit(", "lease.ReadRequests()",
 		"lease.ApplyConfState(", "lease.Applied(", "lease.Read(ctx)",
 	}},
 	{"docs/embedding.md", "<!-- embed:apply -->", "leaderlease/example_applyloop_test.go", nil},

@@ -333,7 +333,7 @@ var commitRules = []Mutant{
 		Old:  "\t\tm.Commit, m.RejectHint = new(h.index), new(h.term)\n", New: "",
 	},
 	{
-		Rule: "membership", Name: "a commit index hint for another entry is taken", Pkg: libPkg, Test: "^TestLearnCommit$",
+		Rule: "membership", Name: "a commit index hint for another entry is taken", Pkg: libPkg, Test: "^TestRaiseCommit$",
 		File: hintFile,
 		Old:  "err != nil || term != m.GetRejectHint() {", New: "err != nil || term == 0 {",
 		// Raft compares the term of an append as well.

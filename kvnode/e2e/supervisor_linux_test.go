@@ -57,7 +57,7 @@ func ledByDeathNotice(t *testing.T, c *testcluster.Cluster, secure bool) {
 	t.Helper()
 	next, err := c.Leader(deadline(t))
 	must(t, err)
-	if last := statusOf(deadline(t), next).Suspicions.Last; !secure && (last == nil || last.Began != "obituary") {
+	if last := statusOf(deadline(t), next).Suspicions.Last; !secure && (last == nil || last.Cause != "obituary") {
 		t.Errorf("the last fail-over of %s is %+v, want one by a death notice", next.Name, last)
 	}
 }
@@ -119,7 +119,7 @@ func TestASupervisorDiesWithItsMember(t *testing.T) {
 	next, err := c.Leader(deadline(t))
 	must(t, err)
 	last := statusOf(deadline(t), next).Suspicions.Last
-	if last == nil || last.Began != "hint" && last.Began != "pre-vote" {
+	if last == nil || last.Cause != "hint" && last.Cause != "pre-vote" {
 		t.Errorf("the last fail-over of %s is %+v, want one by ended connections", next.Name, last)
 	}
 	for _, m := range c.Members() {

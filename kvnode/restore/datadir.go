@@ -76,7 +76,7 @@ func (d *stoppedMember) readIdentity() (err error) {
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	case isDir(d.dir.Path("member")):
-		return fmt.Errorf("%w, but the data of an etcd member: %s", ErrForeign, FromEtcd)
+		return fmt.Errorf("%w, but the data of an etcd member: %s", ErrForeign, ImportAdvice)
 	default:
 		return fmt.Errorf("%w: it holds no %s, so it is not a kvnode data directory, or not a complete one", ErrForeign, memberdir.IdentityFile)
 	}
@@ -108,7 +108,7 @@ func (d *stoppedMember) findBase() error {
 	d.base = d.dir.Path(memberdir.StateFile)
 	d.at, err = boltdb.ReadCheckpoint(d.base)
 	if err != nil && !errors.Is(err, store.ErrNoCheckpoint) {
-		return explainForeign(err)
+		return wrapStoreError(err)
 	}
 	// The log must match the checkpoint even if a received snapshot replaces it below: a log that is cut off may also
 	// have lost entries after that snapshot.
@@ -223,7 +223,7 @@ func (d *stoppedMember) copyTo(to string) (origin, error) {
 	}
 	r, err := d.replayInto(to, sum)
 	if err != nil {
-		return origin{}, fmt.Errorf("data directory %s: %w", d.dir, explainForeign(err))
+		return origin{}, fmt.Errorf("data directory %s: %w", d.dir, wrapStoreError(err))
 	}
 	return origin{sum: sum.Sum(nil), term: max(d.hard.GetTerm(), r.Term), replayed: r}, nil
 }

@@ -31,8 +31,8 @@ var (
 	ErrForeign = errors.New("kvnode: this is no snapshot, neither of kvnode nor of etcd")
 )
 
-// FromEtcd says how to move keys from etcd to kvnode.
-const FromEtcd = "run etcd with it, save a snapshot with `etcdctl snapshot save FILE`, and make a data directory of that with " +
+// ImportAdvice says how to move keys from etcd to kvnode.
+const ImportAdvice = "run etcd with it, save a snapshot with `etcdctl snapshot save FILE`, and make a data directory of that with " +
 	"`kvnode import FILE`, which keeps revisions and TTL leases"
 
 // snapshotFile is a source: a snapshot file of kvnode, with the checksum that it had when it was checked.
@@ -141,7 +141,7 @@ func AdviseBareStore(path string) string {
 		return ""
 	}
 	if etcdfile.Is(path) {
-		return "if it is the member/snap/db of an etcd member, it lacks what stands only in the wal next to it: " + FromEtcd
+		return "if it is the member/snap/db of an etcd member, it lacks what stands only in the wal next to it: " + ImportAdvice
 	}
 	dir := filepath.Dir(path)
 	if !isDir(memberdir.Dir(dir).Log()) {
@@ -166,8 +166,8 @@ func writeNew(path string, from io.Reader, sum io.Writer) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// explainForeign wraps the store's errors about files in those of this package.
-func explainForeign(err error) error {
+// wrapStoreError wraps the store's errors about files in those of this package.
+func wrapStoreError(err error) error {
 	switch {
 	case errors.Is(err, store.ErrForeign):
 		return fmt.Errorf("%w: %w", ErrForeign, err)
@@ -227,7 +227,7 @@ func openEtcd(path string) (*etcdfile.File, error) {
 	case errors.Is(err, store.ErrForeign):
 		return nil, nil
 	case errors.Is(err, store.ErrDamaged):
-		return nil, explainForeign(err)
+		return nil, wrapStoreError(err)
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	default:
@@ -257,11 +257,11 @@ func (e *etcdFile) Close() error { return e.file.Close() }
 // other data about the old cluster, are dropped.
 func (e *etcdFile) copyTo(path string) (origin, error) {
 	if err := e.importInto(path); err != nil {
-		return origin{}, explainForeign(err)
+		return origin{}, wrapStoreError(err)
 	}
 	s, err := e.file.Summary()
 	if err != nil {
-		return origin{}, explainForeign(err)
+		return origin{}, wrapStoreError(err)
 	}
 	// The file may have changed since the check, or during the import.
 	sum, err := checkSnapshotFile(e.path, true)

@@ -142,7 +142,7 @@ func TestInspectEtcdSnapshot(t *testing.T) {
 	for version, path := range etcdSnapshots(t) {
 		got, err := Inspect(path)
 		lines := strings.Fields(string(readFile(t, strings.TrimSuffix(path, ".db")+".hashes")))
-		if err != nil || got.Imported == nil || fmt.Sprint(got.Revision, got.Hash.Hash) != strings.Join(lines[len(lines)-2:], " ") || got.Keys != 7 || got.TTLLeases != 2 {
+		if err != nil || got.Etcd == nil || fmt.Sprint(got.Revision, got.Hash.Hash) != strings.Join(lines[len(lines)-2:], " ") || got.Keys != 7 || got.TTLLeases != 2 {
 			t.Errorf("Inspect(%s) = %+v, %v, want %v, 7 keys and 2 TTL leases", version, got, err, lines)
 		}
 	}

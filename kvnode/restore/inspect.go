@@ -22,8 +22,8 @@ type Info struct {
 	Size int64
 	// Replayed describes the replay of a data directory's log. It is nil for a file.
 	Replayed *Replayed
-	// Imported describes a snapshot of etcd; Hash is then etcd's hash. It is nil for all other sources.
-	Imported *Imported
+	// Etcd describes a snapshot of etcd; Hash is then etcd's hash. It is nil for all other sources.
+	Etcd *Imported
 }
 
 // Inspect reads all of a source, checks it, and changes nothing. A source is a snapshot file, a
@@ -50,10 +50,10 @@ func Inspect(path string) (Info, error) {
 	}
 	if etcds != nil {
 		s, err := etcds.Summary()
-		return Info{Summary: s.Summary, Size: size, Imported: &s}, errors.Join(explainForeign(err), etcds.Close())
+		return Info{Summary: s.Summary, Size: size, Etcd: &s}, errors.Join(wrapStoreError(err), etcds.Close())
 	}
 	s, err := boltdb.Inspect(path)
-	return Info{Summary: s, Size: size}, explainForeign(err)
+	return Info{Summary: s, Size: size}, wrapStoreError(err)
 }
 
 func inspectDir(path string) (_ Info, err error) {
@@ -77,12 +77,12 @@ func inspectDir(path string) (_ Info, err error) {
 		return Info{}, err
 	}
 	s, err := boltdb.Inspect(to)
-	return Info{Summary: s, Size: info.Size(), Replayed: from.replayed}, explainForeign(err)
+	return Info{Summary: s, Size: info.Size(), Replayed: from.replayed}, wrapStoreError(err)
 }
 
-// Command says in a few words what a log entry does, for a dump. Values are not shown: a dump
+// DescribeEntry says in a few words what a log entry does, for a dump. Values are not shown: a dump
 // is sent to others more easily than a database.
-func Command(e *raftpb.Entry) string {
+func DescribeEntry(e *raftpb.Entry) string {
 	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
 		return ""
 	}

@@ -256,7 +256,7 @@ func (c *Config) makeState(src source) (origin, store.Checkpoint, error) {
 	at, err := boltdb.Bootstrap(path, store.BootstrapConfig{
 		Members: members, ConfState: conf, BumpRevision: c.BumpRevision, MarkCompacted: c.MarkCompacted,
 	})
-	return from, at, explainForeign(err)
+	return from, at, wrapStoreError(err)
 }
 
 // firstTerm returns the term in which the new cluster's log begins. A snapshot has only the term

@@ -113,7 +113,7 @@ func existingDir(dir string) (string, error) {
 // checkEtcdDir returns an error if etcd keeps its data in dir.
 func checkEtcdDir(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "member", "wal")); err == nil {
-		return errors.New("this is the data of an etcd member, which kvnode cannot read; " + restore.FromEtcd)
+		return errors.New("this is the data of an etcd member, which kvnode cannot read; " + restore.ImportAdvice)
 	}
 	return nil
 }

@@ -253,7 +253,7 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstHistogram(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), syncBuckets(r.Counts.CheckpointWithin))
 	out <- prometheus.MustNewConstHistogram(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), syncBuckets(r.WAL.SyncWithin))
 	out <- prometheus.MustNewConstHistogram(late, r.Late.Count, r.Late.Sum.Seconds(), r.Late.Buckets())
-	for _, way := range []detector.Way{detector.ConnClosed, detector.PreVote, detector.LongSilence, detector.ProcessDied} {
+	for _, way := range []detector.Cause{detector.ConnClosed, detector.PreVote, detector.LongSilence, detector.ProcessDied} {
 		out <- prometheus.MustNewConstMetric(suspected, prometheus.CounterValue, float64(r.Suspicions.Suspicions[way]), way.String())
 	}
 	collectFailOvers(out, &r.Suspicions)
@@ -262,13 +262,13 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 
 func collectFailOvers(out chan<- prometheus.Metric, s *detector.Stats) {
 	for way, n := range s.FailOvers {
-		out <- prometheus.MustNewConstMetric(failOvers, prometheus.CounterValue, float64(n), detector.Way(way).String())
+		out <- prometheus.MustNewConstMetric(failOvers, prometheus.CounterValue, float64(n), detector.Cause(way).String())
 	}
 	if s.Last == (detector.FailOver{}) {
 		return
 	}
 	for part, took := range map[string]time.Duration{"detected": s.Last.Detection, "promise": s.Last.Promise, "election": s.Last.Election, "commit": s.Last.Commit} {
-		out <- prometheus.MustNewConstMetric(lastOver, prometheus.GaugeValue, took.Seconds(), s.Last.Way.String(), part)
+		out <- prometheus.MustNewConstMetric(lastOver, prometheus.GaugeValue, took.Seconds(), s.Last.Cause.String(), part)
 	}
 }
 

@@ -66,7 +66,7 @@ func (f failedOver) Collect(out chan<- prometheus.Metric) {
 
 func TestMetricsSayHowALeaderWasReplaced(t *testing.T) {
 	const ms = time.Millisecond
-	s := detector.Stats{Last: detector.FailOver{Way: detector.ConnClosed, Detection: 2 * ms, Promise: 240 * ms, Election: 8 * ms, Commit: 3 * ms}}
+	s := detector.Stats{Last: detector.FailOver{Cause: detector.ConnClosed, Detection: 2 * ms, Promise: 240 * ms, Election: 8 * ms, Commit: 3 * ms}}
 	s.FailOvers[detector.ConnClosed], s.FailOvers[detector.Transfer] = 1, 2
 	want := `# HELP kvnode_last_fail_over_seconds Duration of each part of the last fail-over: detected, since the leader's last message; promise, until this member's promise ended; election; commit, of the next leader's first entry.
 # TYPE kvnode_last_fail_over_seconds gauge
@@ -87,7 +87,7 @@ kvnode_leader_fail_overs_total{by="transfer"} 2
 	if err := testutil.CollectAndCompare(failedOver(s), strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.CollectAndCount(failedOver{}); n != detector.NumWays {
+	if n := testutil.CollectAndCount(failedOver{}); n != detector.NumCauses {
 		t.Errorf("%d metrics before the first fail-over, want only the counters", n)
 	}
 }

@@ -115,8 +115,8 @@ func (s *Server) watchLeader() {
 // requests of clients arrive as well. If they were rejected, writes would fail, because clients do not repeat a write
 // after Unavailable.
 type servingGate struct {
-	// opened is nil while the gate is open. Otherwise requests wait for the channel, which open closes.
-	opened atomic.Pointer[chan struct{}]
+	// release is nil while the gate is open. Otherwise requests wait for the channel, which open closes.
+	release atomic.Pointer[chan struct{}]
 	// waiting is the number of waiting requests, bytes an estimate of their memory.
 	waiting, bytes atomic.Int64
 }
@@ -140,20 +140,20 @@ var keyless = map[string]bool{
 const gateClosedText = "kvnode: this member compares its data with the others' before it serves"
 
 // close makes requests wait until open.
-func (g *servingGate) close() { g.opened.Store(new(make(chan struct{}))) }
+func (g *servingGate) close() { g.release.Store(new(make(chan struct{}))) }
 
 func (g *servingGate) open() {
-	if opened := g.opened.Swap(nil); opened != nil {
+	if opened := g.release.Swap(nil); opened != nil {
 		close(*opened)
 	}
 }
 
-func (g *servingGate) isClosed() bool { return g.opened.Load() != nil }
+func (g *servingGate) isClosed() bool { return g.release.Load() != nil }
 
 // wait returns when a request of that size may be served. It fails with Unavailable above a
 // limit, or when ctx or stopping, the server's context, ends.
 func (g *servingGate) wait(ctx, stopping context.Context, method string, size int, maxWaiting int64) error {
-	opened := g.opened.Load()
+	opened := g.release.Load()
 	if opened == nil || keyless[method] {
 		return nil
 	}

@@ -139,7 +139,7 @@ func stopHandsOver(t *testing.T) bool {
 			l := s.Node().Leader()
 			return l != 0 && l != old.Node().ID() && s.Node().Suspicions().Last != detector.FailOver{}
 		})
-		if got, way := s.Node().Term(), s.Node().Suspicions().Last.Way; got != term+1 || way != detector.Transfer {
+		if got, way := s.Node().Term(), s.Node().Suspicions().Last.Cause; got != term+1 || way != detector.Transfer {
 			t.Logf("%s is in term %d after the stop, by %v, want %d: one transfer", s.cfg.Node.Name, got, way, term+1)
 			return false
 		}

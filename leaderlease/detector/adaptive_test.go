@@ -13,7 +13,7 @@ import (
 type life struct {
 	*Detector
 	now   time.Duration
-	known Known
+	known State
 }
 
 // learner has heard of leader 1 at 0, and learns for ten seconds.
@@ -208,7 +208,7 @@ func TestASilenceIsNoSuspicionWhileThePromiseLasts(t *testing.T) {
 	l.hears(t, 11*time.Second)
 	l.known = bound
 	l.silent(600 * ms)
-	if s := l.Stats(); s.Suspicions != [NumWays]uint64{} {
+	if s := l.Stats(); s.Suspicions != [NumCauses]uint64{} {
 		t.Errorf("Stats() = %+v of a member that is bound, want no hint", s)
 	}
 	l.known = three
@@ -216,7 +216,7 @@ func TestASilenceIsNoSuspicionWhileThePromiseLasts(t *testing.T) {
 		t.Errorf("it campaigns %v after its promise, want at once", got)
 	}
 	l.LeaderIs(3, at(l.now+10*ms))
-	want := FailOver{Way: LongSilence, Detection: 605 * ms, Election: 10 * ms}
+	want := FailOver{Cause: LongSilence, Detection: 605 * ms, Election: 10 * ms}
 	if s := l.Stats(); s.Last != want || s.Suspicions[LongSilence] != 1 || s.Forgets != 1 || s.FalseSuspicions != 0 {
 		t.Errorf("Stats() = %+v, want one hint by silence, and %+v", s, want)
 	}
@@ -311,7 +311,7 @@ func TestALongSilenceIsNoNews(t *testing.T) {
 		l.now += Interval
 		l.Poll(at(l.now), three)
 	}
-	if s := l.Stats(); s.Suspicions != [NumWays]uint64{} {
+	if s := l.Stats(); s.Suspicions != [NumCauses]uint64{} {
 		t.Errorf("Stats() = %+v, want no hint", s)
 	}
 }
@@ -327,7 +327,7 @@ func TestWhenALoopPolls(t *testing.T) {
 		}
 	}
 	l.LeaderIs(2, at(l.now))
-	l.known = Known{Voters: three.Voters, Leads: true}
+	l.known = State{Voters: three.Voters, Leads: true}
 	for range 4000 {
 		if l.turn() != nothing || l.Suspects(at(l.now)) {
 			t.Fatalf("%v after it was elected a leader suspects itself: %+v", l.now, l.Stats())

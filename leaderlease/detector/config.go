@@ -40,7 +40,7 @@ func New(cfg Config, now time.Time) *Detector {
 	if !cfg.Fresh {
 		// The former leader may be dead too. If it lives, it is heard before the restart hold ends,
 		// and until then Known.Bound keeps this member from campaigning.
-		d.suspicion = suspicion{way: restart, at: now}
+		d.suspicion = suspicion{cause: restart, at: now}
 	}
 	return d
 }
@@ -49,8 +49,8 @@ func (c *Config) tick() time.Duration {
 	return c.ElectionTimeout / time.Duration(max(c.ElectionTicks, 1))
 }
 
-// Known is the state of the member at the moment of a Tick or a Poll.
-type Known struct {
+// State is the state of the member at the moment of a Tick or a Poll.
+type State struct {
 	// Voters are the applied voters in order of their IDs, in a joint configuration those of both
 	// halves.
 	Voters []uint64

@@ -33,7 +33,7 @@ func TestADeathIsActedUponAtOnce(t *testing.T) {
 	second.wants(t, 55*ms, three, nothing)
 	second.wants(t, 60*ms, three, force)
 	first.LeaderIs(3, at(120*ms))
-	want := FailOver{Way: ProcessDied, Detection: 10 * ms, Election: 110 * ms}
+	want := FailOver{Cause: ProcessDied, Detection: 10 * ms, Election: 110 * ms}
 	if s := first.Stats(); s.Last != want || s.Suspicions[ProcessDied] != 1 || s.FailOvers[ProcessDied] != 1 || s.FalseSuspicions != 0 {
 		t.Errorf("Stats() = %+v, want one death and %+v", s, want)
 	}
@@ -50,7 +50,7 @@ func TestAForcedCampaignIsLeftAlone(t *testing.T) {
 	d.Heard(vote, 5, at(12*ms))
 	d.wants(t, 35*ms, three, nothing)
 	d.LeaderIs(2, at(40*ms))
-	if got, want := d.Stats().Last, (FailOver{Way: ProcessDied, Detection: 10 * ms, Election: 30 * ms}); got != want {
+	if got, want := d.Stats().Last, (FailOver{Cause: ProcessDied, Detection: 10 * ms, Election: 30 * ms}); got != want {
 		t.Errorf("Stats().Last = %+v, want %+v", got, want)
 	}
 }
@@ -60,8 +60,8 @@ func TestMembersThatMayNotCampaignAfterADeath(t *testing.T) {
 	d := follower(2)
 	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, bound, nothing)
-	d.wants(t, 10*ms, Known{Voters: []uint64{1, 3}}, nothing)
-	d.wants(t, 10*ms, Known{Voters: three.Voters, Candidate: true}, forget)
+	d.wants(t, 10*ms, State{Voters: []uint64{1, 3}}, nothing)
+	d.wants(t, 10*ms, State{Voters: three.Voters, Candidate: true}, forget)
 	d.wants(t, 15*ms, three, force)
 }
 
@@ -69,7 +69,7 @@ func TestMembersThatMayNotCampaignAfterADeath(t *testing.T) {
 // campaigns again, with pre-votes, and then has the time that every candidate has.
 func TestAForcedCampaignIsRepeatedOnce(t *testing.T) {
 	d := follower(2)
-	candidate := Known{Voters: three.Voters, Candidate: true}
+	candidate := State{Voters: three.Voters, Candidate: true}
 	d.ProcessDied(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forced)
 	d.wants(t, 309*ms, candidate, nothing)
@@ -131,7 +131,7 @@ func TestTheFirstSlotIsInVain(t *testing.T) {
 	d.Refused(at(12 * ms))
 	d.wants(t, 62*ms, three, force)
 	d.LeaderIs(3, at(70*ms))
-	if got, want := d.Stats().Last, (FailOver{Way: ProcessDied, Detection: 10 * ms, Promise: 2 * ms, Election: 58 * ms}); got != want {
+	if got, want := d.Stats().Last, (FailOver{Cause: ProcessDied, Detection: 10 * ms, Promise: 2 * ms, Election: 58 * ms}); got != want {
 		t.Errorf("Stats().Last = %+v, want %+v", got, want)
 	}
 }

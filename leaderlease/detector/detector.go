@@ -48,16 +48,16 @@ type Detector struct {
 	rival      bool
 	// transferAt is the time of the leader's request to hand over, transferWay its kind.
 	transferAt  time.Time
-	transferWay Way
+	transferWay Cause
 	replacedAt  time.Time // when the leader was replaced; zero after the next commit
 	stats       Stats
 }
 
 // suspicion describes why and since when the leader is suspected.
 type suspicion struct {
-	way  Way
-	term uint64 // of the dead leader, for ProcessDied
-	at   time.Time
+	cause Cause
+	term  uint64 // of the dead leader, for ProcessDied
+	at    time.Time
 	// freeAt is when the promise to the leader had ended and the leader was silent (leaderSilent).
 	freeAt time.Time
 	// deferUntil is the time up to which another member's candidacy is left alone.
@@ -73,7 +73,7 @@ func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 	if leader == raft.None {
 		return // the last leader counts
 	}
-	if leader == d.leader && d.suspicion.way == ProcessDied {
+	if leader == d.leader && d.suspicion.cause == ProcessDied {
 		return // raft has stepped a late message of the dead leader
 	}
 	if leader != d.leader && d.leader != raft.None && d.leader != d.cfg.Self {
@@ -88,12 +88,12 @@ func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 // died. Do not report a timeout, or a connection that this process has closed.
 func (d *Detector) Gone(peer uint64, now time.Time) { d.suspect(peer, ConnClosed, now) }
 
-func (d *Detector) suspect(peer uint64, why Way, now time.Time) {
+func (d *Detector) suspect(peer uint64, why Cause, now time.Time) {
 	// A second suspicion does not prolong the first: after an election timeout silence decides.
-	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.way != notSuspected {
+	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.cause != notSuspected {
 		return
 	}
-	d.suspicion = suspicion{way: why, at: now}
+	d.suspicion = suspicion{cause: why, at: now}
 	d.stats.Suspicions[why]++
 }
 
@@ -109,10 +109,10 @@ func (d *Detector) suspect(peer uint64, why Way, now time.Time) {
 func (d *Detector) ProcessDied(m *raftpb.Message, now time.Time) {
 	peer := m.GetFrom()
 	d.adaptive.confirm(peer)
-	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.way == ProcessDied {
+	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.suspicion.cause == ProcessDied {
 		return
 	}
-	d.suspicion = suspicion{way: ProcessDied, at: now, term: m.GetTerm()}
+	d.suspicion = suspicion{cause: ProcessDied, at: now, term: m.GetTerm()}
 	d.stats.Suspicions[ProcessDied]++
 }
 
@@ -122,11 +122,11 @@ func (d *Detector) Silence() int { return d.silent }
 // Suspects reports whether Poll must be called: the leader is suspected, or will be within a tick if
 // it stays silent. It is enough to ask after each Tick and after each message.
 func (d *Detector) Suspects(now time.Time) bool {
-	return d.suspected(now) || d.suspicion.way == Silence && d.adaptive.exceeded(d.adaptive.tick, now)
+	return d.suspected(now) || d.suspicion.cause == Silence && d.adaptive.exceeded(d.adaptive.tick, now)
 }
 
 func (d *Detector) suspected(now time.Time) bool {
-	return d.suspicion.way != notSuspected && now.Sub(d.suspicion.at) < d.cfg.ElectionTimeout
+	return d.suspicion.cause != notSuspected && now.Sub(d.suspicion.at) < d.cfg.ElectionTimeout
 }
 
 // Heard reports a message that the lease has let in, before raft steps it. term is raft's term.
@@ -191,9 +191,9 @@ func (d *Detector) noteAlive(now time.Time) {
 // campaigns in its slot.
 func (d *Detector) Refused(now time.Time) {
 	if !d.transferAt.IsZero() {
-		next := suspicion{way: Transfer, at: now, freeAt: now}
-		if d.suspicion.way == ProcessDied { // the candidate knows of the same death
-			next.way, next.term, next.at = ProcessDied, d.suspicion.term, d.suspicion.at
+		next := suspicion{cause: Transfer, at: now, freeAt: now}
+		if d.suspicion.cause == ProcessDied { // the candidate knows of the same death
+			next.cause, next.term, next.at = ProcessDied, d.suspicion.term, d.suspicion.at
 		}
 		d.transferAt, d.deferTicks, d.suspicion = time.Time{}, 0, next
 	}
@@ -201,15 +201,15 @@ func (d *Detector) Refused(now time.Time) {
 
 // leaderHeard handles a heartbeat or an append of the leader in term.
 func (d *Detector) leaderHeard(term uint64, now time.Time) {
-	if d.suspicion.way == ProcessDied && term <= d.suspicion.term {
+	if d.suspicion.cause == ProcessDied && term <= d.suspicion.term {
 		return // the dead process had sent it
 	}
 	d.noteAlive(now)
 	d.adaptive.noteAlive(now)
-	if d.suspicion.way == LongSilence || d.suspicion.way == ProcessDied { // over, whenever the message was sent
+	if d.suspicion.cause == LongSilence || d.suspicion.cause == ProcessDied { // over, whenever the message was sent
 		d.suspicion = suspicion{}
 	}
-	if d.suspicion.way == notSuspected || now.Sub(d.suspicion.at) < d.cfg.Heartbeat {
+	if d.suspicion.cause == notSuspected || now.Sub(d.suspicion.at) < d.cfg.Heartbeat {
 		return // the message may be older than the suspicion
 	}
 	d.suspicion = suspicion{}
@@ -218,7 +218,7 @@ func (d *Detector) leaderHeard(term uint64, now time.Time) {
 
 // leaderSilent reports whether the leader has missed enough heartbeats, or is known to be dead.
 func (d *Detector) leaderSilent(now time.Time) bool {
-	return d.suspicion.way == ProcessDied || now.Sub(d.heard) >= missedHeartbeats*d.cfg.Heartbeat
+	return d.suspicion.cause == ProcessDied || now.Sub(d.heard) >= missedHeartbeats*d.cfg.Heartbeat
 }
 
 // startForgetting reports whether raft must forget the leader, once per suspicion, when the leader is
@@ -228,7 +228,7 @@ func (d *Detector) startForgetting(now time.Time) bool {
 		return false
 	}
 	d.suspicion.freeAt = now
-	if d.suspicion.way == restart {
+	if d.suspicion.cause == restart {
 		return false // raft knows no leader
 	}
 	d.stats.Forgets++
@@ -238,14 +238,14 @@ func (d *Detector) startForgetting(now time.Time) bool {
 // Poll decides what to do about a suspected leader. Call it every Interval while Suspects reports
 // true, and after messages were stepped. Once the promise to the leader has ended and the leader is
 // silent, raft forgets it, and each member campaigns in its slot.
-func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
+func (d *Detector) Poll(now time.Time, k State) (do Decision) {
 	d.adaptive.noteRunning(now)
 	if k.Leads || k.Away || k.Bound || !slices.Contains(k.Voters, d.cfg.Self) {
 		return Decision{}
 	}
 	// Silence is judged only after the promise has ended. A suspicion before that would decide
 	// nothing, and might prove false.
-	if d.suspicion.way == notSuspected && d.adaptive.suspect(d.leader, now) {
+	if d.suspicion.cause == notSuspected && d.adaptive.suspect(d.leader, now) {
 		d.suspect(d.leader, LongSilence, now)
 	}
 	if !d.suspected(now) {
@@ -268,15 +268,15 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 }
 
 // mustForce reports whether to campaign by the message of Lease.ProcessDied: in the first slot only.
-func (d *Detector) mustForce(k Known) bool {
-	return d.suspicion.way == ProcessDied && d.suspicion.slot == 0 && !k.Candidate
+func (d *Detector) mustForce(k State) bool {
+	return d.suspicion.cause == ProcessDied && d.suspicion.slot == 0 && !k.Candidate
 }
 
 // mayCampaign reports whether a campaign disturbs no election that may still be won. A candidate
 // gives up its own election if the vote was split, or if its campaign was forced: raft requests
 // votes once, no pre-vote has shown that members would grant them, and a member in its restart hold
 // drops the request.
-func (d *Detector) mayCampaign(k Known) bool {
+func (d *Detector) mayCampaign(k State) bool {
 	if k.Candidate {
 		return d.rival || d.suspicion.forced
 	}
@@ -297,7 +297,7 @@ func (d *Detector) slotAt(elapsed time.Duration, of int) (slot int, length time.
 // firstSlot is the length of the first slots. After a death it is doubled: no pre-vote tells the next
 // member about the campaign, and the first one's term must be on its disk before its request leaves.
 func (d *Detector) firstSlot() time.Duration {
-	if d.suspicion.way == ProcessDied {
+	if d.suspicion.cause == ProcessDied {
 		return 2 * d.cfg.Slot
 	}
 	return d.cfg.Slot
@@ -321,7 +321,7 @@ func (d *Detector) rank(voters []uint64) (at, of int) {
 //
 // Raft draws each timeout from one to two election timeouts, so that two members rarely campaign at
 // once. Slots prevent that without waiting: the first one begins just after one election timeout.
-func (d *Detector) Tick(now time.Time, k Known) Decision {
+func (d *Detector) Tick(now time.Time, k State) Decision {
 	d.adaptive.noteRunning(now)
 	d.stats.Limit = 0
 	if !k.Leads && d.cfg.Observe > 0 {
@@ -332,7 +332,7 @@ func (d *Detector) Tick(now time.Time, k Known) Decision {
 	return Decision{Campaign: due}
 }
 
-func (d *Detector) countTick(k Known) bool {
+func (d *Detector) countTick(k State) bool {
 	d.silent++
 	index := slices.Index(k.Voters, d.cfg.Self)
 	switch {

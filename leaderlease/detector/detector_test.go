@@ -15,8 +15,8 @@ const (
 )
 
 var (
-	three    = Known{Voters: []uint64{1, 2, 3}}
-	bound    = Known{Voters: []uint64{1, 2, 3}, Bound: true}
+	three    = State{Voters: []uint64{1, 2, 3}}
+	bound    = State{Voters: []uint64{1, 2, 3}, Bound: true}
 	nothing  = Decision{}
 	forget   = Decision{Forget: true}
 	campaign = Decision{Campaign: true}
@@ -37,7 +37,7 @@ func message(t raftpb.MessageType, from, term uint64) *raftpb.Message {
 	return &raftpb.Message{Type: t.Enum(), From: new(from), Term: new(term)}
 }
 
-func (d *Detector) wants(t *testing.T, now time.Duration, k Known, want Decision) {
+func (d *Detector) wants(t *testing.T, now time.Duration, k State, want Decision) {
 	t.Helper()
 	if got := d.Poll(at(now), k); got != want {
 		t.Errorf("Poll(%v) = %+v, want %+v", now, got, want)
@@ -62,7 +62,7 @@ func TestASuspicionIsActedUponWhenThePromiseEnds(t *testing.T) {
 	second.wants(t, 270*ms, three, nothing)
 	second.wants(t, 275*ms, three, campaign)
 	first.LeaderIs(3, at(310*ms))
-	want := FailOver{Way: ConnClosed, Detection: 10 * ms, Promise: 240 * ms, Election: 60 * ms}
+	want := FailOver{Cause: ConnClosed, Detection: 10 * ms, Promise: 240 * ms, Election: 60 * ms}
 	if s := first.Stats(); s.Last != want || s.Suspicions[ConnClosed] != 1 || s.Forgets != 1 || s.FalseSuspicions != 0 {
 		t.Errorf("Stats() = %+v, want one hint, one leader forgotten, and %+v", s, want)
 	}
@@ -70,31 +70,31 @@ func TestASuspicionIsActedUponWhenThePromiseEnds(t *testing.T) {
 	first.Committed(at(314 * ms))
 	first.Committed(at(320 * ms)) // and on and on
 	want.Commit = 4 * ms
-	if s := first.Stats(); s.Last != want || s.FailOvers != [NumWays]uint64{ConnClosed: 1} {
+	if s := first.Stats(); s.Last != want || s.FailOvers != [NumCauses]uint64{ConnClosed: 1} {
 		t.Errorf("Stats() = %+v, want %+v, by one hint", s, want)
 	}
 }
 
 func TestWhatIsNoSuspicion(t *testing.T) {
-	for name, do := range map[string]func(d *Detector) Known{
-		"somebody else is gone":      func(d *Detector) Known { d.Gone(3, at(0)); return three },
-		"the member leads by itself": func(d *Detector) Known { d.LeaderIs(2, at(0)); d.Gone(2, at(0)); return three },
-		"nobody was known to lead":   func(d *Detector) Known { *d = *New(d.cfg, at(0)); d.Gone(0, at(0)); return three },
-		"it has begun to lead":       func(d *Detector) Known { d.Gone(1, at(0)); return Known{Voters: three.Voters, Leads: true} },
-		"it does not take part":      func(d *Detector) Known { d.Gone(1, at(0)); return Known{Voters: three.Voters, Away: true} },
-		"it is a learner":            func(d *Detector) Known { d.Gone(1, at(0)); return Known{Voters: []uint64{1, 3}} },
-		"an election timeout ago":    func(d *Detector) Known { d.Gone(1, at(-time.Second+300*ms)); return three },
-		"a later heartbeat ended it": func(d *Detector) Known {
+	for name, do := range map[string]func(d *Detector) State{
+		"somebody else is gone":      func(d *Detector) State { d.Gone(3, at(0)); return three },
+		"the member leads by itself": func(d *Detector) State { d.LeaderIs(2, at(0)); d.Gone(2, at(0)); return three },
+		"nobody was known to lead":   func(d *Detector) State { *d = *New(d.cfg, at(0)); d.Gone(0, at(0)); return three },
+		"it has begun to lead":       func(d *Detector) State { d.Gone(1, at(0)); return State{Voters: three.Voters, Leads: true} },
+		"it does not take part":      func(d *Detector) State { d.Gone(1, at(0)); return State{Voters: three.Voters, Away: true} },
+		"it is a learner":            func(d *Detector) State { d.Gone(1, at(0)); return State{Voters: []uint64{1, 3}} },
+		"an election timeout ago":    func(d *Detector) State { d.Gone(1, at(-time.Second+300*ms)); return three },
+		"a later heartbeat ended it": func(d *Detector) State {
 			d.Gone(1, at(0))
 			d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(beat))
 			return three
 		},
-		"later entries ended it": func(d *Detector) Known {
+		"later entries ended it": func(d *Detector) State {
 			d.Gone(1, at(0))
 			d.Heard(message(raftpb.MsgApp, 1, 6), 5, at(beat))
 			return three
 		},
-		"another leader is known then": func(d *Detector) Known { d.Gone(1, at(0)); d.LeaderIs(3, at(1)); return three },
+		"another leader is known then": func(d *Detector) State { d.Gone(1, at(0)); d.LeaderIs(3, at(1)); return three },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := follower(2)
@@ -147,7 +147,7 @@ func TestTheNextLeaderRefutesNoSuspicion(t *testing.T) {
 	d.wants(t, 250*ms, three, both)
 	d.Heard(message(raftpb.MsgApp, 3, 6), 6, at(300*ms))
 	d.LeaderIs(3, at(300*ms))
-	want := FailOver{Way: ConnClosed, Detection: 10 * ms, Promise: 240 * ms, Election: 50 * ms}
+	want := FailOver{Cause: ConnClosed, Detection: 10 * ms, Promise: 240 * ms, Election: 50 * ms}
 	if s := d.Stats(); s.Last != want || s.FalseSuspicions != 0 {
 		t.Errorf("Stats() = %+v, want no false alarm, and %+v", s, want)
 	}
@@ -157,7 +157,7 @@ func TestTheNextLeaderRefutesNoSuspicion(t *testing.T) {
 // away. Unless another one campaigns too, and that has had the time: then the vote
 // was split.
 func TestACandidateDoesNotCampaignAgain(t *testing.T) {
-	stands := Known{Voters: three.Voters, Candidate: true}
+	stands := State{Voters: three.Voters, Candidate: true}
 	for _, split := range []bool{false, true} {
 		d := follower(2)
 		d.Gone(1, at(0))
@@ -267,7 +267,7 @@ func TestASuspicionIsNotRenewedByOthers(t *testing.T) {
 			t.Fatalf("Poll(%v) = %+v, want nothing after an election timeout", now, do)
 		}
 	}
-	if s := d.Stats(); s.Suspicions != [NumWays]uint64{ConnClosed: 1} || s.Forgets != 1 {
+	if s := d.Stats(); s.Suspicions != [NumCauses]uint64{ConnClosed: 1} || s.Forgets != 1 {
 		t.Errorf("Stats() = %+v, want one hint", s)
 	}
 	d.Heard(message(raftpb.MsgHeartbeat, 1, 6), 5, at(3*time.Second))

@@ -12,8 +12,8 @@ import (
 )
 
 // standing is what decides whether a member campaigns.
-func standing(lease *leaderlease.Lease, role raft.StateType, voters []uint64) detector.Known {
-	return detector.Known{
+func standing(lease *leaderlease.Lease, role raft.StateType, voters []uint64) detector.State {
+	return detector.State{
 		Voters: voters, Leads: role == raft.StateLeader, Candidate: role == raft.StateCandidate,
 		Bound: lease.CanCampaign() != nil,
 	}

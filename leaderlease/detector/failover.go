@@ -2,12 +2,12 @@ package detector
 
 import "time"
 
-// Way is the event that started a fail-over.
-type Way uint8
+// Cause is the event that started a fail-over.
+type Cause uint8
 
 const (
 	// Silence is an election timeout without a sign of life.
-	Silence Way = iota
+	Silence Cause = iota
 	// ConnClosed is a connection that the other end has closed.
 	ConnClosed
 	// PreVote is another member's request for a pre-vote.
@@ -22,29 +22,29 @@ const (
 	// ProcessDied is the proof that the leader's process has died.
 	ProcessDied
 
-	// NumWays is the number of ways.
-	NumWays = int(ProcessDied) + 1
+	// NumCauses is the number of ways.
+	NumCauses = int(ProcessDied) + 1
 
 	// restart is a start of this member after which it has heard no leader. There is no leader that
 	// could be replaced, so restart starts no fail-over and is not among the ways.
-	restart = Way(NumWays)
+	restart = Cause(NumCauses)
 	// notSuspected is the way in Detector.suspicion while the leader is not suspected.
 	notSuspected = Silence
 )
 
-var wayNames = [NumWays]string{"silence", "hint", "pre-vote", "transfer", "resignation", "learnt-silence", "obituary"}
+var causeNames = [NumCauses]string{"silence", "hint", "pre-vote", "transfer", "resignation", "learnt-silence", "obituary"}
 
 // String returns the name used in logs and metrics.
-func (w Way) String() string {
-	if int(w) < NumWays {
-		return wayNames[w]
+func (w Cause) String() string {
+	if int(w) < NumCauses {
+		return causeNames[w]
 	}
 	return "unknown"
 }
 
 // FailOver describes how one leader replaced another, as seen by one follower.
 type FailOver struct {
-	Way Way
+	Cause Cause
 	// Detection is the time from the last sign of life to the suspicion; for Silence it is at most an
 	// election timeout. Promise is the time from there until this member's promise had ended and three
 	// heartbeats were missing, 0 if another member was first. Election is the time from there, or from
@@ -56,7 +56,7 @@ type FailOver struct {
 // Stats counts events since New.
 type Stats struct {
 	// Suspicions counts suspicions by their cause.
-	Suspicions [NumWays]uint64
+	Suspicions [NumCauses]uint64
 	// FalseSuspicions counts suspicions that a sign of life has ended. One for LongSilence is also
 	// false if the leader was replaced, and is heard within an election timeout of its last sign of
 	// life.
@@ -67,7 +67,7 @@ type Stats struct {
 	// the election timeout until enough is recorded, and 0 without Config.Observe and on the leader.
 	Limit time.Duration
 	// FailOvers counts fail-overs by their cause.
-	FailOvers [NumWays]uint64
+	FailOvers [NumCauses]uint64
 	// Last is the last fail-over, if any.
 	Last FailOver
 }
@@ -79,19 +79,19 @@ func (d *Detector) Stats() Stats { return d.stats }
 func (d *Detector) recordFailOver(now time.Time) {
 	s, last := &d.suspicion, FailOver{}
 	switch {
-	case !d.transferAt.IsZero() && s.way != ProcessDied:
-		last = FailOver{Way: d.transferWay, Election: now.Sub(d.transferAt)}
-	case s.way == Silence:
+	case !d.transferAt.IsZero() && s.cause != ProcessDied:
+		last = FailOver{Cause: d.transferWay, Election: now.Sub(d.transferAt)}
+	case s.cause == Silence:
 		all := now.Sub(d.heard) // another member may have lost the leader earlier, and campaigned first
 		last.Detection = min(all, d.cfg.ElectionTimeout)
 		last.Election = all - last.Detection
 	case s.freeAt.IsZero(): // another member was first
-		last = FailOver{Way: s.way, Detection: s.at.Sub(d.heard), Election: now.Sub(s.at)}
+		last = FailOver{Cause: s.cause, Detection: s.at.Sub(d.heard), Election: now.Sub(s.at)}
 	default:
-		last = FailOver{Way: s.way, Detection: s.at.Sub(d.heard), Promise: s.freeAt.Sub(s.at), Election: now.Sub(s.freeAt)}
+		last = FailOver{Cause: s.cause, Detection: s.at.Sub(d.heard), Promise: s.freeAt.Sub(s.at), Election: now.Sub(s.freeAt)}
 	}
 	d.stats.Last, d.replacedAt = last, now
-	d.stats.FailOvers[last.Way]++
+	d.stats.FailOvers[last.Cause]++
 }
 
 // Committed reports that an entry was committed since LeaderIs.

@@ -11,7 +11,7 @@ import (
 )
 
 // campaigns returns at which of so many ticks a member of 1, 2 and 3 campaigns.
-func campaigns(d *Detector, ticks int, k Known) (all []int) {
+func campaigns(d *Detector, ticks int, k State) (all []int) {
 	for i := range ticks {
 		if d.Tick(at(0), k).Campaign {
 			all = append(all, i+1)
@@ -26,7 +26,7 @@ func TestSlotsAfterSilence(t *testing.T) {
 		self  uint64
 		fresh bool
 		lost  uint64
-		k     Known
+		k     State
 		want  []int
 	}{
 		{"the lowest that outlives the leader is first", 2, false, 1, three, []int{11, 12, 13, 17, 18, 19}},
@@ -35,16 +35,16 @@ func TestSlotsAfterSilence(t *testing.T) {
 		{"and none if it is the highest", 3, false, 3, three, nil},
 		{"no leader was known: all take turns", 3, false, 0, three, []int{17, 18, 19}},
 		{"a leader that is no voter takes no turn from them", 1, false, 9, three, []int{11, 12, 13, 20, 21}},
-		{"alone it does at once", 1, false, 0, Known{Voters: []uint64{1}}, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}},
+		{"alone it does at once", 1, false, 0, State{Voters: []uint64{1}}, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}},
 		{"a new cluster: the lowest begins", 1, true, 0, three, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}},
 		{"a new cluster: the second follows", 2, true, 0, three, []int{4, 8, 12, 16, 20}},
 		{"a new cluster that has had a leader", 1, true, 2, three, []int{11, 12, 13, 17, 18, 19}},
 		{"not a learner", 4, false, 0, three, nil},
-		{"not the leader", 1, false, 0, Known{Voters: three.Voters, Leads: true}, nil},
-		{"not before it has applied the first entries", 1, true, 0, Known{Voters: three.Voters, Away: true}, nil},
-		{"not while it stands already, alone", 1, false, 0, Known{Voters: []uint64{1}, Candidate: true}, nil},
-		{"not while it stands already, in a new cluster", 1, true, 0, Known{Voters: three.Voters, Candidate: true}, nil},
-		{"not against its promise", 1, false, 0, Known{Voters: []uint64{1}, Bound: true}, nil},
+		{"not the leader", 1, false, 0, State{Voters: three.Voters, Leads: true}, nil},
+		{"not before it has applied the first entries", 1, true, 0, State{Voters: three.Voters, Away: true}, nil},
+		{"not while it stands already, alone", 1, false, 0, State{Voters: []uint64{1}, Candidate: true}, nil},
+		{"not while it stands already, in a new cluster", 1, true, 0, State{Voters: three.Voters, Candidate: true}, nil},
+		{"not against its promise", 1, false, 0, State{Voters: []uint64{1}, Bound: true}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := New(Config{Self: tt.self, Fresh: tt.fresh, ElectionTicks: 10}, at(0))
@@ -68,7 +68,7 @@ func TestASplitVoteIsTriedAgainTwice(t *testing.T) {
 				if split {
 					d.Heard(message(raftpb.MsgVote, 5-self, 6), 6, at(0))
 				}
-				if d.Tick(at(0), Known{Voters: three.Voters, Candidate: true}).Campaign {
+				if d.Tick(at(0), State{Voters: three.Voters, Candidate: true}).Campaign {
 					got = append(got, tick+1)
 				}
 			}
@@ -85,7 +85,7 @@ func TestARivalCountsOnce(t *testing.T) {
 	d := New(Config{Self: 2, ElectionTicks: 10}, at(0))
 	d.LeaderIs(1, at(0))
 	d.Heard(message(raftpb.MsgVote, 3, 6), 6, at(0))
-	if got := campaigns(d, 1000, Known{Voters: three.Voters, Candidate: true}); !slices.Equal(got, []int{11}) {
+	if got := campaigns(d, 1000, State{Voters: three.Voters, Candidate: true}); !slices.Equal(got, []int{11}) {
 		t.Errorf("it campaigns at ticks %v, want 11", got)
 	}
 }
@@ -124,7 +124,7 @@ func TestAVoterDefersForAnElectionTimeout(t *testing.T) {
 func TestALeaderThatHandsOverDefers(t *testing.T) {
 	d := New(Config{Self: 1, ElectionTicks: 10}, at(0))
 	d.LeaderIs(1, at(0))
-	campaigns(d, 1000, Known{Voters: three.Voters, Leads: true})
+	campaigns(d, 1000, State{Voters: three.Voters, Leads: true})
 	vote := message(raftpb.MsgVote, 3, 6)
 	vote.Context = []byte(core.CampaignTransfer)
 	d.Heard(vote, 5, at(0))
@@ -179,10 +179,10 @@ func TestSignsOfLife(t *testing.T) {
 // the others.
 func TestTheFirstSlotCountsFromTheStart(t *testing.T) {
 	d := New(Config{Self: 2, Fresh: true, ElectionTicks: 10}, at(0))
-	if got := campaigns(d, 3, Known{Voters: []uint64{1, 2}, Away: true}); got != nil {
+	if got := campaigns(d, 3, State{Voters: []uint64{1, 2}, Away: true}); got != nil {
 		t.Fatalf("it campaigns at %v before it takes part", got)
 	}
-	if got := campaigns(d, 1, Known{Voters: []uint64{1, 2}}); !slices.Equal(got, []int{1}) {
+	if got := campaigns(d, 1, State{Voters: []uint64{1, 2}}); !slices.Equal(got, []int{1}) {
 		t.Errorf("it campaigns at %v, want at once, as the turn of the first one is over", got)
 	}
 }
@@ -200,20 +200,20 @@ func TestWaysOfFailOvers(t *testing.T) {
 	}{
 		"silence":           {func(*Detector) {}, 1060 * ms, FailOver{Detection: time.Second, Election: 60 * ms}},
 		"others' silence":   {func(*Detector) {}, 900 * ms, FailOver{Detection: 900 * ms}},
-		"it was asked":      {func(d *Detector) { d.Heard(message(raftpb.MsgTimeoutNow, 1, 5), 5, at(40*ms)) }, 48 * ms, FailOver{Way: Transfer, Election: 8 * ms}},
-		"the leader ended":  {func(d *Detector) { d.Heard(word, 5, at(40*ms)) }, 48 * ms, FailOver{Way: Resignation, Election: 8 * ms}},
-		"another was asked": {func(d *Detector) { d.Heard(vote, 5, at(40*ms)) }, 45 * ms, FailOver{Way: Transfer, Election: 5 * ms}},
+		"it was asked":      {func(d *Detector) { d.Heard(message(raftpb.MsgTimeoutNow, 1, 5), 5, at(40*ms)) }, 48 * ms, FailOver{Cause: Transfer, Election: 8 * ms}},
+		"the leader ended":  {func(d *Detector) { d.Heard(word, 5, at(40*ms)) }, 48 * ms, FailOver{Cause: Resignation, Election: 8 * ms}},
+		"another was asked": {func(d *Detector) { d.Heard(vote, 5, at(40*ms)) }, 45 * ms, FailOver{Cause: Transfer, Election: 5 * ms}},
 		"asked in vain": {func(d *Detector) {
 			d.Heard(vote, 5, at(40*ms))
 			d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(50*ms))
 		}, 1150 * ms, FailOver{Detection: time.Second, Election: 100 * ms}},
-		"another was first, though it was hinted at": {func(d *Detector) { d.Gone(1, at(10*ms)) }, 260 * ms, FailOver{Way: ConnClosed, Detection: 10 * ms, Election: 250 * ms}},
+		"another was first, though it was hinted at": {func(d *Detector) { d.Gone(1, at(10*ms)) }, 260 * ms, FailOver{Cause: ConnClosed, Detection: 10 * ms, Election: 250 * ms}},
 		"a campaign that was none of a transfer":     {func(d *Detector) { d.Heard(message(raftpb.MsgVote, 3, 6), 5, at(40*ms)) }, 50 * ms, FailOver{Detection: 50 * ms}},
 	} {
 		d := follower(2)
 		tt.do(d)
 		d.LeaderIs(3, at(tt.at))
-		if s := d.Stats(); s.Last != tt.want || s.FailOvers[tt.want.Way] != 1 {
+		if s := d.Stats(); s.Last != tt.want || s.FailOvers[tt.want.Cause] != 1 {
 			t.Errorf("%s: Stats() = %+v, want %+v", name, s, tt.want)
 		}
 	}
@@ -261,7 +261,7 @@ func TestTheTransfereeIsLeftAlone(t *testing.T) {
 }
 
 func TestWays(t *testing.T) {
-	names := []string{Silence.String(), ConnClosed.String(), PreVote.String(), Transfer.String(), Resignation.String(), Way(NumWays).String()}
+	names := []string{Silence.String(), ConnClosed.String(), PreVote.String(), Transfer.String(), Resignation.String(), Cause(NumCauses).String()}
 	if want := []string{"silence", "hint", "pre-vote", "transfer", "resignation", "unknown"}; !slices.Equal(names, want) {
 		t.Errorf("the ways are called %v, want %v", names, want)
 	}
@@ -300,7 +300,7 @@ func TestAfterARestartMembersCampaignInSlots(t *testing.T) {
 			t.Errorf("member %d is still polled after an election timeout, want silence to decide", self)
 		}
 		d.LeaderIs(2, at(time.Second))
-		if s := d.Stats(); s.Suspicions != [NumWays]uint64{} || s.FailOvers != [NumWays]uint64{} || s.Forgets != 0 || s.FalseSuspicions != 0 {
+		if s := d.Stats(); s.Suspicions != [NumCauses]uint64{} || s.FailOvers != [NumCauses]uint64{} || s.Forgets != 0 || s.FalseSuspicions != 0 {
 			t.Errorf("Stats() of member %d = %+v, want no suspicion, and no fail-over", self, s)
 		}
 	}
@@ -314,7 +314,7 @@ func TestAfterARestartALeaderIsLeftAlone(t *testing.T) {
 		heard.wants(t, now, three, nothing)
 		fresh.wants(t, now, three, nothing) // Tick decides
 	}
-	if s := heard.Stats(); s.Suspicions != [NumWays]uint64{} {
+	if s := heard.Stats(); s.Suspicions != [NumCauses]uint64{} {
 		t.Errorf("Stats() = %+v, want no suspicion", s)
 	}
 	// Where no promise binds, a leader still has the time of three heartbeats.

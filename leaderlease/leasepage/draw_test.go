@@ -171,7 +171,7 @@ func TestTheLeaseOfASoleVoter(t *testing.T) {
 	sole.record(60_100, leasetrace.Event{Kind: leasetrace.KindProbe, Peer: 2, Term: 2})
 	lane := draw(processes(sole), names).Lanes[0]
 	want := shown{90, 90, 60_090, 60_090, 2, "", false}
-	if len(lane.Leases) != 1 || !want.is(&lane.Leases[0]) || lane.Leases[0].Reads != 0 || lane.Leases[0].After != 0 {
+	if len(lane.Leases) != 1 || !want.is(&lane.Leases[0]) || lane.Leases[0].ReadTime != 0 || lane.Leases[0].After != 0 {
 		t.Errorf("the leases are %+v, want one that lasts as long as the trace", lane.Leases)
 	}
 	if got := kindsOf(lane); slices.Contains(got, "paused") || len(lane.Heard) != 1 {
@@ -188,7 +188,7 @@ func TestASoleVoterGetsCompany(t *testing.T) {
 	sole, second := soleVoter(), newTraced(2, 0, 0, 10)
 	sole.renews(5000, 2, second)
 	got := draw(processes(sole, second), names).Lanes[0].Leases
-	if len(got) != 2 || got[0].Reads != 0 || got[1].Reads != 150 || got[0].Usable != got[1].From || got[0].Why == "" || !near(got[1].Usable, 5140) {
+	if len(got) != 2 || got[0].ReadTime != 0 || got[1].ReadTime != 150 || got[0].Usable != got[1].From || got[0].Why == "" || !near(got[1].Usable, 5140) {
 		t.Errorf("the leases are %+v, want one without an end, and one that allows reads for 150 ms from 4990 on", got)
 	}
 }
@@ -240,7 +240,7 @@ func TestDrawFromTheMiddle(t *testing.T) {
 		t.Errorf("n1 is drawn with %+v, want one lease with reads until 300 ms after its first known round", l)
 	}
 	for _, lane := range p.Lanes {
-		if len(lane.Holds) > 0 || slices.ContainsFunc(lane.Flags, func(f Flag) bool { return f.Kind == "start" }) {
+		if len(lane.RestartHolds) > 0 || slices.ContainsFunc(lane.Flags, func(f Flag) bool { return f.Kind == "start" }) {
 			t.Errorf("%s is drawn with a start that is not there: %+v", lane.Name, lane.Flags)
 		}
 	}
@@ -256,8 +256,8 @@ func TestARestartWithoutAnyLeader(t *testing.T) {
 	if h := lane.Heard; len(h) != 3 || h[2].From < h[1].To {
 		t.Errorf("n1 was heard %+v, want before and after its pause, and again after that and somewhere", h)
 	}
-	if len(lane.Holds) != 1 || lane.Holds[0][1]-lane.Holds[0][0] != 250 {
-		t.Errorf("n1 holds %v, want for 250 ms once", lane.Holds)
+	if len(lane.RestartHolds) != 1 || lane.RestartHolds[0][1]-lane.RestartHolds[0][0] != 250 {
+		t.Errorf("n1 holds %v, want for 250 ms once", lane.RestartHolds)
 	}
 	if !slices.ContainsFunc(lane.Flags, func(f Flag) bool { return f.Kind == "killed" }) {
 		t.Errorf("n1 has the flags %+v, want that its first process has ended", lane.Flags)

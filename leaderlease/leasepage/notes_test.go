@@ -210,14 +210,14 @@ func TestOwnReadsAreNoted(t *testing.T) {
 
 // Each way by which a leader is suspected has its reason.
 func TestASuspicionHasItsReason(t *testing.T) {
-	for way := range detector.NumWays {
+	for way := range detector.NumCauses {
 		old := newTraced(1, 0, 0, 10)
 		old.renews(100, 2)
 		n := note{At: old.clock(50)}
 		n.Hints[way] = 1
 		lane := shows(history{Process: old.Process, notes: []note{n}}).Lanes[0]
 		if !slices.ContainsFunc(lane.Flags, func(f Flag) bool { return f.Kind == "suspects" && len(f.Text) > len("suspects its leader: ") }) {
-			t.Errorf("the flags of a suspicion by %v are %+v, want its reason", detector.Way(way), lane.Flags)
+			t.Errorf("the flags of a suspicion by %v are %+v, want its reason", detector.Cause(way), lane.Flags)
 		}
 	}
 }

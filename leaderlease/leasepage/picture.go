@@ -42,10 +42,10 @@ type Lane struct {
 	Learner bool `json:"learner,omitempty"`
 	// Heard is when the member's processes are known to have run, without their pauses.
 	Heard []Heard `json:"heard"`
-	// Holds are restart holds: from, to.
-	Holds    [][2]ms   `json:"holds"`
-	Leases   []Lease   `json:"leases"`
-	Promises []Promise `json:"promises"`
+	// RestartHolds are restart holds: from, to.
+	RestartHolds [][2]ms   `json:"holds"`
+	Leases       []Lease   `json:"leases"`
+	Promises     []Promise `json:"promises"`
 	// Renewals are pairs: when a quorum round was sent, and when it had renewed the lease.
 	Renewals []ms `json:"renewals"`
 	// Reads are an instant each, and how many reads were served in the 100 ms before: under
@@ -68,12 +68,12 @@ type Lease struct {
 	Known  ms     `json:"known"`
 	Usable ms     `json:"usable"`
 	End    ms     `json:"end"`
-	// Reads is how long each renewal allows reads, counted from the sending of its round. It
+	// ReadTime is how long each renewal allows reads, counted from the sending of its round. It
 	// is 0 for a sole voter: its lease is not renewed, and Usable and End of the newest one are
 	// the last instant at which the process was heard. Margin is how long after the end of
 	// reads no other member can be elected.
-	Reads  ms `json:"reads,omitempty"`
-	Margin ms `json:"margin"`
+	ReadTime ms `json:"reads,omitempty"`
+	Margin   ms `json:"margin"`
 	// Before and After bound how far From and Known, and Usable and End, are wrong.
 	Before ms `json:"before"`
 	After  ms `json:"after"`
@@ -203,7 +203,7 @@ func (p *Picture) addUnheard(id uint64, names map[uint64]string) (added bool) {
 // newLane returns an empty lane. Its lists are not nil: JSON has [] for them.
 func newLane(id uint64, names map[uint64]string) *Lane {
 	return &Lane{
-		ID: hex(id), Name: nameOf(id, names), Heard: []Heard{}, Holds: [][2]ms{}, Leases: []Lease{},
+		ID: hex(id), Name: nameOf(id, names), Heard: []Heard{}, RestartHolds: [][2]ms{}, Leases: []Lease{},
 		Promises: []Promise{}, Renewals: []ms{}, Reads: [][5]ms{}, Flags: []Flag{},
 	}
 }
@@ -232,7 +232,7 @@ func (t *timeline) drawOn(l *Lane) {
 	}
 	l.Heard = append(l.Heard, Heard{t.ms(from), t.ms(t.last)})
 	if t.whole && s.Hold > 0 {
-		l.Holds = append(l.Holds, [2]ms{t.ms(s.At), t.ms(s.At.Add(s.Hold))})
+		l.RestartHolds = append(l.RestartHolds, [2]ms{t.ms(s.At), t.ms(s.At.Add(s.Hold))})
 	}
 	for i := range t.leases {
 		l.Leases = append(l.Leases, t.lease(&t.leases[i]))
@@ -264,7 +264,7 @@ func (t *timeline) lease(s *span) Lease {
 		Why: s.why, Released: s.released, Loose: t.loose,
 	}
 	if !s.sole {
-		l.Reads = rounded(int64(t.p.Start.Duration - t.p.Start.MaxClockSkew))
+		l.ReadTime = rounded(int64(t.p.Start.Duration - t.p.Start.MaxClockSkew))
 	}
 	return l
 }

@@ -240,8 +240,8 @@ type note struct {
 	// Reads counts the reads that were served.
 	Reads reads `json:"reads,omitzero"`
 	// Hints counts suspicions of a leader by their reason, FalseAlarms those that were wrong.
-	Hints       [detector.NumWays]uint64 `json:"hints,omitzero"`
-	FalseAlarms uint64                   `json:"false_alarms,omitempty"`
+	Hints       [detector.NumCauses]uint64 `json:"hints,omitzero"`
+	FalseAlarms uint64                     `json:"false_alarms,omitempty"`
 	// Stops means that the member stops on purpose.
 	Stops bool `json:"leaves,omitempty"`
 }
@@ -308,7 +308,7 @@ func notesSince(notes []note, at leaderlease.Instant) []note {
 }
 
 // suspicionReasons says why a member suspects its leader.
-var suspicionReasons = [detector.NumWays]string{
+var suspicionReasons = [detector.NumCauses]string{
 	detector.Silence: "it is silent", detector.ConnClosed: "its connections have ended", detector.PreVote: "it is silent, and another member suspects it",
 	detector.Transfer: "it transfers its leadership", detector.Resignation: "it resigns", detector.LongSilence: "it is silent for much longer than of late",
 	detector.ProcessDied: "its supervisor reports that its process is dead",

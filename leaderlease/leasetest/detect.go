@@ -74,10 +74,10 @@ func (n *Node) pollSoon() {
 	})
 }
 
-func (n *Node) standing() detector.Known {
+func (n *Node) standing() detector.State {
 	voters := slices.Concat(n.conf.GetVoters(), n.conf.GetVotersOutgoing())
 	slices.Sort(voters)
-	return detector.Known{
+	return detector.State{
 		Voters: slices.Compact(voters), Leads: n.role == raft.StateLeader, Candidate: n.role == raft.StateCandidate,
 		Bound: n.lease.CanCampaign() != nil,
 	}

@@ -357,7 +357,7 @@ func (n *Node) see(w io.Writer) {
 		return
 	}
 	i := n.lease.Info()
-	_, _ = fmt.Fprintln(w, i.Term, i.Leader, i.Role, i.Status, i.Remaining, i.End, i.Promise, i.Commit, i.Applied, i.Waiting, i.Err)
+	_, _ = fmt.Fprintln(w, i.Term, i.Leader, i.Role, i.Status, i.Remaining, i.EndsIn, i.Promise, i.Commit, i.Applied, i.Waiting, i.Err)
 	for _, peer := range i.Peers {
 		_, _ = fmt.Fprintln(w, peer)
 	}

@@ -433,10 +433,10 @@ func (n *Node) tellCommit(m *raftpb.Message) {
 	}
 }
 
-// learnCommit applies a commit hint in m if it covers a change of membership.
-func (n *Node) learnCommit(m *raftpb.Message) {
+// raiseCommit applies a commit hint in m if it covers a change of membership.
+func (n *Node) raiseCommit(m *raftpb.Message) {
 	if n.lease != nil {
-		n.lease.LearnCommit(n.raw, m)
+		n.lease.RaiseCommit(n.raw, m)
 		return
 	}
 	if t := m.GetType(); t != raftpb.MsgVoteResp && t != raftpb.MsgPreVoteResp {

@@ -221,7 +221,7 @@ func (n *Node) stepRaw(m *raftpb.Message) {
 	if n.putsOff(m) || n.refuses(m) {
 		return
 	}
-	n.learnCommit(m)
+	n.raiseCommit(m)
 	if n.detector != nil {
 		n.elect(n.detector.Heard(m, n.term, n.wall()))
 		n.pollSoon()

@@ -134,7 +134,7 @@ func TestEveryCounterOfStatsIsExported(t *testing.T) {
 
 func TestStatusIsExported(t *testing.T) {
 	s := leaderlease.Info{
-		Term: 5, Status: leaderlease.StatusValid, Remaining: 2 * time.Second, End: 3 * time.Second,
+		Term: 5, Status: leaderlease.StatusValid, Remaining: 2 * time.Second, EndsIn: 3 * time.Second,
 		Promise: leaderlease.PromiseInfo{Remaining: 4 * time.Second, Hold: 6 * time.Second, Saved: 11 * time.Second},
 		Commit:  30, Applied: 29, Waiting: 8,
 		Duration: 9 * time.Second, MaxClockSkew: time.Second, MaxPromise: 10 * time.Second,

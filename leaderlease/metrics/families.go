@@ -153,7 +153,7 @@ var gaugeFamilies = []family{
 	seconds("remaining_seconds", "For how long lease reads are still served; 0 if they are not.",
 		func(s *leaderlease.Info) time.Duration { return s.Remaining }),
 	seconds("end_seconds", "Time until another leader may exist: the remaining time and the margin.",
-		func(s *leaderlease.Info) time.Duration { return s.End }),
+		func(s *leaderlease.Info) time.Duration { return s.EndsIn }),
 	seconds("promise_remaining_seconds", "For how long this node is still bound by a promise.",
 		func(s *leaderlease.Info) time.Duration { return s.Promise.Remaining }),
 	seconds("restart_hold_seconds", "For how long this node still neither votes nor campaigns after its restart.",

@@ -138,7 +138,7 @@ func (c *Changer) change(ctx context.Context, typ raftpb.ConfChangeType, m Chang
 }
 
 // confirm waits until every majority of the new configuration contains a member that has the change on its disk as
-// committed. In an election that member tells the others (leaderlease.Lease.LearnCommit).
+// committed. In an election that member tells the others (leaderlease.Lease.RaiseCommit).
 //
 // Otherwise the members that remain after a removal could all crash, start again with the old configuration, and need
 // the vote of the removed member.
@@ -251,7 +251,7 @@ type RemovalConfig struct {
 
 // RemovalAcks records the members that have refused this one as removed. Each of them has applied the removal. Once
 // every majority of the remaining voters contains one of them, they can elect a leader by themselves
-// (leaderlease.Lease.LearnCommit). Until then an election may need the vote of this member, so it keeps running.
+// (leaderlease.Lease.RaiseCommit). Until then an election may need the vote of this member, so it keeps running.
 type RemovalAcks struct {
 	cfg     RemovalConfig
 	stopper sync.Once // starts stopWhenReleased

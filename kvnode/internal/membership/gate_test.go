@@ -41,7 +41,7 @@ func newGate(certificates bool, configured ...memberdir.Member) *testGate {
 
 // hello is of a process that lacks nothing.
 func hello(id uint64, urls string) *transport.Hello {
-	return &transport.Hello{From: id, Instance: "i" + transport.ID(id), PeerURLs: urls, ClusterVersion: store.ClusterVersionNewest, Log: transport.LogEnd{Process: "p"}}
+	return &transport.Hello{From: id, Instance: "i" + transport.ID(id), PeerURLs: urls, ClusterVersion: store.ClusterVersionNewest, Log: transport.DiskState{Boot: "p"}}
 }
 
 func (g *testGate) mustAdmit(t *testing.T, h *transport.Hello) {
@@ -66,12 +66,12 @@ func TestAdmit(t *testing.T) {
 		{"an unregistered ID at a registered host", hello(9, "http://m2:1"), ""},
 		{"an unregistered ID elsewhere", hello(9, "http://m9:2380"), transport.ReasonUnknown},
 		{"another data directory", with(hello(2, "http://m2:2380"), func(h *transport.Hello) { h.Instance = "other" }), transport.ReasonWiped},
-		{"an older data directory", with(hello(3, "http://m3:2380"), func(h *transport.Hello) { h.Log.Process = "old" }), transport.ReasonWiped},
+		{"an older data directory", with(hello(3, "http://m3:2380"), func(h *transport.Hello) { h.Log.Boot = "old" }), transport.ReasonWiped},
 		{"a version that does not know the cluster version", with(hello(2, "http://m2:2380"), func(h *transport.Hello) { h.ClusterVersion = store.ClusterVersionNewest - 1 }), transport.ReasonOther},
 	} {
 		g := newGate(false)
 		g.store.members.Removed[5] = true
-		g.mustAdmit(t, with(hello(3, "http://m3:2380"), func(h *transport.Hello) { h.Log = transport.LogEnd{Process: "new", Term: 2, Commit: 7, Last: 9} }))
+		g.mustAdmit(t, with(hello(3, "http://m3:2380"), func(h *transport.Hello) { h.Log = transport.DiskState{Boot: "new", Term: 2, Commit: 7, Last: 9} }))
 		err := g.Admit(test.hello)
 		reason := ""
 		if refusal, ok := err.(*transport.Refusal); ok { //nolint:errorlint // a refusal goes to the peer as it is

@@ -183,11 +183,11 @@ func (d *RollbackDetector) Check(h *transport.Hello) error {
 		r = &diskRecord{}
 		d.mu.records[h.From] = r
 	}
-	if h.Log.Process == "" {
+	if h.Log.Boot == "" {
 		return nil // a former version does not send this; a leader's heartbeat may show the loss (raftLoop.rejectIndex)
 	}
-	if slices.Contains(r.accepted, h.Log.Process) {
-		r.accept(h.Log.Process)
+	if slices.Contains(r.accepted, h.Log.Boot) {
+		r.accept(h.Log.Boot)
 		return nil
 	}
 	term, index := r.term, r.index
@@ -200,7 +200,7 @@ func (d *RollbackDetector) Check(h *transport.Hello) error {
 			h.From, h.Name, h.Log.Last, h.Log.Term, index, term)}
 	}
 	r.term, r.index = max(r.term, h.Log.Term), max(r.index, h.Log.Commit)
-	r.accept(h.Log.Process)
+	r.accept(h.Log.Boot)
 	return nil
 }
 
@@ -233,7 +233,7 @@ type DataLossConfig struct {
 	// the proof was not written.
 	SaveLost func(proof string) bool
 	// AtStart is what this process found on its disk. Present returns its term and the last index of its log now.
-	AtStart transport.LogEnd
+	AtStart transport.DiskState
 	Present func() (term, last uint64)
 	Log     *slog.Logger
 }

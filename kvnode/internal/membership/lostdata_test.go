@@ -14,7 +14,7 @@ import (
 )
 
 // isStale returns whether d refuses a process of the member 2 whose log ends there.
-func isStale(t *testing.T, d *RollbackDetector, end transport.LogEnd) (*transport.Refusal, bool) {
+func isStale(t *testing.T, d *RollbackDetector, end transport.DiskState) (*transport.Refusal, bool) {
 	t.Helper()
 	err := d.Check(&transport.Hello{From: 2, Log: end})
 	refusal, refused := errors.AsType[*transport.Refusal](err)
@@ -32,18 +32,18 @@ func observe(d *RollbackDetector, typ raftpb.MessageType, term, index, commit ui
 func TestStaleDirectoriesAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		end   transport.LogEnd
+		end   transport.DiskState
 		stale bool
 	}{
-		{"all that it acknowledged", transport.LogEnd{Process: "1", Term: 5, Last: 20}, false},
-		{"one entry less", transport.LogEnd{Process: "1", Term: 5, Last: 19}, true},
-		{"a later leader has truncated its log", transport.LogEnd{Process: "1", Term: 6, Last: 19}, false},
-		{"the term before", transport.LogEnd{Process: "1", Term: 4, Last: 20}, true},
-		{"a former version", transport.LogEnd{Last: 19}, false},
-		{"a process that was accepted before", transport.LogEnd{Process: "0", Term: 1, Last: 1}, false},
+		{"all that it acknowledged", transport.DiskState{Boot: "1", Term: 5, Last: 20}, false},
+		{"one entry less", transport.DiskState{Boot: "1", Term: 5, Last: 19}, true},
+		{"a later leader has truncated its log", transport.DiskState{Boot: "1", Term: 6, Last: 19}, false},
+		{"the term before", transport.DiskState{Boot: "1", Term: 4, Last: 20}, true},
+		{"a former version", transport.DiskState{Last: 19}, false},
+		{"a process that was accepted before", transport.DiskState{Boot: "0", Term: 1, Last: 1}, false},
 	} {
 		d := NewRollbackDetector()
-		if _, stale := isStale(t, d, transport.LogEnd{Process: "0", Term: 1, Last: 1}); stale {
+		if _, stale := isStale(t, d, transport.DiskState{Boot: "0", Term: 1, Last: 1}); stale {
 			t.Fatal("the first process is refused")
 		}
 		observe(d, raftpb.MsgAppResp, 5, 20, 0, false)
@@ -60,13 +60,13 @@ func TestAHelloIsRecorded(t *testing.T) {
 	d := NewRollbackDetector()
 	for _, test := range []struct {
 		name  string
-		end   transport.LogEnd
+		end   transport.DiskState
 		stale bool
 	}{
-		{"the first process", transport.LogEnd{Process: "1", Term: 8, Commit: 20, Last: 25}, false},
-		{"less than it knew as committed", transport.LogEnd{Process: "2", Term: 8, Last: 19}, true},
-		{"an earlier term", transport.LogEnd{Process: "3", Term: 7, Last: 20}, true},
-		{"entries that were not committed are missing", transport.LogEnd{Process: "4", Term: 8, Last: 20}, false},
+		{"the first process", transport.DiskState{Boot: "1", Term: 8, Commit: 20, Last: 25}, false},
+		{"less than it knew as committed", transport.DiskState{Boot: "2", Term: 8, Last: 19}, true},
+		{"an earlier term", transport.DiskState{Boot: "3", Term: 7, Last: 20}, true},
+		{"entries that were not committed are missing", transport.DiskState{Boot: "4", Term: 8, Last: 20}, false},
 	} {
 		if _, stale := isStale(t, d, test.end); stale != test.stale {
 			t.Errorf("%s: refused: %v, want %v", test.name, stale, test.stale)
@@ -111,13 +111,13 @@ func TestAnswersAreRecorded(t *testing.T) {
 // stays accepted, and the record stays small.
 func TestAcceptedProcessesAreBounded(t *testing.T) {
 	d := NewRollbackDetector()
-	_, _ = isStale(t, d, transport.LogEnd{Process: "right", Term: 1, Last: 1})
+	_, _ = isStale(t, d, transport.DiskState{Boot: "right", Term: 1, Last: 1})
 	observe(d, raftpb.MsgAppResp, 5, 20, 0, false)
 	for i := range 3 * maxAccepted {
-		if _, stale := isStale(t, d, transport.LogEnd{Process: fmt.Sprint("copy", i), Term: 5, Last: 20}); stale {
+		if _, stale := isStale(t, d, transport.DiskState{Boot: fmt.Sprint("copy", i), Term: 5, Last: 20}); stale {
 			t.Fatal("a copy that lacks nothing is refused")
 		}
-		if _, stale := isStale(t, d, transport.LogEnd{Process: "right", Term: 1, Last: 1}); stale {
+		if _, stale := isStale(t, d, transport.DiskState{Boot: "right", Term: 1, Last: 1}); stale {
 			t.Fatalf("the member is refused after %d copies", i+1)
 		}
 	}

@@ -105,7 +105,7 @@ func TestDataLoss(t *testing.T) {
 	} {
 		life, proof := lifecycle.New(slog.New(slog.DiscardHandler)), ""
 		d := NewDataLoss(DataLossConfig{
-			List: NewList(1, nil, nil, three()), Life: life, Advice: "add it anew", AtStart: transport.LogEnd{Term: 5, Last: 20},
+			List: NewList(1, nil, nil, three()), Life: life, Advice: "add it anew", AtStart: transport.DiskState{Term: 5, Last: 20},
 			SaveLost: func(p string) bool { proof = p; return true },
 			Present:  func() (term, last uint64) { return test.lastTerm, test.present }, Log: slog.New(slog.DiscardHandler),
 		})

@@ -104,13 +104,13 @@ type Foreign struct {
 // backend has no checkpoint: only the last commit sets the index.
 func Import(b Backend, f *Foreign) error {
 	m := meta{ClusterVersion: ClusterVersionFirst, Revision: 1, Compacted: -1}
-	var part unsaved
+	var part changes
 	for _, l := range f.TTLLeases {
 		part.setLease(l)
 	}
 	save := func() error {
 		done := part
-		part = unsaved{}
+		part = changes{}
 		in := getSlab()
 		defer in.release()
 		return b.Update(func(tx Tx) error { return saveTx(tx, &m, &done, in) })

@@ -102,7 +102,7 @@ func (s *Store) update(fn func(tx Tx) error) error {
 //
 // The meta value is written last, in the same transaction. It has the number of records and the sum
 // of their checksums, so load detects missing and surplus records.
-func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
+func saveTx(tx Tx, m *meta, dirty *changes, in *slab) error {
 	was, err := decodeMeta(tx.Meta())
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ const (
 type increment struct {
 	meta // without ConfState, Records and Sum
 	conf *raftpb.ConfState
-	unsaved
+	changes
 }
 
 // seal moves the unsaved changes to a new increment. The caller holds the apply lock, and
@@ -169,14 +169,14 @@ type increment struct {
 // briefly.
 func (st *state) seal() {
 	m := st.capture()
-	st.increments = append(st.increments, &increment{meta: m, conf: st.conf, unsaved: st.unsaved})
-	st.unsaved = unsaved{}
+	st.increments = append(st.increments, &increment{meta: m, conf: st.conf, changes: st.unsealed})
+	st.unsealed = changes{}
 	st.sealedIndex, st.sealedRevision = m.Index, m.Revision
 }
 
 // sealIfLarge calls seal if the unsaved changes are about limit bytes or more.
 func (st *state) sealIfLarge(limit int64) {
-	u := &st.unsaved
+	u := &st.unsealed
 	if u.bytes+int64(len(u.leases))*leaseCost+int64(len(u.deletions))*deleteCost >= limit {
 		st.seal()
 	}
@@ -185,7 +185,7 @@ func (st *state) sealIfLarge(limit int64) {
 // differs reports whether there are changes to seal. It is true for an empty state before the first
 // checkpoint.
 func (st *state) differs() bool {
-	u := &st.unsaved
+	u := &st.unsealed
 	return len(u.versions)+len(u.deletions)+len(u.leases) > 0 || st.sealedIndex != st.applied.Load() || st.sealedIndex == 0
 }
 
@@ -203,7 +203,7 @@ func (s *Store) commit(st *state, c *increment) error {
 		}
 	}
 	in := getSlab()
-	err := s.update(func(tx Tx) error { return saveTx(tx, &m, &c.unsaved, in) })
+	err := s.update(func(tx Tx) error { return saveTx(tx, &m, &c.changes, in) })
 	in.release()
 	if err != nil {
 		return err

@@ -154,13 +154,13 @@ func (st *state) free(v *Version, target int64) {
 // compaction, and must contain v.
 func (st *state) drop(v *Version) {
 	if v.mod <= st.sealedRevision {
-		st.unsaved.deletions = append(st.unsaved.deletions, recordOf(v))
+		st.unsealed.deletions = append(st.unsealed.deletions, recordOf(v))
 		return
 	}
-	if st.unsaved.omitted == nil {
-		st.unsaved.omitted = make(map[*Version]struct{})
+	if st.unsealed.omitted == nil {
+		st.unsealed.omitted = make(map[*Version]struct{})
 	}
-	st.unsaved.omitted[v] = struct{}{}
+	st.unsealed.omitted[v] = struct{}{}
 }
 
 // FinishCompaction frees all compacted versions now. The next checkpoint deletes them, and a

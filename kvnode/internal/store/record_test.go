@@ -214,7 +214,7 @@ func (tx *orderedTx) SetRecord(key, _ []byte) error {
 // Leases are saved in the order of their records, as bbolt moves the records behind one that is out
 // of order.
 func TestTTLLeasesAreSavedInOrder(t *testing.T) {
-	var u unsaved
+	var u changes
 	const n = 1000
 	for i := range int64(n) {
 		u.setLease(TTLLease{ID: (i + 1) * 7919 * (1 - i%2*2), TTL: 10}) // half of them negative

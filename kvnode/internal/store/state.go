@@ -45,9 +45,9 @@ type state struct {
 	conf *raftpb.ConfState // replaced, never changed
 	// scratch is the memory of transaction.changes, reused by the next command.
 	scratch []*Version
-	// unsaved is the difference between the state and the newest increment. increments are
+	// unsealed is the difference between the state and the newest increment. increments are
 	// sealed and wait for their commit, oldest first.
-	unsaved    unsaved
+	unsealed   changes
 	increments []*increment
 	// sealedIndex and sealedRevision are those of the newest increment, or of the checkpoint
 	// that was loaded. Versions up to that revision are in the database or in increments.
@@ -59,8 +59,8 @@ type state struct {
 	growth atomic.Int64
 }
 
-// unsaved holds the changes for the next increment.
-type unsaved struct {
+// changes holds the changes for the next increment.
+type changes struct {
 	versions  []*Version // in the order of revisions
 	bytes     int64      // cost of versions
 	deletions []recordID // of versions in earlier increments that were freed since

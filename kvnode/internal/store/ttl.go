@@ -202,7 +202,7 @@ func (s *Store) checkpointLeases(st *state, c *Command) *pb.LeaseCheckpointRespo
 		}
 		l.Remaining = min(max(left.GetRemaining_TTL(), 0), l.TTL)
 		st.leases.set(l)
-		st.unsaved.setLease(l)
+		st.unsealed.setLease(l)
 	}
 	return &pb.LeaseCheckpointResponse{Header: st.header()}
 }
@@ -210,7 +210,7 @@ func (s *Store) checkpointLeases(st *state, c *Command) *pb.LeaseCheckpointRespo
 // leaseChanged passes l to the next checkpoint and to TTLEvents. A TTL of 0 means that the lease is
 // gone.
 func (s *Store) leaseChanged(st *state, l TTLLease) {
-	st.unsaved.setLease(l)
+	st.unsealed.setLease(l)
 	if s.ttlEvents != nil {
 		s.ttlEvents(l)
 	}
@@ -276,7 +276,7 @@ func decodeLease(key, value []byte) (TTLLease, error) {
 }
 
 // setLease adds l to the next checkpoint. A TTL of 0 deletes its record.
-func (u *unsaved) setLease(l TTLLease) {
+func (u *changes) setLease(l TTLLease) {
 	if u.leases == nil {
 		u.leases = make(map[int64]TTLLease)
 	}

@@ -47,12 +47,12 @@ func runTransaction[Req, Resp proto.Message](s *Store, st *state, op func(*trans
 // Chains, history and index are updated before the revision is stored. A reader loads the revision
 // first, so it sees a whole transaction.
 func (s *Store) publish(st *state, w *transaction) {
-	st.unsaved.versions = append(st.unsaved.versions, w.changes...)
+	st.unsealed.versions = append(st.unsealed.versions, w.changes...)
 	for _, v := range w.changes {
 		st.garbage.add(v)
 		st.history.add(v)
 		st.leases.reattach(v.prev.Load().live(), v)
-		st.unsaved.bytes += v.cost()
+		st.unsealed.bytes += v.cost()
 		st.growth.Add(v.cost())
 	}
 	st.index.updateDead(w.base+1, w.changes...)

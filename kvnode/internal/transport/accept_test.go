@@ -100,7 +100,7 @@ func TestInvalidHellosAreRefused(t *testing.T) {
 		{"from a storage thread", control, func(h *Hello) { h.From = ^uint64(0) }, ReasonMember, ""},
 		{"for an unknown stream", numStreams, func(*Hello) {}, ReasonVersion, ""},
 		{"a long instance", control, func(h *Hello) { h.Instance = strings.Repeat("x", 65) }, ReasonOther, "instance: 65 bytes exceed the limit of 64"},
-		{"a long name of a process", control, func(h *Hello) { h.Log.Process = strings.Repeat("x", 65) }, ReasonOther, "boot: 65 bytes exceed the limit of 64"},
+		{"a long name of a process", control, func(h *Hello) { h.Log.Boot = strings.Repeat("x", 65) }, ReasonOther, "boot: 65 bytes exceed the limit of 64"},
 		{"a long name", control, func(h *Hello) { h.Name = strings.Repeat("x", 1025) }, ReasonOther, "name: 1025 bytes exceed the limit of 1024"},
 		{"a long token", control, func(h *Hello) { h.Token = strings.Repeat("x", 1025) }, ReasonOther, "token: 1025 bytes exceed the limit of 1024"},
 		{"long URLs", control, func(h *Hello) { h.PeerURLs = strings.Repeat("x", 8193) }, ReasonOther, "peer URLs: 8193 bytes exceed the limit of 8192"},

@@ -36,22 +36,22 @@ type Hello struct {
 	// (store.ClusterVersionNewest). 0 means the first one.
 	ClusterVersion int64 `json:"format,omitempty"`
 	// Log is the end of the log that the sender's process found at its start.
-	Log LogEnd `json:"log,omitzero"`
+	Log DiskState `json:"log,omitzero"`
 	// ProcessID identifies the sender's process if the process has a supervisor. Former versions send another field,
 	// "process", which is ignored.
 	ProcessID ProcessID `json:"process_id,omitzero"`
 }
 
-// LogEnd is the end of a member's log as its process found it at its start. It
+// DiskState is the end of a member's log as its process found it at its start. It
 // does not change while the process runs, so that peers can compare it with what
 // the member reported before.
-type LogEnd struct {
-	// Process is a random text that identifies the process, also without a supervisor.
+type DiskState struct {
+	// Boot is a random text that identifies the process, also without a supervisor.
 	// Versions that do not report their log send "".
-	Process string `json:"boot"`
-	Term    uint64 `json:"term"`   // of the hard state
-	Commit  uint64 `json:"commit"` // likewise
-	Last    uint64 `json:"last"`   // index
+	Boot   string `json:"boot"`
+	Term   uint64 `json:"term"`   // of the hard state
+	Commit uint64 `json:"commit"` // likewise
+	Last   uint64 `json:"last"`   // index
 }
 
 // Limits of a hello, which may come from any program.
@@ -75,7 +75,7 @@ func (h *Hello) Validate() error {
 		unit  string
 	}{
 		{"instance", len(h.Instance), maxInstance, "bytes"},
-		{"boot", len(h.Log.Process), maxProcess, "bytes"},
+		{"boot", len(h.Log.Boot), maxProcess, "bytes"},
 		{"name", len(h.Name), maxName, "bytes"},
 		{"token", len(h.Token), maxToken, "bytes"},
 		{"peer URLs", len(h.PeerURLs), maxURLs, "bytes"},

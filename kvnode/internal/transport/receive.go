@@ -159,7 +159,7 @@ const (
 // detectDuplicate logs an error if two processes run as one member. Each of them
 // replaces the connections of the other again and again. Neither can see the reason.
 func (t *Transport) detectDuplicate(in *inbound) {
-	name, remote := in.hello.Log.Process, in.conn.RemoteAddr().String()
+	name, remote := in.hello.Log.Boot, in.conn.RemoteAddr().String()
 	if name == "" {
 		return
 	}

@@ -76,7 +76,7 @@ func TestPeerWithAnotherStreamIsNotGone(t *testing.T) {
 func dialled(t *testing.T, network *memlink.Network, from uint64, kind stream) net.Conn {
 	t.Helper()
 	c, h := dialRaw(t, network, from, 1), helloTo(from, 1)
-	h.Log.Process = "p"
+	h.Log.Boot = "p"
 	speak(t, c, kind, h)
 	return c
 }
@@ -120,7 +120,7 @@ func TestDuplicateProcessIsLogged(t *testing.T) {
 					c := dialRaw(t, net, 1, 2)
 					t.Cleanup(func() { _ = c.Close() })
 					h := helloTo(1, 2)
-					h.Log.Process, h.Name, h.PeerURLs = process, "n1", fmt.Sprintf("http://%s:2380", process)
+					h.Log.Boot, h.Name, h.PeerURLs = process, "n1", fmt.Sprintf("http://%s:2380", process)
 					if p := speak(t, c, control, h); p.kind != answerOK {
 						t.Fatalf("process %s was answered with kind %d, want %d", process, p.kind, answerOK)
 					}

@@ -138,13 +138,13 @@ type Suspicions struct {
 
 // FailOver describes how a leader was replaced.
 type FailOver struct {
-	// Began is the cause: silence, hint, pre-vote, learnt-silence, obituary, transfer or
+	// Cause is the cause: silence, hint, pre-vote, learnt-silence, obituary, transfer or
 	// resignation.
-	Began string `json:"began"`
-	// HintMS is the time from the leader's last message to the suspicion, PromiseMS the remaining
+	Cause string `json:"began"`
+	// DetectedMS is the time from the leader's last message to the suspicion, PromiseMS the remaining
 	// promise of this member then, ElectionMS the time until the next leader was known, CommitMS
 	// the time until its first commit.
-	HintMS     float64 `json:"hint_ms"`
+	DetectedMS float64 `json:"hint_ms"`
 	PromiseMS  float64 `json:"promise_ms"`
 	ElectionMS float64 `json:"election_ms"`
 	CommitMS   float64 `json:"commit_ms"`
@@ -195,7 +195,7 @@ func Of(s *kvnode.Status) Report {
 		ID: ID(s.ID), ClusterID: ID(s.ClusterID), Name: s.Name,
 		Role: role(s), Term: s.Term, Leader: ID(s.Leader),
 		Lease: Lease{
-			State: l.Status.String(), RemainingMS: ms(l.Remaining), EndMS: ms(l.End),
+			State: l.Status.String(), RemainingMS: ms(l.Remaining), EndMS: ms(l.EndsIn),
 			MarginMS: ms(l.MaxClockSkew), DurationMS: ms(l.Duration), MaxPromiseMS: ms(l.MaxPromise),
 			Error: text(l.Err),
 		},
@@ -232,13 +232,13 @@ func (r *Report) Reword(spell func(text string) string) {
 }
 
 func suspicions(s *detector.Stats) Suspicions {
-	way := func(i int) string { return detector.Way(i).String() }
+	way := func(i int) string { return detector.Cause(i).String() }
 	all := Suspicions{
 		By: counts(s.Suspicions[:], way), FalseAlarms: s.FalseSuspicions, Forgotten: s.Forgets,
 		FailOvers: counts(s.FailOvers[:], way), SilenceLimitMS: ms(s.Limit),
 	}
 	if l := s.Last; l != (detector.FailOver{}) {
-		all.Last = &FailOver{Began: l.Way.String(), HintMS: ms(l.Detection), PromiseMS: ms(l.Promise), ElectionMS: ms(l.Election), CommitMS: ms(l.Commit)}
+		all.Last = &FailOver{Cause: l.Cause.String(), DetectedMS: ms(l.Detection), PromiseMS: ms(l.Promise), ElectionMS: ms(l.Election), CommitMS: ms(l.Commit)}
 	}
 	return all
 }

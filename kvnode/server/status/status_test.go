@@ -32,7 +32,7 @@ func full() kvnode.Status {
 	s := kvnode.Status{ID: 0xa1, ClusterID: 0xc1, Name: "a", Term: 7, Leader: 0xa1, Commit: 100, Applied: 99, Last: 101, Waiting: 3, Replaying: true, DiskFull: true}
 	s.Lease = leaderlease.Info{
 		Role: raft.StateLeader, Status: leaderlease.StatusValid, Waiting: 2,
-		Remaining: 612345 * time.Microsecond, End: 792345 * time.Microsecond,
+		Remaining: 612345 * time.Microsecond, EndsIn: 792345 * time.Microsecond,
 		Duration: 900 * time.Millisecond, MaxClockSkew: 180 * time.Millisecond, MaxPromise: time.Second,
 		Promise: leaderlease.PromiseInfo{Leader: 0xb1, Term: 6, Remaining: 5 * time.Millisecond, Hold: 10 * time.Millisecond},
 		Peers:   []leaderlease.PeerInfo{{ID: 0xb1, Promised: 700 * time.Millisecond}, {ID: 0xc2, ClockSuspect: true}},
@@ -41,8 +41,8 @@ func full() kvnode.Status {
 	s.Lease.Clock.Name, s.Lease.Clock.CountsSuspend, s.Lease.Clock.Warning = "vdso:boottime", true, "none"
 	s.Stats.Reads[leaderlease.PathLease], s.Stats.Refused[leaderlease.StatusMargin] = 1000, 1
 	s.Suspicions = detector.Stats{FalseSuspicions: 1, Forgets: 2, Limit: 250 * time.Millisecond, Last: detector.FailOver{
-		Way: detector.ConnClosed, Detection: 2 * time.Millisecond, Promise: 240 * time.Millisecond, Election: 8 * time.Millisecond, Commit: 3 * time.Millisecond,
-	}, FailOvers: [detector.NumWays]uint64{detector.ConnClosed: 1}}
+		Cause: detector.ConnClosed, Detection: 2 * time.Millisecond, Promise: 240 * time.Millisecond, Election: 8 * time.Millisecond, Commit: 3 * time.Millisecond,
+	}, FailOvers: [detector.NumCauses]uint64{detector.ConnClosed: 1}}
 	s.Suspicions.Suspicions[detector.ConnClosed], s.Suspicions.Suspicions[detector.PreVote] = 3, 1
 	s.Checkpoint.Index, s.Checkpoint.Term, s.Checkpoint.Revision = 90, 6, 50
 	s.Names, s.Awaited = map[uint64]string{0xb1: "not b", 0xc2: "c"}, []string{"c (http://c:2380)"}

@@ -157,7 +157,7 @@ func TestL2LeaseRunsFromTheSendTime(t *testing.T) {
 	s.Run(2 * ms)
 	s.isolate(1)
 	s.wantStatus(1, core.Valid)
-	if end := s.Node(1).Lease().Info().End; end > duration-600*ms {
+	if end := s.Node(1).Lease().Info().EndsIn; end > duration-600*ms {
 		t.Errorf("Info().End = %v, want at most %v", end, duration-600*ms)
 	}
 	s.electEarly(2, 2, 3)
@@ -177,7 +177,7 @@ func TestL2LateAndDuplicateGrants(t *testing.T) {
 	for range 100 {
 		s.Run(10 * ms)
 		// The newest grant is at most a heartbeat and a round trip old.
-		if end := s.Node(1).Lease().Info().End; end < duration-103*ms {
+		if end := s.Node(1).Lease().Info().EndsIn; end < duration-103*ms {
 			t.Fatalf("%v: Info().End = %v, want at least %v", s.Now(), end, duration-103*ms)
 		}
 	}

@@ -63,7 +63,7 @@ func TestL6ResignationIsPublishedBeforeItLeaves(t *testing.T) {
 	s.Run(250 * ms)
 	m, ok := s.Node(1).Lease().Resign(2)
 	s.wantStatus(1, core.Closed)
-	if end := s.Node(1).Lease().Info().End; end != 0 {
+	if end := s.Node(1).Lease().Info().EndsIn; end != 0 {
 		t.Errorf("Info().End = %v, want 0", end)
 	}
 	if !ok || m.GetType() != raftpb.MsgTimeoutNow || m.GetFrom() != 1 || m.GetTo() != 2 || m.GetTerm() != 1 {

@@ -164,7 +164,7 @@ func TestL6OldGrantsDoNotCountAfterAbort(t *testing.T) {
 	s.Node(1).Transfer(2)
 	s.Net.Release(to(1, raftpb.MsgHeartbeatResp))
 	s.Run(5 * ms)
-	if end := s.Node(1).Lease().Info().End; end != 0 {
+	if end := s.Node(1).Lease().Info().EndsIn; end != 0 {
 		t.Errorf("Info().End = %v after the release, want 0", end)
 	}
 }

@@ -400,8 +400,8 @@ func (p *play) tellFailOver(ctx context.Context) error {
 		if last.CommitMS == 0 {
 			return errors.New("it has not told yet when it has committed something")
 		}
-		p.notef("by %s: %s after the last sign of life it was suspected; promise %s, election %s, first commit %s", last.Began,
-			short(milliseconds(last.HintMS)), short(milliseconds(last.PromiseMS)), short(milliseconds(last.ElectionMS)), short(milliseconds(last.CommitMS)))
+		p.notef("by %s: %s after the last sign of life it was suspected; promise %s, election %s, first commit %s", last.Cause,
+			short(milliseconds(last.DetectedMS)), short(milliseconds(last.PromiseMS)), short(milliseconds(last.ElectionMS)), short(milliseconds(last.CommitMS)))
 		return nil
 	})
 }
