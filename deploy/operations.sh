@@ -46,8 +46,7 @@ absent() {
 copy_from() { absent "$3" && scp -rq "root@$(machine "$1"):$2" "$3"; }
 copy_to() { absent "$3" "$2" && scp -rq "$1" "root@$(machine "$2"):$3"; }
 
-# reason prints the check that fails of a page of checks, the member of endpoint health that is not healthy, or the
-# last line of other output.
+# reason prints the line of the first failed check or unhealthy member, otherwise the last line.
 reason() { awk '!found { last = $0 } /^\[-\]|is unhealthy/ { found = 1 } END { print last }'; }
 
 # wait_until WHAT COMMAND... runs a command once a second until it succeeds, for at most $WAIT seconds (300).
@@ -224,8 +223,8 @@ restore_all() {
     import_all "$@" --bump-term "$(up_to_now raftTerm)" --bump-revision "$(up_to_now revision)" --mark-compacted
 }
 
-# up_to_now FIELD prints by how much a number of $state is below the time in microseconds, or a billion if
-# it is not.
+# up_to_now FIELD prints the time in microseconds less that number in $state, or a billion if that is not
+# positive.
 up_to_now() {
   echo "$state" | awk -F"\"$1\":" -v now="$(date +%s)" '{
     up = now * 1000000 - $2
@@ -233,8 +232,8 @@ up_to_now() {
   }'
 }
 
-# healthy CLIENT_URL,... waits until these members can read and write.
-healthy() { wait_until "$1 can read and write" etcdctl --endpoints="$1" endpoint health; }
+# healthy CLIENT_URL,... waits until these members serve linearizable reads.
+healthy() { wait_until "$1 can read" etcdctl --endpoints="$1" endpoint health; }
 
 # fetch CLIENT_URL/PATH prints a page of a member.
 fetch() {

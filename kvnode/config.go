@@ -29,8 +29,8 @@ type Config struct {
 	// DataDir holds everything that the member must keep. Start creates it.
 	DataDir string
 	// Cluster is the initial cluster, with this member. Token distinguishes clusters with equal members.
-	// The IDs of a new cluster and its members are derived from both when DataDir is created. Later starts
-	// compare both with what DataDir holds, and also dial and admit members at the URLs in Cluster.
+	// When DataDir is created, the IDs of cluster and members are derived from both; the cluster ID of a
+	// sole member is random. Later starts compare both with DataDir, and dial and admit members at these URLs.
 	Cluster []Member
 	Token   string
 	// Existing is set for a member that was added to an existing cluster.

@@ -17,8 +17,8 @@ var (
 	// ErrLeaderChanged means that the leader changed during the request. A write may or may not take
 	// effect.
 	ErrLeaderChanged = proposals.ErrLeaderChanged
-	// ErrTimeout means that the request took longer than RequestTimeout, or that its result is lost, since a
-	// snapshot replaced its entry. A write may or may not take effect.
+	// ErrTimeout means that the request took longer than RequestTimeout, or a transfer of leadership longer than its
+	// limit, or that a result is lost, since a snapshot replaced its entry. A write may or may not take effect.
 	ErrTimeout = proposals.ErrTimeout
 	// ErrTooManyRequests means that too many proposals are pending. Nothing was done.
 	ErrTooManyRequests = proposals.ErrTooManyRequests
@@ -30,8 +30,8 @@ var (
 	ErrUnknownMember = errors.New("kvnode: unknown member")
 	// ErrTooLarge means that a command exceeds Config.MaxRequestBytes. Nothing was done.
 	ErrTooLarge = proposals.ErrTooLarge
-	// ErrDiskFull means that this member's disk is full. The member refuses writes until there is free
-	// space, and serves reads. Nothing was done.
+	// ErrDiskFull means that this member's disk is full. Until there is free space the member refuses
+	// writes, and linearizable reads may time out. Nothing was done.
 	ErrDiskFull = proposals.ErrDiskFull
 	// ErrLost means that this member has lost entries, votes or promises. It must be removed, and added
 	// again with an empty directory.
@@ -65,7 +65,7 @@ func (c *Config) adviceForeign(joined bool) string {
 	}
 	return "the ID of a cluster is made of Config.Cluster and Config.Token as they were when the data directory was made, " +
 		"and they must be the same on all members: if those of the others are right, remove " + c.DataDir +
-		", which holds nothing yet, and start this member with the same; a cluster that was there before, or was restored from a snapshot, " +
+		", which holds nothing yet, and start this member with theirs; a cluster that was there before, or was restored from a snapshot, " +
 		"is joined with Config.Existing, after member add"
 }
 

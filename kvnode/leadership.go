@@ -2,8 +2,8 @@ package kvnode
 
 import "sync/atomic"
 
-// leadership is the leader and the newest term, as far as this member knows. The raft loop sets them; the
-// other methods are safe for concurrent use.
+// leadership is the leader and the newest term, as far as this member knows. Only the raft loop
+// sets them. All methods but set are safe for concurrent use.
 type leadership struct {
 	self uint64 // immutable
 	term atomic.Uint64

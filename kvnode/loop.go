@@ -75,7 +75,7 @@ type raftLoop struct {
 	wake lifecycle.Wakeup // of the loop, for local, calls and proposals
 	// Each peer has a stream for control messages and one for bulk. When a channel is full, the streams for it are
 	// not read (peers.Receive).
-	control    chan *raftpb.Message                // heartbeats, votes and responses
+	control    chan *raftpb.Message                // all other messages
 	bulk       chan *raftpb.Message                // entries and proposals
 	local      *lifecycle.Mailbox[*raftpb.Message] // from the log writer and the applier
 	quota      *proposals.Quota
@@ -144,7 +144,7 @@ func (l *raftLoop) run() {
 // drain steps what has arrived, so that one Ready answers all of it.
 //
 // Local responses come first: they lower what raft counts as uncommitted or not yet applied. Calls are next, because
-// the applier waits for one in applyConf. The peers' messages come last, urgent ones before bulk: a heartbeat that
+// the applier waits for one in applyConf. The peers' messages come last, control before bulk: a heartbeat that
 // waits behind megabytes of entries costs its sender the lease.
 func (l *raftLoop) drain() {
 	l.responses = l.local.Drain(l.responses)

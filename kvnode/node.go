@@ -116,7 +116,7 @@ func (n *Node) Fresh() bool { return n.fresh }
 // Config returns the configuration of the node, with defaults.
 func (n *Node) Config() Config { return n.cfg }
 
-// Trace returns the newest events of the lease and its clock. The events are nil if neither Config.KeepTrace nor
+// Trace returns the lease's newest events, and its clock. The events are nil if neither Config.KeepTrace nor
 // LeaseTrace is set.
 func (n *Node) Trace() (*leasetrace.Trace, clock.Clock) { return n.trace, n.cfg.Clock }
 
@@ -144,7 +144,7 @@ func (n *Node) LeadingTerm() uint64 { return n.leadership.LeadingTerm() }
 func (n *Node) LeaderChanged() <-chan struct{} { return n.leadership.current.Load().changed }
 
 // Checkpoint makes the applied state durable in the store, so that a snapshot of the store contains it. It returns
-// ErrStopped if the node stops, and ErrDiskFull if the disk is full. It does not watch ctx while it runs.
+// ErrStopped once the node stops, and ErrDiskFull if the disk is full. It does not watch ctx while it runs.
 func (n *Node) Checkpoint(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -169,8 +169,8 @@ func openFiles(n *Node) (err error) {
 	if n.id, err = openIdentity(&n.cfg); err != nil {
 		return err
 	}
-	// A former process may have crashed between a rename and the sync of the directory, so both directories are
-	// synced before their files are used (fs.MakeDir).
+	// A former process may have crashed between a rename and the sync of the directory, so DataDir and
+	// its parent are synced before the log is opened (fs.MakeDir syncs the parent).
 	if err := errors.Join(fs.MakeDir(n.cfg.dir().Snaps()), fs.MakeDir(n.cfg.DataDir)); err != nil {
 		return err
 	}

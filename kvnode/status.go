@@ -98,8 +98,8 @@ type Counts struct {
 	// VoidedProposals counts this member's attempts to propose a command that were not committed in their term. Each
 	// command was proposed again, and counts as failed only if it failed in the end.
 	VoidedProposals uint64
-	// FailedReads counts the linearizable reads that this member has not served. Reads of mode log count
-	// as proposals.
+	// FailedReads counts the linearizable reads that failed, except those that their client cancelled. Reads
+	// of mode log count as proposals.
 	FailedReads uint64
 	// Malformed counts entries of the log, and proposals of peers, that no version up to this one writes. They have
 	// no effect on any member.

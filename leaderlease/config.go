@@ -42,14 +42,14 @@ type Config struct {
 	// MaxPromise is the longest promise that this node makes. Default: Duration. If it is below the leader's
 	// Duration, this node grants nothing. Without Promises a restarted node neither votes nor campaigns for
 	// MaxPromise, the restart hold. With Promises the hold is the saved duration. A long MaxPromise then
-	// prolongs only the hold after a step or disruption of the clock, and that of the first restart with an
-	// empty store. Set it to the longest Duration that any member has had.
+	// prolongs only the hold after a step or disruption of the clock, that of the next restart, and that of the
+	// first restart with an empty store. Set it to the longest Duration that any member has had.
 	MaxPromise time.Duration
 	// AllowLongDuration permits a Duration beyond (ElectionTick−1)·TickInterval. Voters are then
 	// still bound when they would campaign, which delays every fail-over.
 	AllowLongDuration bool
 	// Promises saves the longest promise across restarts; raftwal.Log and PromiseFile implement it.
-	// Optional: without it, MaxPromise must not be lowered from one start of a node to the next. A
+	// Optional: without it, a node must be down for the old MaxPromise before MaxPromise is lowered. A
 	// node that has run with it must always run with it, since promises made without it are not
 	// saved.
 	Promises PromiseStore

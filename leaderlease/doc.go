@@ -50,8 +50,8 @@
 // up before it acts on a step-down, a transfer, or its own removal. A renewal costs no message and no
 // disk write, only about 20 bytes on a heartbeat and 30 on its response.
 //
-// A voter is bound until its promise ends: it drops votes, pre-votes and TimeoutNow. After a restart it
-// is bound for the longest promise that it may have made. That time is the restart hold. The proof, and
+// A voter is bound until its promise ends: it drops votes, pre-votes and TimeoutNow. After a restart or
+// a step of its clock it is bound for the longest promise that it may have made: the restart hold. The proof, and
 // the rules that comments name (V1, L1 and so on), are in docs/design.md.
 //
 // # Embedding

@@ -244,7 +244,7 @@ func TestOneRequestWaitsAtMost(t *testing.T) {
 		p.Tick()
 	}
 	if notified != 2 {
-		t.Errorf("Notify was called %d times, want once for each of 2 requests", notified)
+		t.Errorf("NotifyRead was called %d times, want once for each of 2 requests", notified)
 	}
 	p.answer(p.asked(), 1)
 	if o.calls != 1 || p.asked() != nil {

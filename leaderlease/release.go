@@ -94,8 +94,8 @@ func (l *Lease) resignLocked(to uint64) (*raftpb.Message, finished) {
 //
 // If this member's newest promise is to that very process, no lease relies on the promise any more, so it
 // is void (V8). ProcessDied then returns a message that makes this member campaign at once, without
-// PreVote, and true. Pass it through Incoming and to raft's Step, as if leader had sent it, or drop it.
-// Package detector decides which member does so first:
+// PreVote, and true. Package detector decides which member campaigns first. Pass the message
+// through Incoming and to raft's Step, as if leader had sent it, or drop it:
 //
 //	if m, ok := lease.ProcessDied(leader, process); ok && lease.Incoming(m, leaderlease.ProcessID{}) {
 //		node.Step(m)

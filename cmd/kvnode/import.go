@@ -9,8 +9,8 @@ import (
 	"github.com/leaderlease/go/kvnode/restore"
 )
 
-const importLong = `Import makes the data directory of one member of a new cluster out of what etcdctl snapshot save of an
-etcd up to 3.7 wrote. Run it for each member, with the same file and the same options but for --name,
+const importLong = `Import makes the data directory of one member of a new cluster from a snapshot that etcdctl saved
+of etcd 3.7 or older. Run it for each member, with the same file and the same options but for --name,
 --initial-advertise-peer-urls and --data-dir; then start each with kvnode serve and the same --initial-cluster
 and --initial-cluster-token. It is kvnode snapshot restore by another name.
 
@@ -29,7 +29,7 @@ func newImport(sys *System) *cobra.Command {
 	})
 }
 
-// sayImported prints the contents of an etcd file, and the hash that etcdutl shows for it.
+// sayImported prints the contents of an etcd file, and the hash that etcdctl endpoint hashkv shows for it.
 func sayImported(sys *System, path string, s *restore.Imported) {
 	if s == nil {
 		return

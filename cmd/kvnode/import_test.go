@@ -61,7 +61,7 @@ func TestImportRefusals(t *testing.T) {
 	}{
 		{"import", exitUsage, "kvnode import: missing FILE (usage: kvnode import FILE)"},
 		{"import " + bare, exitFailed, "has no checksum at its end"},
-		{"import " + bare, exitFailed, "it lacks what stands only in the wal next to it"},
+		{"import " + bare, exitFailed, "it lacks what only the member's wal has"},
 		{"import --quota-backend-bytes 20000 " + etcdsSnapshot + ".db", exitFailed, "must be below the quota, 20000"},
 		{"imports " + bare, exitUsage, "import"},
 	} {

@@ -34,8 +34,8 @@ terminal SIGINT and SIGQUIT are not, as the terminal sends them to both. On Linu
 
 A token is greater than that of each holder before. A holder that was paused for longer than --ttl does not
 know that another one has the lock by now: what the lock protects has to refuse tokens smaller than
-the greatest it has seen. A lock that is known to be lost kills COMMAND, but not what that has started: have
-a shell exec what must end.`
+the greatest it has seen. A lock that is known to be lost kills COMMAND, but not what that has started: a
+shell should exec what must end.`
 
 func newLock(sys *System) *cobra.Command {
 	l := &locker{}

@@ -23,7 +23,7 @@ import (
 )
 
 // stopTime is the timeout of an orderly stop: running requests finish, then leadership is
-// transferred. systemd's unit waits as long.
+// transferred. systemd's unit waits longer.
 const stopTime = 10 * time.Second
 
 const serveLong = `Serve runs one member until it is told to stop with SIGTERM or SIGINT: it is not ready any more,

@@ -28,8 +28,8 @@ func newSnapshot(sys *System) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Save a snapshot, look at one, or begin a new cluster with one",
-		Long: `Snapshot works on the files that it saves, or etcdctl snapshot save, of kvnode and of etcd, and on the
-data directories of members that do not run. What is restored of etcd's is in kvnode import --help.`,
+		Long: `Snapshot works on snapshots of kvnode and etcd, and on the data directories of stopped members. What a
+restore keeps of etcd's snapshot: see kvnode import --help.`,
 		Args: settings.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -157,8 +157,8 @@ func newSnapshotStatus(sys *System) *cobra.Command {
 		Use:   "status FILE|DATA_DIR",
 		Short: "Check a snapshot and describe it",
 		Long: `Status reads all of a snapshot, checks it, and prints its hash, newest revision, number of keys and
-size. The hash is what etcdctl endpoint hashkv --rev REVISION gives for the cluster that it is of: that
-and json have it as a decimal number, simple in hex, as in etcdutl, and table in both.
+size. The hash is what etcdctl endpoint hashkv --rev REVISION gives for its cluster. That command
+and json print it in decimal, simple in hex, as etcdutl does, table in both.
 
 Of a member's data directory it tells what a restore of that would begin with, and where its log ends:
 on standard error, and in json as "replayed".
@@ -248,8 +248,8 @@ and TTL leases of a snapshot, be it kvnode's or etcd's, or of a member's data di
 --initial-cluster and --initial-cluster-token.
 
 If a majority of the members is gone for good, stop those that are left, and restore the data directory
-of the member with the longest log, or copies of it: all of its log is replayed, so nothing that was
-acknowledged is missing. A copied store.db by itself is a checkpoint, and lacks what was written since.
+of the member with the highest term at the end of its log (of several, the longest log), or copies of
+it: all of its log is replayed, whether committed or not. A copied store.db by itself is a checkpoint, and lacks what was written since.
 The directory is not changed, and must not be in use.
 
 The new cluster has an ID of its own, so that members of the old one, and members restored from
@@ -289,7 +289,7 @@ func newRestore(sys *System, cmd *cobra.Command) *cobra.Command {
 	flags.StringVar(&f.cluster, "initial-cluster", "", "all members of the new cluster, as name=url,...; by default this one alone")
 	flags.StringVar(&f.Token, "initial-cluster-token", defaults.Node.Token, "sets clusters with equal members apart")
 	flags.StringVar(&f.peerURLs, "initial-advertise-peer-urls", strings.Join(defaults.AdvertisePeerURLs, ","), "where other members reach this one")
-	flags.BoolVar(&f.SkipHashCheck, "skip-hash-check", false, "take a file without its checksum; of a member that is left, restore the data directory instead")
+	flags.BoolVar(&f.SkipHashCheck, "skip-hash-check", false, "take a file without its checksum; if its member is left, restore the data directory instead")
 	flags.Int64Var(&f.BumpRevision, "bump-revision", 0, "how much to raise the newest revision by")
 	flags.BoolVar(&f.MarkCompacted, "mark-compacted", false, "count all that is older than the raised revision as compacted; goes with --bump-revision")
 	flags.Uint64Var(&f.BumpTerm, "bump-term", restore.DefaultBumpTerm, "how much to raise the term by, from 1 up; the same for all members")

@@ -53,7 +53,7 @@ func intercept(ctx context.Context, method string, req, reply any, cc *grpc.Clie
 		via.known.recordFailure(via.name, time.Now())
 	}
 	if (code == codes.DeadlineExceeded || code == codes.Canceled) && ctx.Err() == nil && writes(req) {
-		// The server's, so the write may be applied. clientv3 would repeat it after these codes, but not after this one.
+		// The server gave up, so the write may be applied. clientv3 would repeat it after these codes, but not after this one.
 		return status.Errorf(codes.Unavailable, "the outcome of the write is unknown: %v", err)
 	}
 	return err

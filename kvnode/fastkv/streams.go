@@ -21,7 +21,7 @@ const (
 	// requests wait for a stream that is being opened. With a shorter time, slow answers end
 	// streams. With a longer one, requests keep going to a stuck member.
 	answerTimeout = time.Second
-	// minRetry is the time between an attempt to open a stream that reached the leader and the next attempt. Until
+	// minRetry is the time from an attempt that reached the leader to the next attempt. Until
 	// each endpoint has had its turn, other attempts follow each other at once. Then the time begins at twice minRetry
 	// and doubles up to maxRetry. After a server that does not know the service, it is maxRetry.
 	minRetry = 50 * time.Millisecond

@@ -9,7 +9,7 @@
 //     answer is an error that begins with UNKNOWN, and the gateway does not repeat the write.
 //   - A key with an expiry has a TTL lease of its own, granted after the command has arrived and before the key
 //     is written. The lease lasts at least for the expiry, rounded up to whole seconds.
-//   - A TTL lease that a gateway has granted is revoked when no key has it any more.
+//   - A gateway revokes the TTL leases that its commands replace. A lease that it cannot revoke ends at its time.
 //
 // # What is different from Redis
 //

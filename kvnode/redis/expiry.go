@@ -33,7 +33,7 @@ func (s *Server) seconds(text string, unit time.Duration, at bool) (int64, error
 		sec++
 		if !at {
 			s.rounded.Do(func() {
-				s.cfg.Log.Info("an expiry that is not whole seconds is rounded up, as for all that follow", "expiry", text+"ms", "seconds", sec)
+				s.cfg.Log.Info("an expiry is rounded up to whole seconds; later ones are not logged", "expiry", text+"ms", "seconds", sec)
 			})
 		}
 	}

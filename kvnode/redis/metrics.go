@@ -43,7 +43,7 @@ func newMetrics() *metrics {
 		locks:     prometheus.NewCounterVec(opts("locks_total", "Steps of the lock pattern: acquired, contended, acquire_failed, which are all attempts to acquire, renewed, renewal_failed, lost, release_refused. Failed ones have an error."), []string{"step"}),
 		waits:     prometheus.NewCounterVec(opts("lock_contention_total", "Locks that were held already, by the key's prefix up to a colon or slash."), []string{"prefix"}),
 		unknown:   prometheus.NewCounter(opts("unknown_outcomes_total", "Writes with an unknown outcome.")),
-		unrevoked: prometheus.NewCounter(opts("leases_left_total", "TTL leases that were left to end by themselves, as no key has them, or a write with an unknown outcome.")),
+		unrevoked: prometheus.NewCounter(opts("leases_left_total", "TTL leases left to end by themselves: those of other clients, or after an unknown outcome or a failed revocation.")),
 		refused:   prometheus.NewCounter(opts("connections_refused_total", "Connections above the limit.")),
 		conns: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "kvnode", Subsystem: "redis", Name: "connections", Help: "Open connections.",
@@ -151,7 +151,7 @@ func (s *Server) step(step, key, owner string, began time.Time, err error) {
 	if !s.cfg.Log.Enabled(s.ctx, level) {
 		return
 	}
-	attrs := []any{"step", step, "key", key[:min(64, len(key))], "token", owner[:min(4, len(owner)/2)], "took", time.Since(began)}
+	attrs := []any{"step", step, "key", key[:min(64, len(key))], "owner", owner[:min(4, len(owner)/2)], "took", time.Since(began)}
 	if err != nil {
 		attrs = append(attrs, "error", err)
 	}

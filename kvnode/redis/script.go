@@ -198,7 +198,7 @@ func scriptCommand(c *conn, args []string) any {
 	return sha
 }
 
-// acquire sets all keys to the owner's token if none exists.
+// acquire sets all keys to the owner if none exists.
 func acquire(t *tx, keys, args []string) any {
 	sec, err := t.s.positive(args[1], time.Millisecond, false)
 	if err != nil {
@@ -220,7 +220,7 @@ func acquire(t *tx, keys, args []string) any {
 	return int64(len(keys))
 }
 
-// renew sets the expiry of all keys if all have the owner's token.
+// renew sets the expiry of all keys if all have this owner.
 func renew(t *tx, keys, args []string, unit time.Duration) any {
 	sec, err := t.s.positive(args[1], unit, false)
 	if err != nil {
@@ -246,7 +246,7 @@ func renewOrAcquire(t *tx, keys, args []string) any {
 	return acquire(t, keys[:1], args)
 }
 
-// release removes the keys that have the owner's token, and returns their number.
+// release removes the keys that have this owner, and returns their number.
 func release(t *tx, keys, args []string) any {
 	n := int64(0)
 	for _, k := range keys {

@@ -22,7 +22,7 @@ const (
 	chunk = 64
 	// retryWait is the time between tries that find an ended lease, and the longest one after a conflict.
 	retryWait = 10 * time.Millisecond
-	// maxWrite is etcd's default limit of a request. Above gRPC's, which is a little more, the error would not
+	// maxWrite is etcd's default limit of a request. gRPC's own limit is a little higher; its error would not
 	// prove that the write was not sent.
 	maxWrite = 3 << 19
 )

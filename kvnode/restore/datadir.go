@@ -180,8 +180,8 @@ func (d *stoppedMember) findReceived() error {
 	return nil
 }
 
-// replacesLog reports whether the base is a received snapshot that raft would put in place of the whole log: it is
-// committed, and the log ends before its index, or has another entry there, which was never committed.
+// replacesLog reports whether the base is a received snapshot that raft would put in place of the whole log: its
+// index is above the commit index, and the log ends before it or has another entry there.
 func (d *stoppedMember) replacesLog() bool {
 	if d.base == d.dir.Path(memberdir.StateFile) || d.at.Index <= d.hard.GetCommit() {
 		return false

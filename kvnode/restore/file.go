@@ -25,14 +25,14 @@ const (
 )
 
 var (
-	// ErrDamaged means that a snapshot file does not hold what was saved.
-	ErrDamaged = errors.New("kvnode: the snapshot's file is damaged")
+	// ErrDamaged means that a source does not hold what was written.
+	ErrDamaged = errors.New("kvnode: the source is damaged")
 	// ErrForeign means that a file or directory is of neither kvnode nor etcd.
 	ErrForeign = errors.New("kvnode: this is no snapshot, neither of kvnode nor of etcd")
 )
 
 // ImportAdvice says how to move keys from etcd to kvnode.
-const ImportAdvice = "run etcd with it, save a snapshot with `etcdctl snapshot save FILE`, and make a data directory of that with " +
+const ImportAdvice = "run etcd with its data directory, save a snapshot with `etcdctl snapshot save FILE`, and make a data directory of that with " +
 	"`kvnode import FILE`, which keeps revisions and TTL leases"
 
 // snapshotFile is a source: a snapshot file of kvnode, with the checksum that it had when it was checked.
@@ -81,7 +81,7 @@ func checkSnapshotFile(path string, skip bool) (sum []byte, err error) {
 	case extra == 0:
 		return nil, fmt.Errorf("%w: %s of %d bytes has no checksum at its end: it is cut off, or was not made by snapshot save%s", ErrDamaged, path, size, adviceSuffix(path))
 	default:
-		return nil, fmt.Errorf("%w: %s has %d bytes, want a multiple of %d and %d more", ErrDamaged, path, size, snapshotAlign, sha256.Size)
+		return nil, fmt.Errorf("%w: %s has %d bytes, want a multiple of %d, plus %d", ErrDamaged, path, size, snapshotAlign, sha256.Size)
 	}
 	hash := sha256.New()
 	if _, err := io.CopyN(hash, f, body); err != nil {
@@ -104,7 +104,7 @@ func openSnapshotFile(path string) (f *os.File, size int64, err error) {
 	case err != nil:
 		return nil, 0, fmt.Errorf("open the snapshot: %w", err)
 	case !info.Mode().IsRegular():
-		return nil, 0, fmt.Errorf("%w: %s is not a regular file: it is read more than once, so save it to one", ErrForeign, path)
+		return nil, 0, fmt.Errorf("%w: %s is not a regular file: save it to a file, since it is read more than once", ErrForeign, path)
 	}
 	if f, err = os.Open(path); err != nil {
 		return nil, 0, fmt.Errorf("open the snapshot: %w", err)
@@ -141,14 +141,14 @@ func AdviseBareStore(path string) string {
 		return ""
 	}
 	if etcdfile.Is(path) {
-		return "if it is the member/snap/db of an etcd member, it lacks what stands only in the wal next to it: " + ImportAdvice
+		return "if it is the member/snap/db of an etcd member, it lacks what only the member's wal has: " + ImportAdvice
 	}
 	dir := filepath.Dir(path)
 	if !isDir(memberdir.Dir(dir).Log()) {
 		dir = "DATA_DIR"
 	}
 	return fmt.Sprintf("if it is the %s of a member, it is a checkpoint, and lacks what was written after it, which is in the %s next to it: "+
-		"restore the data directory instead, which loses nothing: kvnode snapshot restore %s", memberdir.StateFile, memberdir.LogFolder, dir)
+		"restore the data directory, which has that too: kvnode snapshot restore %s", memberdir.StateFile, memberdir.LogFolder, dir)
 }
 
 func isDir(path string) bool {
@@ -213,8 +213,7 @@ func lacking(f io.ReaderAt, size int64) int64 {
 	return whole + sha256.Size - size
 }
 
-// ErrRefused means that a snapshot of etcd has something that kvnode cannot keep, such as users,
-// or does not know.
+// ErrRefused means that a snapshot of etcd cannot be imported, for example because it has users.
 var ErrRefused = etcdfile.ErrRefused
 
 // Imported describes a snapshot of etcd.

@@ -16,7 +16,8 @@ import (
 type Config struct {
 	// Node configures the member. In addition to its own defaults, Name is "default", DataDir is
 	// the name and ".kvnode", Cluster is this member alone, Listener listens on ListenPeerURLs,
-	// and ClientURLs are the URLs that the server listens on. The Server sets its PeerTLS.
+	// and ClientURLs are the URLs that the server listens on. The Server sets its PeerTLS
+	// and KeepTrace.
 	Node kvnode.Config
 	// API configures the etcd API. The Server sets NodeVersion, WaitingMethods and Metrics, and
 	// adds to LeaderDialOptions.
@@ -53,7 +54,7 @@ type Config struct {
 	HostWhitelist []string
 
 	// MaxOpenStreams limits the requests in progress on all gRPC connections of clients, and those of the JSON
-	// gateway. One connection may have as many as all connections together leave free; further requests are rejected.
+	// gateway. The requests of one connection and those of all connections, added up, must not exceed it.
 	// Each takes up to 40 KB of memory. A low limit rejects clients that wait or watch a lot. Default: 65,536.
 	MaxOpenStreams int
 	// AutoCompactionMode is CompactPeriodic, the default, or CompactRevision. AutoCompactionRetention
@@ -76,7 +77,7 @@ type Config struct {
 
 	// ExtensiveMetrics adds latency histograms of gRPC requests, at some CPU time per request.
 	ExtensiveMetrics bool
-	// EnablePprof serves /debug/pprof/ where JSON is served.
+	// EnablePprof serves /debug/pprof/ on the client HTTP URLs.
 	EnablePprof bool
 	// DisableLeasePage turns off the page /lease, which shows the cluster's leases, and the
 	// traffic between members for it.

@@ -299,7 +299,7 @@ var connFamilies = []connFamily{
 	{describe("client_pending_connections", "Connections that have not sent a request yet."), prometheus.GaugeValue, pendingOf},
 	{describe("client_rejected_connections_total", "Connections closed at once, because file descriptors ran out."), prometheus.CounterValue, rejectedOf},
 	{describe("client_evicted_connections_total", "Pending connections closed for new ones."), prometheus.CounterValue, evictedOf},
-	// Names of the previous release.
+	// Former names.
 	{describe("client_arriving_connections", "Old name of kvnode_client_pending_connections."), prometheus.GaugeValue, pendingOf},
 	{describe("client_shed_connections_total", "Old name of kvnode_client_rejected_connections_total."), prometheus.CounterValue, rejectedOf},
 	{describe("client_cut_connections_total", "Old name of kvnode_client_evicted_connections_total."), prometheus.CounterValue, evictedOf},

@@ -107,7 +107,7 @@ func (c *Config) checkTimes() (errs []error) {
 	tick, election := c.Node.TickInterval, c.Node.ElectionTimeout
 	switch {
 	case tick <= 0:
-		errs = append(errs, fmt.Errorf("Node.TickInterval %v must be 1ms at least", tick))
+		errs = append(errs, fmt.Errorf("Node.TickInterval %v must be positive", tick))
 	case election < minElectionRounds*tick:
 		errs = append(errs, fmt.Errorf("Node.ElectionTimeout %v must be %d times Node.TickInterval %v at least, or one late heartbeat triggers an election",
 			election, minElectionRounds, tick))
@@ -124,7 +124,7 @@ func (c *Config) checkTimes() (errs []error) {
 func (c *Config) checkLease() (bad problems.List) {
 	bad.If(c.Node.LeaseDuration < 0, "Node.LeaseDuration %v must not be negative", c.Node.LeaseDuration)
 	bad.If(c.Node.LeaseDuration > c.longestLease(),
-		"Node.LeaseDuration %v must be %v at most, which is Node.ElectionTimeout, in whole heartbeat intervals, less one, or it delays every fail-over",
+		"Node.LeaseDuration %v must be %v at most, one heartbeat interval less than Node.ElectionTimeout in whole intervals, or it delays every fail-over",
 		c.Node.LeaseDuration, c.longestLease())
 	bad.If(c.Node.MaxClockSkew < 0, "Node.MaxClockSkew %v must not be negative", c.Node.MaxClockSkew)
 	d, _ := c.Node.Lease()

@@ -155,7 +155,7 @@ func (g *Guard) Admit(rel *Release, now Instant) bool {
 	return !g.Bound(now)
 }
 
-// covers reports whether the leader that released does not rely on this node's promise (L6). Either the
+// covers reports whether rel proves that no lease relies on this node's promise (L6). Either the
 // promise is to an earlier leader, and the lease of that leader ended before a later one was elected. Or
 // the release covers the probe of the promise.
 func (g *Guard) covers(rel Release) bool {
@@ -275,8 +275,8 @@ func (s *saved) ask(d time.Duration) bool {
 }
 
 // clockStepped is for a machine that may have been restored, so that its memory is older than its storage.
-// Storage may hold the field longest by now, so limit must not be higher. The node may have forgotten promises
-// of up to most, so longest must not be lower.
+// Storage may hold s.longest by now, so s.limit must not be higher. The node may have forgotten promises
+// of up to most, so s.longest must not be lower.
 func (s *saved) clockStepped(most time.Duration) {
 	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
 }

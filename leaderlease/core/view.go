@@ -19,7 +19,7 @@ type View struct {
 	Status Status
 }
 
-// Check reports whether a request may be served, if it arrived before now, a reading, was taken. The read
+// Check reports whether a request may be served that arrived before the reading now was taken. The read
 // takes effect at now; a pause after the check is harmless. now must not be reused for a request that arrives
 // later.
 func (v *View) Check(now Instant) Status {

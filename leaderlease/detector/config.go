@@ -39,7 +39,7 @@ func New(cfg Config, now time.Time) *Detector {
 	d := &Detector{cfg: cfg, slotTicks: slotTicks, fresh: cfg.Fresh, heard: now, adaptive: newAdaptive(&cfg, now)}
 	if !cfg.Fresh {
 		// The former leader may be dead too. If it lives, it is heard before the restart hold ends,
-		// and until then Known.Bound keeps this member from campaigning.
+		// and until then State.Bound keeps this member from campaigning.
 		d.suspicion = suspicion{cause: restart, at: now}
 	}
 	return d

@@ -185,10 +185,9 @@ func (d *Detector) noteAlive(now time.Time) {
 	d.silent, d.deferTicks, d.rival = 0, 0, false
 }
 
-// Refused reports that raft has refused its vote to the member to which the leader hands over,
-// although raft has not voted in that term and knows no leader of it. So that member lacks an
-// entry that this member has: the leader's MsgTimeoutNow may overtake its appends. This member then
-// campaigns in its slot.
+// Refused reports that raft has refused the transferee its vote, though it has not voted in that term and knows no
+// leader of it. So the transferee lacks an entry that this member has: the leader's MsgTimeoutNow may overtake its
+// appends. This member then campaigns in its slot.
 func (d *Detector) Refused(now time.Time) {
 	if !d.transferAt.IsZero() {
 		next := suspicion{cause: Transfer, at: now, freeAt: now}

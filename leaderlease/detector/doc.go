@@ -28,9 +28,9 @@
 // Without any suspicion the members campaign after an election timeout of silence, also in slots, which is sooner than
 // raft's random timeouts.
 //
-// A member that votes in a new term leaves that election alone for an election timeout. A candidate
-// gives up its own election only if another member has requested votes since, or if it was forced
-// (ProcessDied). The disks may need longer than a slot.
+// A member that votes in a new term leaves that election alone for an election timeout, since the disks
+// may need longer than a slot. A candidate gives up its own election only if another member has
+// requested votes since, or if it was forced (ProcessDied).
 //
 // # Adaptive failure detection
 //

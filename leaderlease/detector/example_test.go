@@ -61,6 +61,7 @@ func Example_rawNode() {
 		case m := <-inbox:
 			if lease.Incoming(m, leaderlease.ProcessID{}) {
 				elect(d.Heard(m, node.BasicStatus().GetTerm(), time.Now())) // before raft steps it
+				lease.RaiseCommit(node, m)
 				_ = node.Step(m)
 			}
 		}
@@ -80,6 +81,7 @@ func Example_node() {
 	var (
 		node   raft.Node
 		lease  *leaderlease.Lease
+		ticks  <-chan time.Time
 		gone   <-chan uint64
 		inbox  <-chan *raftpb.Message
 		voters []uint64
@@ -100,6 +102,9 @@ func Example_node() {
 	defer poll.Stop()
 	loop := func() {
 		select {
+		case <-ticks:
+			node.Tick()
+			elect(d.Tick(time.Now(), standing(lease, role, voters)))
 		case peer := <-gone:
 			d.Gone(peer, time.Now())
 		case now := <-poll.C:
@@ -165,6 +170,7 @@ func Example_rawNodeProcessDied() {
 	step := func(in arrived) {
 		if lease.Incoming(in.m, in.from) {
 			elect(d.Heard(in.m, node.BasicStatus().GetTerm(), time.Now()))
+			lease.RaiseCommit(node, in.m)
 			_ = node.Step(in.m)
 		}
 	}
@@ -173,7 +179,7 @@ func Example_rawNodeProcessDied() {
 		case in := <-inbox:
 			step(in)
 		case dead := <-died:
-			for range len(inbox) { // what it had sent goes first, and then the Readys: it may just have been elected
+			for range len(inbox) { // first what the dead process sent, then the Readys (not shown)
 				step(<-inbox)
 			}
 			now := time.Now()

@@ -22,22 +22,22 @@ const (
 	// ProcessDied is the proof that the leader's process has died.
 	ProcessDied
 
-	// NumCauses is the number of ways.
+	// NumCauses is the number of causes.
 	NumCauses = int(ProcessDied) + 1
 
 	// restart is a start of this member after which it has heard no leader. There is no leader that
-	// could be replaced, so restart starts no fail-over and is not among the ways.
+	// could be replaced, so restart starts no fail-over and is not among the causes.
 	restart = Cause(NumCauses)
-	// notSuspected is the way in Detector.suspicion while the leader is not suspected.
+	// notSuspected is the cause in Detector.suspicion while the leader is not suspected.
 	notSuspected = Silence
 )
 
 var causeNames = [NumCauses]string{"silence", "hint", "pre-vote", "transfer", "resignation", "learnt-silence", "obituary"}
 
 // String returns the name used in logs and metrics.
-func (w Cause) String() string {
-	if int(w) < NumCauses {
-		return causeNames[w]
+func (c Cause) String() string {
+	if int(c) < NumCauses {
+		return causeNames[c]
 	}
 	return "unknown"
 }

@@ -54,8 +54,8 @@ type leaseEnd struct {
 	usable int64
 }
 
-// alignTerm places the voters that granted the leader of a term a lease. Of each Duration it
-// takes the grant that took the least time, since that has the smallest error.
+// alignTerm places the voters by the grants that the leader of a term counted. In each Duration it
+// uses the one with the shortest round trip, since that has the smallest error.
 func (c *aligner) alignTerm(timelines []*timeline, leader *timeline, term uint64) {
 	counts := leader.counts[term]
 	at := leader.begins(term)
@@ -186,7 +186,7 @@ func (c *aligner) placeByOrder(timelines []*timeline, t *timeline) {
 }
 
 // driftPart bounds how far two clocks drift apart that are not compared for a while: by one
-// part in driftPart of that time. It is twice what chrony slews a clock by at most, by default
+// part in driftPart of that time. That part is twice chrony's default maximum slew rate
 // (MaxDriftPPM).
 const driftPart = 6
 

@@ -61,7 +61,7 @@ type Heard struct {
 }
 
 // Lease is a lease that was held without a break, with all its renewals. The holder may serve
-// reads from Known until Usable. No other member can be elected from From until End.
+// reads from Known until Usable. No other member can be elected from From until Usable.
 type Lease struct {
 	Term   uint64 `json:"term"`
 	From   ms     `json:"from"`
@@ -70,8 +70,8 @@ type Lease struct {
 	End    ms     `json:"end"`
 	// ReadTime is how long each renewal allows reads, counted from the sending of its round. It
 	// is 0 for a sole voter: its lease is not renewed, and Usable and End of the newest one are
-	// the last instant at which the process was heard. Margin is how long after the end of
-	// reads no other member can be elected.
+	// the last instant at which the process was heard. Margin is MaxClockSkew,
+	// the time from Usable to End.
 	ReadTime ms `json:"reads,omitempty"`
 	Margin   ms `json:"margin"`
 	// Before and After bound how far From and Known, and Usable and End, are wrong.
@@ -379,7 +379,7 @@ var environment = map[leasetrace.Kind][3]string{
 	leasetrace.KindClockFailed:    {"clock", "", "cannot read its clock"},
 	leasetrace.KindClockRead:      {"clock", "", "can read its clock again"},
 	leasetrace.KindClockBack:      {"clock", "", "saw its clock step back"},
-	leasetrace.KindClockDisrupted: {"clock", "", "had its clock disrupted, as by a suspend of the machine"},
+	leasetrace.KindClockDisrupted: {"clock", "", "had its clock disrupted, as by a migration of the machine"},
 	leasetrace.KindProcessDied:    {"lost", "learns that the process it promised to is dead, and is free", "learns that a process is dead that it has no promise to"},
 	leasetrace.KindInvalidate:     {"lost", "", "is told to give its lease up"},
 	leasetrace.KindDisk:           {"disk", "has a disk that does not answer", "has a disk that answers again"},

@@ -26,7 +26,7 @@ type timeline struct {
 	flags            []mark
 	pauses           [][2]core.Instant
 	reads            []*note
-	gaps             []core.Instant                 // events are missing before these, which are still to come
+	gaps             []core.Instant                 // instants not reached yet, before which events are missing
 	counts           map[uint64][]*leasetrace.Event // of grants, by term
 	incarnations     []uint64                       // of the process, as its grants name it
 
@@ -279,7 +279,7 @@ func (t *counters) since(before *counters, at leaderlease.Instant) (notes []note
 	return []note{n}
 }
 
-// increase returns now - before, or now if Lease.ResetStats was called in between.
+// increase returns now - before, or now if the counter began anew in between.
 func increase(now, before uint64) uint64 {
 	if now < before {
 		return now

@@ -18,8 +18,7 @@ import (
 //
 //  1. The TLS handshake accepts a certificate that the peer authority has signed, that is valid now and not
 //     revoked, and that has the usage clientAuth and, unless this member has a client certificate of its own,
-//     serverAuth (tlsconf, Source.checkPeerUsages). Without that exception a certificate with only clientAuth
-//     is rejected.
+//     serverAuth (tlsconf, Source.checkPeerUsages).
 //  2. A registered ID is accepted if the certificate is valid for a host of its registered peer URLs, or of the URLs
 //     that the initial cluster of this member has for that member's name.
 //  3. An ID that is neither registered nor removed is accepted if the certificate is valid for a host of any

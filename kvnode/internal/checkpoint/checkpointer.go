@@ -6,8 +6,8 @@
 // reports the writes of the log to Disk. The package uses raft only through Loop.
 //
 // Two invariants make a crash at any point harmless (see Checkpointer.Reconcile):
-//   - Before the store becomes durable at an index, the log has saved that the index is committed. The log
-//     keeps the entries after the store's durable index until the store is durable at a newer one.
+//   - Before the store becomes durable at an index, the log has saved that the index is committed. A
+//     truncation keeps the entries after the store's durable index.
 //   - A received snapshot is durable in a file before raft gets the message, and the file stays until the
 //     store is durable at its index.
 package checkpoint

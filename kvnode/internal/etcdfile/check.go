@@ -15,7 +15,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
-// ErrRefused means that the file has data that kvnode cannot keep, or does not know.
+// ErrRefused means that Check has found a reason not to import the file.
 var ErrRefused = errors.New("etcd's file cannot be imported")
 
 // newestVersion is the newest version of etcd with a known file format.

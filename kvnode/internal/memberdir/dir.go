@@ -26,7 +26,7 @@ import (
 // cluster, and add it again with an empty directory.
 var ErrLost = errors.New("kvnode: the member has lost its data")
 
-// Names in a data directory. Package kvnode has further files.
+// Names in a data directory, beside tlsconf.AutoFolder.
 const (
 	// IdentityFile has the Identity.
 	IdentityFile = "member.json"

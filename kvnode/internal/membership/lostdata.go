@@ -196,8 +196,8 @@ func (d *RollbackDetector) Check(h *transport.Hello) error {
 	}
 	if h.Log.Term < term || h.Log.Last < index {
 		return &transport.Refusal{Reason: transport.ReasonWiped, Term: term, Index: index, Text: fmt.Sprintf(
-			"member %x (%s) has gone back in time: it comes with a log that ends at index %d, in term %d, but it had acknowledged index %d, and term %d",
-			h.From, h.Name, h.Log.Last, h.Log.Term, index, term)}
+			"member %x (%s) has gone back in time: it comes in term %d with a log that ends at index %d, but it had acknowledged term %d, and index %d",
+			h.From, h.Name, h.Log.Term, h.Log.Last, term, index)}
 	}
 	r.term, r.index = max(r.term, h.Log.Term), max(r.index, h.Log.Commit)
 	r.accept(h.Log.Boot)

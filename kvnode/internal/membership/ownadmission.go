@@ -30,7 +30,7 @@ type OwnAdmissionConfig struct {
 	SaveAdmitted func() bool
 	// Opened is called when this member begins to take part.
 	Opened func()
-	// Advice is for an operator whose new member all others refuse as foreign.
+	// Advice says what to do if others refuse this new member as foreign.
 	Advice string
 	Log    *slog.Logger
 }

@@ -101,8 +101,8 @@ func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
 	return r
 }
 
-// requestLocked executes a request of etcd's API. An unknown request changes nothing on any member;
-// a later version may know it.
+// requestLocked executes a request of etcd's API. A request that this
+// version does not know changes nothing.
 func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Message, error) {
 	switch r := c.Request; {
 	case r.GetRange() != nil:

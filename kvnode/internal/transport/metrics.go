@@ -191,7 +191,7 @@ var (
 		newStreamFamily(prometheus.GaugeValue, "connected", "Whether the stream to the peer is connected.", func(s *StreamStatus) uint64 { return oneIf(s.Connected) }),
 	}
 
-	rttDesc     = desc("round_trip_seconds", "Time in which the peer last answered a ping.", "peer")
+	rttDesc     = desc("round_trip_seconds", "Time of the last ping and its answer, or of the handshake before the first.", "peer")
 	invalidDesc = desc("invalid_messages_total", "Invalid messages of the peer, which raft did not get.", "peer")
 	refusedDesc = desc("refused_total", "Times that the peer refused this member.", "peer", "reason")
 

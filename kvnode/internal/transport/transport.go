@@ -10,7 +10,7 @@
 //     not read fill up. The transport drops and counts messages for a full
 //     queue, and calls Handler.Unreachable.
 //   - Messages of one stream to one peer arrive in the order in which they were
-//     sent, each at most once. Raft tolerates every other loss and reordering.
+//     sent, each at most once. Raft tolerates losses, and reordering between streams.
 //   - Handler.Receive gets only messages that Validate accepts. If the handler also
 //     calls ValidateAgainst, no single peer can make raft panic (with one exception named there).
 //   - The receiver reads a snapshot to its end only if it is unchanged: each

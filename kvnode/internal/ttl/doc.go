@@ -13,7 +13,7 @@
 //     late. If there is no valid leader lease, a quorum round at the tick takes its place. So no TTL lease
 //     expires while the process is stopped, the machine sleeps, the disk hangs or the quorum is lost.
 //   - After an interruption nothing is revoked for Grace of served time, so that keep-alives that wait
-//     in sockets, or that clients sent elsewhere, arrive first. Interruptions of up to MaxGap in a row
+//     in sockets, or that clients sent elsewhere, arrive first. Repeated interruptions of up to MaxGap
 //     share one grace period, or no lease would ever expire.
 //
 // # Why a deposed leader revokes nothing
@@ -25,8 +25,8 @@
 // An ID may be granted again. So a revocation names the generation of its lease
 // (store.TTLLease.Generation), and the store drops it if the ID has another generation by then. While
 // the cluster has members of older versions, a revocation names only the ID (ADR 12). The engine
-// then checks, right before it proposes, that the lease still exists. It only resets lease
-// checkpoints, since a new one could shorten the life of a later generation.
+// then checks, right before it proposes, that the lease still exists. It resets lease
+// checkpoints but writes none, since one could shorten the life of a later generation.
 //
 // The engine counts time for exactly the leases in the store. It reads the store under the lock under which Changed
 // runs, and a grant replaces the entry that the engine had under its ID.

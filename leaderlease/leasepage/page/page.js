@@ -37,7 +37,7 @@ function missing(t) {
   if (!newest) return "no member has held one yet";
   if (endless(newest)) return `nothing is known of ${by.name} for ${lasting(t - newest.end)}, which held it in term ${newest.term} as the only voter`;
   if (t < newest.known) return `${by.name} has asked for one in term ${newest.term}`;
-  if (t < newest.end) return `${by.name} is in the margin for ${lasting(usableAt(by, newest, t) + newest.margin - t)} more: no reads, and no other leader`;
+  if (t < newest.end) return `${by.name} is in the margin for ${lasting(usableAt(by, newest, t) + newest.margin - t)} more: no reads`;
   return `that of ${by.name} ${newest.why ? `was given up (${newest.why})` : "has run out"} ${lasting(t - newest.end)} before`;
 }
 

@@ -14,8 +14,8 @@ const (
 	noDiscovery = "clusters are made with --initial-cluster; there is no discovery service"
 	noTracing   = "there is no tracing"
 	forceNew    = "a cluster that has lost its majority is made anew from the data directory of a member that is left: stop that member, " +
-		"then for each member of the new cluster run kvnode snapshot restore with --bump-revision and --mark-compacted on that directory, " +
-		"which loses nothing (docs/operations/repair.md, A majority is lost for good)"
+		"then for each member of the new cluster run kvnode snapshot restore with --bump-revision and --mark-compacted on that directory " +
+		"(docs/operations/repair.md, A majority is lost for good)"
 	noLimit = "nothing depends on it: kvnode stores checkpoints, not each write"
 	noFiles = "old files go when a checkpoint no longer needs them"
 )

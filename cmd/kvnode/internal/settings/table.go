@@ -45,9 +45,9 @@ var clusterTable = []setting{
 		func(c *Config) value { return milliseconds(&c.Server.Node.TickInterval) }),
 	row(clustering, "election-timeout", "Silence of the leader after which another is elected.",
 		func(c *Config) value { return milliseconds(&c.Server.Node.ElectionTimeout) }),
-	row(clustering, "suspect-on-close", "Start an election when the leader's connections close and its promise has expired, not after --election-timeout.",
+	row(clustering, "suspect-on-close", "Start an election when the leader's connections close and its promise has expired, without waiting for --election-timeout.",
 		func(c *Config) value { return not(&c.Server.Node.IgnoreClosed) }),
-	row(clustering, "suspect-on-silence", "Replace a leader that is silent for twice as long as it has been of late, and not after --election-timeout.",
+	row(clustering, "suspect-on-silence", "Replace a leader that is silent twice as long as it was lately, without waiting for --election-timeout.",
 		func(c *Config) value { return not(&c.Server.Node.IgnoreSilence) }),
 	row(clustering, "supervise", "Experimental. Run the member as a child process, and notify the other members at once when it has exited; Linux only. It assumes that a process that has exited never executes another instruction: do not use it with checkpoint and restore. Alias: --guardian.",
 		func(c *Config) value { return truth(&c.Supervise) }),
@@ -67,11 +67,11 @@ var (
 )
 
 var readTable = []setting{
-	row(reading, "read-mode", "How a read is made linearizable that does not say: under the leader lease, by a quorum round, through the log, or not at all.",
+	row(reading, "read-mode", "How a read without a mode is made linearizable: under the leader lease, by a quorum round, through the log, or not at all.",
 		func(c *Config) value { return words(&c.Server.Node.ReadMode, readModeNames, readModes) }),
-	row(reading, "lease-duration", "How long voters promise to elect no other member. 0: 250ms, but 5 --heartbeat-interval and 2.5 --max-clock-skew at least, and --election-timeout less 100ms or one --heartbeat-interval at most, which it is where the clock does not count suspended time. The same on all members.",
+	row(reading, "lease-duration", "How long voters promise to elect no other member. 0: 250ms, raised to 5 --heartbeat-interval and 2.5 --max-clock-skew. At most --election-timeout less 100ms or one --heartbeat-interval; that is the default where the clock does not count suspended time. The same on all members.",
 		func(c *Config) value { return duration(&c.Server.Node.LeaseDuration) }),
-	row(reading, "max-clock-skew", "How far two members' clocks drift apart at most over one --lease-duration. 0: 100ms, but a fifth of it at least, and two fifths or what leaves two --heartbeat-interval at most. Too small: stale reads.",
+	row(reading, "max-clock-skew", "How far two members' clocks drift apart at most over one --lease-duration. 0: 100ms, but at least a fifth of that duration, and at most two fifths, or what leaves two --heartbeat-interval. Too small: stale reads.",
 		func(c *Config) value { return duration(&c.Server.Node.MaxClockSkew) }),
 	row(reading, "max-drift-ppm", "Rate error of any one member's clock, which --max-clock-skew must cover. 0: 83333, what chrony may slew by.",
 		func(c *Config) value { return number(&c.Server.Node.MaxDriftPPM, 0, 999_999) }),
@@ -107,7 +107,7 @@ var limitTable = []setting{
 var connectionTable = []setting{
 	row(connection, "max-concurrent-streams", "Most requests under way on one connection, beyond which its client waits.",
 		func(c *Config) value { return number(&c.Server.API.MaxConcurrentStreams, 1, math.MaxUint32) }),
-	row(connection, "max-open-streams", "Most requests, watches and waits under way on all connections; one may have as many as all leave free.",
+	row(connection, "max-open-streams", "Most requests, watches and waits under way on all connections. Those of one connection and those of all, added up, must not exceed it.",
 		func(c *Config) value { return number(&c.Server.MaxOpenStreams, 16, math.MaxInt32) }),
 	row(connection, "grpc-keepalive-min-time", "How often a client may ping.",
 		func(c *Config) value { return duration(&c.Server.Keepalive.MinTime) }),
@@ -143,7 +143,7 @@ var observeTable = []setting{
 		func(c *Config) value { return filename(&c.Server.Node.LeaseTrace) }),
 	row(observing, "lease-page", "Serve /lease where HTTP is served: a page that shows which member holds the leader lease, and what happens to it.",
 		func(c *Config) value { return not(&c.Server.DisableLeasePage) }),
-	row(observing, "enable-pprof", "Serve /debug/pprof/ where HTTP is served.",
+	row(observing, "enable-pprof", "Serve /debug/pprof/ on the client HTTP URLs.",
 		func(c *Config) value { return truth(&c.Server.EnablePprof) }),
 }
 

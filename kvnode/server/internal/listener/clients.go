@@ -184,7 +184,7 @@ func (c *redisConn) HandshakeContext(ctx context.Context) error {
 	return nil
 }
 
-// TrackHTTP makes connections of p authenticated with their first request, and notes
+// TrackHTTP ends the pending state of p's connections with their first request, and notes
 // what HostCheck needs.
 func TrackHTTP(p *http.Server) *http.Server {
 	p.ConnContext = noteTransport

@@ -92,4 +92,4 @@ type pagesAddr struct{}
 func (pagesAddr) Network() string { return "tcp" }
 
 // String implements net.Addr.
-func (pagesAddr) String() string { return "HTTP on the client URLs" }
+func (pagesAddr) String() string { return "HTTP or a gateway" }
