@@ -20,7 +20,7 @@ type listeners struct {
 
 // bind binds all listeners of c, or none. Listeners for HTTP and Redis speak TLS themselves. The
 // gRPC server and the node do TLS for the other connections.
-func bind(ctx context.Context, c *Config, clients *listener.Clients) (*listeners, error) {
+func bind(ctx context.Context, c *Config, clients *listener.Endpoint) (*listeners, error) {
 	l := &listeners{}
 	var errs []error
 	bindField := func(field string, own net.Listener, urls []string, wrap listener.Wrapper) []net.Listener {
@@ -59,8 +59,8 @@ func (l *listeners) close() {
 // maxPendingClients overrides the default of package listener in tests.
 var maxPendingClients int
 
-func newClients(c *Config, certs certificates) *listener.Clients {
-	return listener.NewClients(listener.Config{
+func newEndpoint(c *Config, certs certificates) *listener.Endpoint {
+	return listener.NewEndpoint(listener.Config{
 		TLS: certs.client, MaxOpenStreams: c.MaxOpenStreams, OnlyGRPC: len(c.ListenClientHTTPURLs) > 0,
 		MaxPending: maxPendingClients, Logger: c.named(),
 	})

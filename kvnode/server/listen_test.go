@@ -164,7 +164,7 @@ func TestSocketsThatAreThere(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "ListenClientURLs unix://"+path+": the file is taken") {
 			t.Errorf("Check() = %v with %s, want it refused", err, path)
 		}
-		if _, err := bind(t.Context(), &c, newClients(&c, certificates{})); err == nil || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+		if _, err := bind(t.Context(), &c, newEndpoint(&c, certificates{})); err == nil || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
 			t.Errorf("bind(%s) = %v, want it refused", path, err)
 		}
 	}

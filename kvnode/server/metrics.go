@@ -306,7 +306,7 @@ var connFamilies = []connFamily{
 }
 
 // connCollector exports connFamilies.
-type connCollector struct{ clients *listener.Clients }
+type connCollector struct{ clients *listener.Endpoint }
 
 // Describe implements prometheus.Collector.
 func (c connCollector) Describe(descs chan<- *prometheus.Desc) {

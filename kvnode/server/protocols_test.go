@@ -20,7 +20,7 @@ import (
 )
 
 // serving serves both protocols of a client port. connect returns an in-memory connection to it.
-func serving(t *testing.T, e *listener.Clients, secure bool) (connect func() net.Conn) {
+func serving(t *testing.T, e *listener.Endpoint, secure bool) (connect func() net.Conn) {
 	t.Helper()
 	accepted := listener.NewPushListener()
 	s := grpc.NewServer(e.Options(func(net.Addr, string) error { return nil })...)
@@ -78,7 +78,7 @@ func TestSlowConnections(t *testing.T) {
 				if test.secure {
 					certs.client = source
 				}
-				conn := serving(t, newClients(&cfg, certs), test.secure)()
+				conn := serving(t, newEndpoint(&cfg, certs), test.secure)()
 				defer conn.Close()
 				began := time.Now()
 				go func() { _, _ = io.WriteString(conn, test.said) }()
@@ -95,7 +95,7 @@ func TestSlowConnections(t *testing.T) {
 func TestALongRequestIsNotCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{}.WithDefaults()
-		conn := serving(t, newClients(&cfg, certificates{}), false)()
+		conn := serving(t, newEndpoint(&cfg, certificates{}), false)()
 		defer conn.Close()
 		go func() { _, _ = io.WriteString(conn, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n") }()
 		began := time.Now()
@@ -111,7 +111,7 @@ func TestALongRequestIsNotCut(t *testing.T) {
 func TestSniffedBytesAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{}.WithDefaults()
-		conn := serving(t, newClients(&cfg, certificates{}), false)()
+		conn := serving(t, newEndpoint(&cfg, certificates{}), false)()
 		defer conn.Close()
 		go func() {
 			for _, b := range []byte("PROPFIND / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") {

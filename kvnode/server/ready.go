@@ -115,7 +115,7 @@ func (s *Server) watchLeader() {
 // requests of clients arrive as well. If they were rejected, writes would fail, because clients do not repeat a write
 // after Unavailable.
 type servingGate struct {
-	// release is nil while the gate is open. Otherwise requests wait for the channel, which open closes.
+	// release is nil while the gate is open. Otherwise it is the channel that requests wait for.
 	release atomic.Pointer[chan struct{}]
 	// waiting is the number of waiting requests, bytes an estimate of their memory.
 	waiting, bytes atomic.Int64

@@ -41,7 +41,7 @@ type Server struct {
 	gatewayConn *grpc.ClientConn
 	redis       redisGateway
 	certs       certificates
-	clients     *listener.Clients
+	clients     *listener.Endpoint
 	hosts       *listener.HostCheck
 	gate        servingGate
 	addrs       addrs
@@ -93,7 +93,7 @@ func Start(cfg Config) (*Server, error) {
 		cfg.closeListeners()
 		return nil, &ConfigError{err}
 	}
-	clients := newClients(&cfg, certs)
+	clients := newEndpoint(&cfg, certs)
 	l, err := bind(context.Background(), &cfg, clients)
 	if err != nil {
 		return nil, &ConfigError{err}

@@ -24,8 +24,8 @@ import (
 const pagesTime = 5 * time.Second
 
 // plain returns Clients without TLS.
-func plain() *Clients {
-	return NewClients(Config{MaxOpenStreams: 16, Logger: slog.New(slog.DiscardHandler)})
+func plain() *Endpoint {
+	return NewEndpoint(Config{MaxOpenStreams: 16, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // gRPC removes its deadline after it has given a connection away. The deadline of the

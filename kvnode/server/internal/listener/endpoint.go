@@ -44,7 +44,7 @@ var (
 	httpProtocols = []string{"h2", "http/1.1"}
 )
 
-// Config configures Clients.
+// Config configures an Endpoint.
 type Config struct {
 	// TLS has the certificates, nil if no URL for clients speaks TLS.
 	TLS *tlsconf.Source
@@ -58,11 +58,11 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Clients are the listeners for clients. A gRPC server accepts their connections and
-// uses Clients as its credentials. The handshake finds out what a connection speaks.
+// Endpoint has the listeners for clients. A gRPC server accepts their connections and
+// uses the Endpoint as its credentials. The handshake finds out what a connection speaks.
 // HTTP/1 connections go to the listener that Pages returns (credentials.ErrConnDispatched).
 // gRPC keeps a goroutine and a time limit for each handshake.
-type Clients struct {
+type Endpoint struct {
 	credentials.TransportCredentials // immutable, as this block; the methods that servers do not use
 
 	certs *tlsconf.Source
@@ -77,9 +77,9 @@ type Clients struct {
 	warn   *rate.Sometimes
 }
 
-// NewClients returns Clients without listeners.
-func NewClients(c Config) *Clients {
-	e := &Clients{
+// NewEndpoint returns an Endpoint without listeners.
+func NewEndpoint(c Config) *Endpoint {
+	e := &Endpoint{
 		TransportCredentials: insecure.NewCredentials(), certs: c.TLS, h2: connlimit.NewH2(c.MaxOpenStreams, c.Logger),
 		log: c.Logger.With("component", "server"), warn: &rate.Sometimes{First: 10, Interval: time.Second},
 	}
@@ -103,13 +103,13 @@ func NewClients(c Config) *Clients {
 }
 
 // Options returns the options of the gRPC server.
-func (e *Clients) Options(admit AdmitFunc) []grpc.ServerOption {
+func (e *Endpoint) Options(admit AdmitFunc) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(e), grpc.ConnectionTimeout(HandshakeTime), grpc.InTapHandle(e.allow(admit))}
 }
 
 // Pages returns the listener of the HTTP/1 connections, nil if HTTP has listeners of
 // its own.
-func (e *Clients) Pages() net.Listener {
+func (e *Endpoint) Pages() net.Listener {
 	if e.pages == nil {
 		return nil
 	}
@@ -117,21 +117,21 @@ func (e *Clients) Pages() net.Listener {
 }
 
 // End closes connections during their handshake, and each new one.
-func (e *Clients) End() { e.end() }
+func (e *Endpoint) End() { e.end() }
 
 // Connections counts the connections.
-func (e *Clients) Connections() connlimit.Stats { return e.port.Stats() }
+func (e *Endpoint) Connections() connlimit.Stats { return e.port.Stats() }
 
 // Streams counts the streams of gRPC, including those of the gateways.
-func (e *Clients) Streams() (open int64, refused uint64) { return e.h2.Open(), e.h2.Refused() }
+func (e *Endpoint) Streams() (open int64, refused uint64) { return e.h2.Open(), e.h2.Refused() }
 
 // ForGRPC returns l for the gRPC server.
-func (e *Clients) ForGRPC(l net.Listener, secure bool) net.Listener {
+func (e *Endpoint) ForGRPC(l net.Listener, secure bool) net.Listener {
 	return &grpcListener{Listener: e.port.Listener(l), ending: e.ending, secure: secure, shared: e.pages != nil}
 }
 
 // ForPages returns l for an HTTP server.
-func (e *Clients) ForPages(l net.Listener, secure bool) net.Listener {
+func (e *Endpoint) ForPages(l net.Listener, secure bool) net.Listener {
 	l = e.port.Listener(l)
 	if secure {
 		return tls.NewListener(l, e.certs.Server(httpProtocols...))
@@ -140,7 +140,7 @@ func (e *Clients) ForPages(l net.Listener, secure bool) net.Listener {
 }
 
 // ForRedis returns l for the gateway of the Redis protocol. A connection is pending until its first bytes.
-func (e *Clients) ForRedis(l net.Listener, secure bool) net.Listener {
+func (e *Endpoint) ForRedis(l net.Listener, secure bool) net.Listener {
 	l = e.port.Listener(l)
 	if secure {
 		l = tls.NewListener(l, e.certs.Server())
@@ -198,7 +198,7 @@ func TrackHTTP(p *http.Server) *http.Server {
 
 // ServerHandshake implements credentials.TransportCredentials. A connection that no
 // listener of ForGRPC has accepted is refused.
-func (e *Clients) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (e *Endpoint) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c, ok := raw.(*grpcConn)
 	if !ok {
 		return nil, nil, fmt.Errorf("kvnode: a %T came by no listener for clients", raw)
@@ -218,7 +218,7 @@ func (e *Clients) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 }
 
 // handshake does TLS if the URL is https, and finds out what the client speaks.
-func (e *Clients) handshake(c *grpcConn) (conn net.Conn, info credentials.AuthInfo, isHTTP2 bool, err error) {
+func (e *Endpoint) handshake(c *grpcConn) (conn net.Conn, info credentials.AuthInfo, isHTTP2 bool, err error) {
 	protocol := ""
 	if c.secure {
 		conn, info, protocol, err = e.handshakeTLS(c)
@@ -234,7 +234,7 @@ func (e *Clients) handshake(c *grpcConn) (conn net.Conn, info credentials.AuthIn
 	return conn, info, isHTTP2, err
 }
 
-func (e *Clients) handshakeTLS(c *grpcConn) (net.Conn, credentials.AuthInfo, string, error) {
+func (e *Endpoint) handshakeTLS(c *grpcConn) (net.Conn, credentials.AuthInfo, string, error) {
 	conn := tls.Server(c.Conn, e.tls)
 	// grpcListener closes the connection when the server ends.
 	if err := conn.HandshakeContext(context.Background()); err != nil {
@@ -271,7 +271,7 @@ func sayHTTPS(err error) {
 	}
 }
 
-// grpcListener is the listener of ForGRPC. Clients.End closes connections during their handshake,
+// grpcListener is the listener of ForGRPC. Endpoint.End closes connections during their handshake,
 // because a stop of gRPC waits for handshakes.
 type grpcListener struct {
 	net.Listener // immutable, as the next two fields
@@ -297,7 +297,7 @@ type grpcConn struct {
 
 	pending        *connlimit.Pending
 	secure, shared bool
-	keep           func() bool // after a call, Clients.End does not close the connection
+	keep           func() bool // after a call, Endpoint.End does not close the connection
 	detached       bool        // passed to the HTTP/1 server
 }
 
@@ -345,7 +345,7 @@ var kinds = map[string]connlimit.Kind{
 
 // allow returns what gRPC calls before it serves a stream. A refused stream costs
 // neither a goroutine nor buffers.
-func (e *Clients) allow(admit AdmitFunc) tap.ServerInHandle {
+func (e *Endpoint) allow(admit AdmitFunc) tap.ServerInHandle {
 	return func(ctx context.Context, stream *tap.Info) (context.Context, error) {
 		p, ok := peer.FromContext(ctx)
 		if !ok {
@@ -367,7 +367,7 @@ func (e *Clients) allow(admit AdmitFunc) tap.ServerInHandle {
 
 // GatewayOptions returns the options of the gRPC server of the gateways. Their streams count as open
 // streams, although they come on connections inside the process.
-func (e *Clients) GatewayOptions() []grpc.ServerOption {
+func (e *Endpoint) GatewayOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			end, err := e.begin(pagesAddr{}, info.FullMethod)
@@ -388,7 +388,7 @@ func (e *Clients) GatewayOptions() []grpc.ServerOption {
 	}
 }
 
-func (e *Clients) begin(addr net.Addr, method string) (end func(), err error) {
+func (e *Endpoint) begin(addr net.Addr, method string) (end func(), err error) {
 	if end, err = e.h2.Begin(addr, kinds[method]); err != nil {
 		return nil, grpcstatus.Error(codes.ResourceExhausted, err.Error())
 	}
