@@ -46,12 +46,12 @@ check: fmt-check vet lint api ## before each push: format, vet, lint, public nam
 # would make that 5 to 14 times slower; make race has them.
 SINGLE = (internal/(lint|mutants|waltest)|leaderlease/(core|detector|leasetest(/rules|/sim)?))$$
 
-# Three packages run at once, since members on real sockets mostly wait.
+# Four packages run at once, since members on real sockets mostly wait.
 .PHONY: test
 test: ## before each push: all packages, with the race detector where goroutines meet, 3 to 5 minutes on 2 cores
 	@$(GO) list $(PKG) > /dev/null
 	$(GO) list $(PKG) | grep -E '$(SINGLE)' | xargs -r $(GO) test -short -vet=off -timeout 15m
-	$(GO) list $(PKG) | grep -vE '$(SINGLE)' | xargs -r $(GO) test -race -short -vet=off -p 3 -timeout 15m
+	$(GO) list $(PKG) | grep -vE '$(SINGLE)' | xargs -r $(GO) test -race -short -vet=off -p 4 -timeout 15m
 
 SIMULATE = $(GO) test ./leaderlease/leasetest/sim -run '^TestSimulation$$' -count 1 -timeout 0 -v -args -procs=$(PROCS)
 

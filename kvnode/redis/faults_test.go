@@ -177,13 +177,17 @@ func TestLinearizable(t *testing.T) {
 		startGateway(t, c.client(false, 1), impatient),
 		startGateway(t, c.client(true, 2), impatient),
 	}
+	rounds, writes := 1, int64(30)
+	if !testing.Short() {
+		rounds, writes = 4, 100
+	}
 	// Each fault ends before the round does.
 	faults := map[string]func(h *history, leader int){
 		"stop": func(h *history, leader int) {
 			c.stop(leader)
 			c.leader(others(leader)...)
 			h.start() // all others may have ended
-			until(t, "writes while the leader is stopped", &h.written, 100)
+			until(t, "writes while the leader is stopped", &h.written, writes)
 			c.start(leader)
 			c.ready(leader)
 		},
@@ -191,24 +195,20 @@ func TestLinearizable(t *testing.T) {
 			c.isolate(leader)
 			c.leader(others(leader)...)
 			h.start()
-			until(t, "writes while the leader is cut off", &h.written, 100)
+			until(t, "writes while the leader is cut off", &h.written, writes)
 			c.net.HealAll()
 		},
 		"reset": func(h *history, _ int) {
 			c.reset()
 		},
 	}
-	rounds := 1
-	if !testing.Short() {
-		rounds = 4
-	}
 	for i := range rounds {
 		for name, fault := range faults {
 			h := inLoad(t, fmt.Sprint(name, i), gateways, func(h *history) {
-				until(t, "operations before the fault", &h.written, 100)
+				until(t, "operations before the fault", &h.written, writes)
 				fault(h, c.leader(0, 1, 2))
 				h.start()
-				until(t, "writes after the fault", &h.written, 100)
+				until(t, "writes after the fault", &h.written, writes)
 			})
 			if got := h.judge(); got != porcupine.Ok {
 				t.Errorf("%s: %s, want an order of the operations", h.round, got)

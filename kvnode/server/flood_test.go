@@ -54,7 +54,7 @@ func useDuringFlood(t *testing.T, s *Server, c *clientv3.Client, kind flood.Kind
 	const floods = 2
 	puts := 20
 	if testing.Short() {
-		puts = 2 // with -race each takes long in a flood
+		puts = 1 // with -race each takes long in a flood
 	}
 	flooding, end := context.WithTimeout(t.Context(), patience)
 	var wg sync.WaitGroup
