@@ -83,12 +83,12 @@ kvnode_redis_locks_total{step="renewed"} 1
 		t.Errorf("%d prefixes, %v, want 32 and the others", n, err)
 	}
 	text := log.String()
-	for _, want := range []string{"DEBUG msg=\"step of a lock\" step=acquired key=a:1 token=secr took=", "WARN msg=\"step of a lock\" step=lost key=a:1 token=ot took=", "WARN msg=\"step of a lock\" step=renewal_failed key=a:1 token=secr took="} {
+	for _, want := range []string{"DEBUG msg=\"step of a lock\" step=acquired key=a:1 owner=secr took=", "WARN msg=\"step of a lock\" step=lost key=a:1 owner=ot took=", "WARN msg=\"step of a lock\" step=renewal_failed key=a:1 owner=secr took="} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the log has no %s: %.2000s", want, text)
 		}
 	}
 	if strings.Contains(text, "secretsecret") {
-		t.Errorf("the log has a token: %.2000s", text)
+		t.Errorf("the log has an owner: %.2000s", text)
 	}
 }

@@ -164,7 +164,7 @@ func TestStatusIsExported(t *testing.T) {
 // A field that is added to Status is exported, or left out for a reason.
 func TestFieldsOfStatusAreKnown(t *testing.T) {
 	known := []string{
-		"Term", "Status", "Remaining", "End", "Promise", "Peers", "Commit", "Applied", "Waiting",
+		"Term", "Status", "Remaining", "EndsIn", "Promise", "Peers", "Commit", "Applied", "Waiting",
 		"Duration", "MaxClockSkew", "MaxPromise", "Clock", "Err",
 		// The embedder's own raft metrics have these.
 		"ID", "Leader", "Role",
