@@ -248,9 +248,10 @@ and TTL leases of a snapshot, be it kvnode's or etcd's, or of a member's data di
 --initial-cluster and --initial-cluster-token.
 
 If a majority of the members is gone for good, stop those that are left, and restore the data directory
-of the member with the highest term at the end of its log (of several, the longest log), or copies of
-it: all of its log is replayed, whether committed or not. A copied store.db by itself is a checkpoint, and lacks what was written since.
-The directory is not changed, and must not be in use.
+of the member with the highest term at the end of its log (of several, the longest log;
+docs/operations/repair.md has an exception), or copies of it: all of its log is replayed, whether
+committed or not. A copied store.db by itself is a checkpoint, and lacks what was written since. The
+directory is not changed, and must not be in use.
 
 The new cluster has an ID of its own, so that members of the old one, and members restored from
 another file, are not let in.

@@ -134,7 +134,7 @@ func (c *autoCompactor) compact(ctx context.Context, rev int64) bool {
 // retention says how much history a compaction keeps. At most one field is set. Without one, nothing
 // is compacted.
 type retention struct {
-	period    time.Duration // how long a revision stays readable after the next one
+	period    time.Duration // how long a superseded revision stays readable
 	revisions int64         // how many revisions before the newest one stay readable
 }
 

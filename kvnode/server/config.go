@@ -53,8 +53,8 @@ type Config struct {
 	// write everything that its browser can reach. Default: none.
 	HostWhitelist []string
 
-	// MaxOpenStreams limits the requests in progress on all gRPC connections of clients, and those of the JSON
-	// gateway. The requests of one connection and those of all connections, added up, must not exceed it.
+	// MaxOpenStreams limits the requests in progress on all gRPC connections of clients, and those of the
+	// gateways. A connection's own requests plus those of all connections must not exceed it.
 	// Each takes up to 40 KB of memory. A low limit rejects clients that wait or watch a lot. Default: 65,536.
 	MaxOpenStreams int
 	// AutoCompactionMode is CompactPeriodic, the default, or CompactRevision. AutoCompactionRetention

@@ -122,7 +122,7 @@ func (m *checkedMember) startResult(r *hashcheck.Report) error {
 		m.log.Error("a majority agrees with this member, which continues", "corrupt", names(r.Corrupt()), "remedy", replaceAdvice)
 		return nil
 	}
-	advice := fmt.Sprintf("%s; its data directory is %s", replaceAdvice, m.dir)
+	advice := fmt.Sprintf("%s; the data directory of this member is %s", replaceAdvice, m.dir)
 	if r.Majority() == nil {
 		advice = "no majority of the members agrees, so it is unknown which data is right: compare the members (etcdctl endpoint hashkv --cluster), " +
 			"then " + advice + "; or, if another member is wrong, start this one without the check (InitialCorruptCheck)"

@@ -293,7 +293,7 @@ var (
 
 var connFamilies = []connFamily{
 	{
-		describe("client_open_connections", "Connections on the URLs for clients, HTTP and metrics."), prometheus.GaugeValue,
+		describe("client_open_connections", "Connections on all URLs except those for peers."), prometheus.GaugeValue,
 		func(s connlimit.Stats) float64 { return float64(s.Open) },
 	},
 	{describe("client_pending_connections", "Connections that have not sent a request yet."), prometheus.GaugeValue, pendingOf},

@@ -52,7 +52,7 @@ func (s *Server) metricsPages() *http.ServeMux {
 	probes := s.api.Handler()
 	mux.Handle("/", probes)
 	for _, path := range []string{"/health", "/readyz", "/readyz/"} {
-		mux.Handle(path, s.unlessStopping(probes))
+		mux.Handle(path, s.whileServing(probes))
 	}
 	return mux
 }
@@ -79,9 +79,9 @@ func (s *Server) clientPages(gateway http.Handler) *http.ServeMux {
 	return mux
 }
 
-// unlessStopping turns readiness off when the server begins to stop, while requests in progress
-// are still served.
-func (s *Server) unlessStopping(probes http.Handler) http.Handler {
+// whileServing turns readiness off while the gate is closed, and when the server begins to stop, though
+// requests in progress are still served.
+func (s *Server) whileServing(probes http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case s.stopping.Load():
@@ -133,7 +133,7 @@ const bodyTime = time.Minute
 // limit; they cost as much as a watch. currentPath maps the old names.
 var streamingPaths = map[string]bool{"/v3/watch": true, "/v3/lease/keepalive": true}
 
-// limitBodyTime limits the arrival of bodies. Answers have no limit, since profiles, locks and
+// limitBodyTime limits the arrival of bodies. It does not limit answers, since profiles, locks and
 // watches are long-lived.
 func limitBodyTime(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

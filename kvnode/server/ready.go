@@ -39,7 +39,7 @@ func (s *Server) readyNow() bool {
 func (s *Server) Live(ctx context.Context) error { return s.api.Liveness(ctx) }
 
 // awaitReady closes ready when clients can be served: after a linearizable read, for which this member needs a leader
-// and must have applied everything that was committed before, and after the registry has this member's client URLs.
+// and must have applied everything that was committed before, and after the member list has this member's client URLs.
 func (s *Server) awaitReady() {
 	if !s.openGate() {
 		return

@@ -224,7 +224,7 @@ func (s *Server) fail(err error) {
 // Node returns the member.
 func (s *Server) Node() *kvnode.Node { return s.node }
 
-// Ready is closed when the member has served a linearizable read, and the registry has its client URLs.
+// Ready is closed when the member has served a linearizable read, and the member list has its client URLs.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Done is closed when the server has failed or was stopped. After a failure, Stop must still be
@@ -331,7 +331,7 @@ func (s *Server) drain(ctx context.Context) {
 	case <-drained:
 	case <-ctx.Done():
 		s.drainTimedOut.Store(true)
-		s.log.Warn("requests in progress are cut off", "after", drainTime)
+		s.log.Warn("requests in progress are cut off")
 		s.inside.Stop()
 		s.grpc.Stop()
 	}

@@ -22,8 +22,8 @@
 //     connection that resets many streams (CVE-2023-44487), and 20 readers that never block starve the raft loop.
 //   - A client is not read while many of its answers wait to be written. It is read
 //     slowly while many of its short requests are in progress.
-//   - All connections share the maxStreams of NewH2. The streams of
-//     one connection and those of all connections, added up, must not exceed it.
+//   - All connections share the maxStreams of NewH2. A connection's
+//     own streams plus those of all connections must not exceed it.
 //   - A connection is closed if it sends messages in too many small pieces.
 //
 // docs/adr/0030-connlimit.md has the measurements.

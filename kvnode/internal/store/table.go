@@ -121,8 +121,8 @@ func (t *table) add(c *chain) {
 	p.n++
 }
 
-// grow rebuilds the buckets of a shard. It doubles their number if the shard is at least half
-// full; otherwise only the overflow bits needed the rebuild. It publishes the buckets when they are
+// grow rebuilds the buckets of a shard. It doubles their number if the shard has at least half of the chains at
+// which it grows; otherwise only the overflow bits needed the rebuild. It publishes the buckets when they are
 // complete.
 func (t *table) grow(p *shard, old []bucket) []bucket {
 	size := max(len(old), 1)

@@ -95,8 +95,8 @@ type Alarm struct {
 type Lease struct {
 	// State is valid, or why reads are not served under the lease.
 	State string `json:"state"`
-	// RemainingMS is for how long lease reads are still served, EndMS until
-	// another leader may exist.
+	// RemainingMS is for how long lease reads are still served; then another leader
+	// may exist. EndMS is until the promises of a quorum end.
 	RemainingMS float64 `json:"remaining_ms"`
 	EndMS       float64 `json:"end_ms"`
 	// MarginMS is MaxClockSkew, the difference between the two.

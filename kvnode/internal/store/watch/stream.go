@@ -83,8 +83,8 @@ func (s *Stream) Watch(r Request) (id, revision int64, err error) {
 	return w.ID, revision, nil
 }
 
-// assign makes a new watcher synced, or behind if it needs revisions that the hub has handled already or
-// handles at this moment.
+// assign makes a new watcher synced, or behind if it needs a revision that the store shows or that
+// the hub has handled.
 func (s *Stream) assign(w *watcher, revision int64) {
 	h := s.hub
 	h.mu.Lock()

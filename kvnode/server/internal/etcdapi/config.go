@@ -43,8 +43,8 @@ type Config struct {
 	// memory runs out. Default: 10,000.
 	MaxInFlight int
 	// MaxReplyBytes limits the encoded replies above 32 KiB that are not written yet, on all connections. Watch
-	// responses and snapshots do not count. A reply above the limit is sent alone. Other replies wait up to
-	// RequestTimeout and then fail. With a low limit, large reads wait for each other. Default: 256 MiB.
+	// responses and snapshots do not count. A reply above the limit is sent alone. A reply without room
+	// waits up to RequestTimeout, then fails. With a low limit, large reads wait for each other. Default: 256 MiB.
 	MaxReplyBytes int
 	// RequestTimeout limits how long a request waits for the cluster, and then how long its reply
 	// waits for memory (MaxReplyBytes). A client's shorter deadline wins. A short timeout fails requests

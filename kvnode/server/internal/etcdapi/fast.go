@@ -35,8 +35,8 @@ type fastStream struct {
 	chain      grpc.UnaryServerInterceptor
 	md         metadata.MD // of the stream
 	pairs      int         // number of key-value pairs in md
-	inline     inlineState // used by the receiving goroutine only, like lastID
-	lastID     uint64      // of the last request that was received
+	inline     inlineState // used by the receiving goroutine only
+	lastID     uint64      // of the last request that was received; written while mu.inMessage is set
 	// answerSlot is held by the worker that queues its answer. The other answers are not encoded yet.
 	answerSlot chan struct{}
 	// handoff passes requests to idle workers. It is closed when the stream ends. Sends and the

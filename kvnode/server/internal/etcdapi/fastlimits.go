@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxFastStreams limits the streams of service Fast: those of one connection and those of all connections,
-	// added together. So one connection has at most half. Each stream has three goroutines, about 40 KiB.
+	// maxFastStreams limits the streams of service Fast: a connection's own plus those of all connections.
+	// So one connection has at most half. Each stream has three goroutines, about 40 KiB.
 	// Further clients make calls.
 	maxFastStreams = 1024
 	// maxFastBytes limits the charge of all streams. A request is charged from before it is copied

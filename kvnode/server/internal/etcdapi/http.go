@@ -54,7 +54,7 @@ type check struct {
 	run  func(ctx context.Context) (remark string, err error)
 }
 
-// probe is /livez or /readyz: all checks under one path, and each under its own.
+// probe is a list of checks. install serves all under one path, and each under its own.
 type probe struct {
 	path   string
 	checks []check
@@ -67,10 +67,10 @@ func (a *API) probe(path string, checks ...check) probe {
 	return probe{path, checks, noLeaderTimeouts * a.cfg.ElectionTimeout}
 }
 
-// livez reports whether the member runs. It fails if a restart may help: if the member has ended,
-// or a goroutine that all requests depend on is stuck. A restart does not help during a replay,
-// without a quorum, or with a full or stalled disk. The name serializable_read is etcd's; the other
-// checks are kvnode's.
+// livez reports whether the member runs. It fails if a restart may help: if the member has ended, or a goroutine
+// that all requests depend on is stuck. A restart does not help during a replay, without a quorum, or with a full
+// disk. A stalled disk fails it only while a membership change waits for it. The name serializable_read is etcd's;
+// the other checks are kvnode's.
 func (a *API) livez() probe {
 	return a.probe("/livez",
 		check{"serializable_read", func(context.Context) (string, error) { return "", a.alive() }},

@@ -50,7 +50,7 @@ func NewHostCheck(urls, names []string, log *slog.Logger) *HostCheck {
 func plainName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // Allows reports whether a request that names host is answered. A browser always sends
-// a host, and a page that was rebound has a name and no address.
+// a host, and that of a rebound page is a name, never an address.
 func (h *HostCheck) Allows(host string) bool {
 	name := host
 	if before, _, err := net.SplitHostPort(host); err == nil {

@@ -4,7 +4,7 @@
 //
 //   - A connection on a URL with TLS is closed if it speaks plain text.
 //   - A connection on a client URL has HandshakeTime for TLS and its first bytes.
-//   - A request over plain HTTP is answered only if it names a known host.
+//   - A request over plain HTTP that names an unknown host is rejected, except on metrics URLs.
 package listener
 
 import (

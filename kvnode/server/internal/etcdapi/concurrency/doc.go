@@ -15,8 +15,8 @@
 //     stays until its TTL lease ends.
 //   - One TTL lease has one key per name. Two calls of Lock with the same lease share it: if one
 //     gives up, the other fails at once if it still waits. Use one TTL lease per caller.
-//   - If a caller's TTL lease ends while it waits, it gets an error at once. In etcd it gets the
-//     error only when the lock is free, and a candidate is even elected.
+//   - If a caller's TTL lease ends while it waits, it gets an error at once. etcd reports it
+//     only when the lock is free, and even elects such a candidate.
 //   - Codes are etcd's, mostly Unknown. Errors after which a retry may succeed are Unavailable.
 //
 // # How requests reach the store
