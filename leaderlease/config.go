@@ -90,11 +90,11 @@ type Config struct {
 // node runs, a goroutine of the Lease calls it, one call at a time. Close waits for that call, so the
 // call must not wait for the caller of Close.
 type PromiseStore interface {
-	// LoadMaxPromise returns the duration that was saved last, or 0.
-	LoadMaxPromise() (time.Duration, error)
-	// SaveMaxPromise replaces the saved duration and returns once d is durable, even if the saved one
+	// LoadLongestPromise returns the duration that was saved last, or 0.
+	LoadLongestPromise() (time.Duration, error)
+	// SaveLongestPromise replaces the saved duration and returns once d is durable, even if the saved one
 	// equals d. After an error either may be saved.
-	SaveMaxPromise(d time.Duration) error
+	SaveLongestPromise(d time.Duration) error
 }
 
 // defaultDriftPPM is chrony's default maxslewrate: 83,333.333 ppm.

@@ -275,8 +275,8 @@ func (s *fileSearch) reach(to *files) {
 	}
 	s.seen[to.key()] = true
 	to.show(s.t)
-	if got, err := s.file.LoadMaxPromise(); err != nil || !slices.Contains(to.says, got) {
-		s.bad = fmt.Sprintf("LoadMaxPromise() = %v, %v, want one of %v", got, err, to.says)
+	if got, err := s.file.LoadLongestPromise(); err != nil || !slices.Contains(to.says, got) {
+		s.bad = fmt.Sprintf("LoadLongestPromise() = %v, %v, want one of %v", got, err, to.says)
 		return
 	}
 	s.next = append(s.next, fileState{to, s.script})
@@ -308,7 +308,7 @@ func (s *fileSearch) save(at *files, d time.Duration, last int, late bool, befor
 // operate is what an operator may do with the file that is there.
 func (s *fileSearch) operate(at *files) {
 	at.show(s.t)
-	longest, err := s.file.LoadMaxPromise()
+	longest, err := s.file.LoadLongestPromise()
 	if err != nil || longest == 0 || s.bad != "" {
 		return
 	}
@@ -320,7 +320,7 @@ func (s *fileSearch) operate(at *files) {
 		if err := os.WriteFile(string(s.file), text[:n], 0o600); err != nil {
 			s.t.Fatal(err)
 		}
-		if got, err := s.file.LoadMaxPromise(); err == nil && got != longest {
+		if got, err := s.file.LoadLongestPromise(); err == nil && got != longest {
 			s.bad = fmt.Sprintf("a copy that was cut to %q counts as %v", text[:n], got)
 		}
 	}

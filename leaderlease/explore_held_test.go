@@ -206,9 +206,9 @@ type slowDisk struct {
 	writes time.Duration
 }
 
-func (d *slowDisk) LoadMaxPromise() (time.Duration, error) { return d.kept, nil }
+func (d *slowDisk) LoadLongestPromise() (time.Duration, error) { return d.kept, nil }
 
-func (d *slowDisk) SaveMaxPromise(of time.Duration) error {
+func (d *slowDisk) SaveLongestPromise(of time.Duration) error {
 	if d.answer == nil { // New does it
 		d.kept = of
 		return nil

@@ -21,14 +21,14 @@ import (
 // Put it beside the node's log. A member that is restored with one and without the other has forgotten its promises.
 //
 // The file is replaced as a whole, so a crash leaves the old one or the new one. On Windows a power failure may bring
-// the old one back after SaveMaxPromise has returned.
+// the old one back after SaveLongestPromise has returned.
 type PromiseFile string
 
 var _ PromiseStore = PromiseFile("")
 
-// LoadMaxPromise returns the saved duration, or 0 if the file does not exist. If the file cannot be read, the node
+// LoadLongestPromise returns the saved duration, or 0 if the file does not exist. If the file cannot be read, the node
 // must stay down for the longest promise that it may ever have made. Then the file can be removed.
-func (f PromiseFile) LoadMaxPromise() (time.Duration, error) {
+func (f PromiseFile) LoadLongestPromise() (time.Duration, error) {
 	if f == "" {
 		return 0, errors.New("leaderlease: the PromiseFile has no name")
 	}
@@ -47,12 +47,12 @@ func (f PromiseFile) LoadMaxPromise() (time.Duration, error) {
 	return d, nil
 }
 
-// SaveMaxPromise returns once d is durable. It syncs the directory even if the file holds d, since an earlier process
+// SaveLongestPromise returns once d is durable. It syncs the directory even if the file holds d, since an earlier process
 // may have ended between the rename and the sync.
-func (f PromiseFile) SaveMaxPromise(d time.Duration) error { return f.save(disk{}, d) }
+func (f PromiseFile) SaveLongestPromise(d time.Duration) error { return f.save(disk{}, d) }
 
 func (f PromiseFile) save(on steps, d time.Duration) error {
-	saved, err := f.LoadMaxPromise()
+	saved, err := f.LoadLongestPromise()
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (f PromiseFile) save(on steps, d time.Duration) error {
 // waits until all promises of earlier processes have ended, and then removes the file. Without a file it returns at
 // once. If ctx ends first the file stays, and the member must not start.
 func (f PromiseFile) Retire(ctx context.Context) error {
-	longest, err := f.LoadMaxPromise()
+	longest, err := f.LoadLongestPromise()
 	if err != nil || longest == 0 {
 		return err
 	}
@@ -157,7 +157,7 @@ func (l *Lease) saveLocked(now core.Instant) {
 
 // save runs without the lock, since it waits for the disk.
 func (l *Lease) save(d time.Duration) {
-	err := l.cfg.Promises.SaveMaxPromise(d)
+	err := l.cfg.Promises.SaveLongestPromise(d)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := &l.mu.saving

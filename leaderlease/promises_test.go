@@ -27,8 +27,8 @@ func promiseFileIn(t *testing.T) PromiseFile {
 
 func (f PromiseFile) wants(t *testing.T, want time.Duration) {
 	t.Helper()
-	if got, err := f.LoadMaxPromise(); got != want || err != nil {
-		t.Fatalf("LoadMaxPromise() = %v, %v, want %v", got, err, want)
+	if got, err := f.LoadLongestPromise(); got != want || err != nil {
+		t.Fatalf("LoadLongestPromise() = %v, %v, want %v", got, err, want)
 	}
 }
 
@@ -36,7 +36,7 @@ func TestPromiseFileKeepsTheLast(t *testing.T) {
 	f := promiseFileIn(t)
 	f.wants(t, 0)
 	for _, d := range []time.Duration{900 * ms, 1, 2*time.Second + 1, time.Second} {
-		if err := f.SaveMaxPromise(d); err != nil {
+		if err := f.SaveLongestPromise(d); err != nil {
 			t.Fatal(err)
 		}
 		f.wants(t, d)
@@ -46,7 +46,7 @@ func TestPromiseFileKeepsTheLast(t *testing.T) {
 // A restart with a shorter promise holds for the one that its file remembers.
 func TestNewHoldsForThePromiseFile(t *testing.T) {
 	f := promiseFileIn(t)
-	if err := f.SaveMaxPromise(5 * time.Second); err != nil {
+	if err := f.SaveLongestPromise(5 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	p := newPuppet(t, func(c *Config) {
@@ -105,7 +105,7 @@ func TestPromiseFileSurvivesACrash(t *testing.T) {
 		for _, late := range []bool{false, true} {
 			t.Run(fmt.Sprintf("step=%d/late=%v", last, late), func(t *testing.T) {
 				f := promiseFileIn(t)
-				if err := f.SaveMaxPromise(time.Second); err != nil {
+				if err := f.SaveLongestPromise(time.Second); err != nil {
 					t.Fatal(err)
 				}
 				d := &dying{last: last, late: late}
@@ -117,7 +117,7 @@ func TestPromiseFileSurvivesACrash(t *testing.T) {
 					want *= 2
 				}
 				f.wants(t, want)
-				if err := f.SaveMaxPromise(3 * time.Second); err != nil {
+				if err := f.SaveLongestPromise(3 * time.Second); err != nil {
 					t.Fatal(err)
 				}
 				f.wants(t, 3*time.Second)
@@ -143,23 +143,23 @@ func TestPromiseFileThatCannotBeUsed(t *testing.T) {
 		if err := os.WriteFile(string(f), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := f.LoadMaxPromise()
+		_, err := f.LoadLongestPromise()
 		if err == nil || !strings.Contains(err.Error(), string(f)) || !strings.Contains(err.Error(), "remove the file") {
-			t.Errorf("LoadMaxPromise() of %q = %v, want an error with the file's name and the way out", text, err)
+			t.Errorf("LoadLongestPromise() of %q = %v, want an error with the file's name and the way out", text, err)
 		}
-		if err := f.SaveMaxPromise(time.Hour); err == nil {
-			t.Errorf("SaveMaxPromise() over %q = nil, want an error: what it held is not known", text)
+		if err := f.SaveLongestPromise(time.Hour); err == nil {
+			t.Errorf("SaveLongestPromise() over %q = nil, want an error: what it held is not known", text)
 		}
 		if err := f.Retire(t.Context()); err == nil {
 			t.Errorf("Retire() of %q = nil, want an error", text)
 		}
 	}
 	f := PromiseFile(filepath.Join(t.TempDir(), "missing", "promise"))
-	if err := f.SaveMaxPromise(time.Second); err == nil {
-		t.Error("SaveMaxPromise() in a directory that does not exist = nil, want an error")
+	if err := f.SaveLongestPromise(time.Second); err == nil {
+		t.Error("SaveLongestPromise() in a directory that does not exist = nil, want an error")
 	}
-	if _, err := PromiseFile(t.TempDir()).LoadMaxPromise(); err == nil {
-		t.Error("LoadMaxPromise() of a directory = nil, want an error")
+	if _, err := PromiseFile(t.TempDir()).LoadLongestPromise(); err == nil {
+		t.Error("LoadLongestPromise() of a directory = nil, want an error")
 	}
 }
 
@@ -167,7 +167,7 @@ func TestPromiseFileThatCannotBeUsed(t *testing.T) {
 func TestRetireWaitsForThePromises(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := promiseFileIn(t)
-		if err := f.SaveMaxPromise(5 * time.Second); err != nil {
+		if err := f.SaveLongestPromise(5 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 		short, cancel := context.WithTimeout(t.Context(), 5*time.Second-1)
@@ -212,8 +212,8 @@ func TestWhatIsReadIsMadeDurable(t *testing.T) {
 func TestPromiseFileNeedsAName(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var f PromiseFile
-	_, load := f.LoadMaxPromise()
-	for name, err := range map[string]error{"LoadMaxPromise": load, "SaveMaxPromise": f.SaveMaxPromise(time.Second), "Retire": f.Retire(t.Context())} {
+	_, load := f.LoadLongestPromise()
+	for name, err := range map[string]error{"LoadLongestPromise": load, "SaveLongestPromise": f.SaveLongestPromise(time.Second), "Retire": f.Retire(t.Context())} {
 		if err == nil || !strings.Contains(err.Error(), "no name") {
 			t.Errorf("%s() of a PromiseFile without a name = %v, want an error that says so", name, err)
 		}
@@ -230,7 +230,7 @@ type slowFile struct {
 	answer chan error
 }
 
-func (f *slowFile) SaveMaxPromise(d time.Duration) error {
+func (f *slowFile) SaveLongestPromise(d time.Duration) error {
 	f.begun = append(f.begun, d)
 	if f.answer == nil {
 		return nil

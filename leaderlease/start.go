@@ -67,14 +67,14 @@ func readStart(cfg *Config) (start, error) {
 func (s *start) remember(cfg *Config) error {
 	s.saved = cfg.MaxPromise
 	if cfg.Promises != nil {
-		loaded, err := cfg.Promises.LoadMaxPromise()
+		loaded, err := cfg.Promises.LoadLongestPromise()
 		if err != nil {
 			return fmt.Errorf("leaderlease: load the longest promise: %w", err)
 		}
 		if loaded > 0 || !s.restarted { // else earlier processes have saved nothing
 			s.saved = max(loaded, cfg.Duration)
 		}
-		if err := cfg.Promises.SaveMaxPromise(s.saved); err != nil {
+		if err := cfg.Promises.SaveLongestPromise(s.saved); err != nil {
 			return fmt.Errorf("leaderlease: save the longest promise %v: %w", s.saved, err)
 		}
 	}

@@ -50,9 +50,9 @@ type promiseFile struct {
 	saves      int
 }
 
-func (f *promiseFile) LoadMaxPromise() (time.Duration, error) { return f.kept, f.load }
+func (f *promiseFile) LoadLongestPromise() (time.Duration, error) { return f.kept, f.load }
 
-func (f *promiseFile) SaveMaxPromise(d time.Duration) error {
+func (f *promiseFile) SaveLongestPromise(d time.Duration) error {
 	if f.save == nil {
 		f.kept = d
 		f.saves++

@@ -65,7 +65,7 @@ func (s *script) expectFailed(l *Log, done int) error {
 		"SaveSnapshot":   l.SaveSnapshot(snapshot(99, 1)),
 		"Compact":        l.Compact(1),
 		"Flush":          l.Flush(),
-		"SaveMaxPromise": l.SaveMaxPromise(1),
+		"SaveLongestPromise": l.SaveLongestPromise(1),
 	} {
 		if !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) {
 			return fmt.Errorf("%s() after a failure = %w, want %w", name, err, ErrFailed)

@@ -188,9 +188,9 @@ func (l *Log) fail(err error) error {
 	return l.w.failed
 }
 
-// LoadMaxPromise returns the last argument of SaveMaxPromise, or 0. The two make Log a
+// LoadLongestPromise returns the last argument of SaveLongestPromise, or 0. The two make Log a
 // leaderlease.PromiseStore.
-func (l *Log) LoadMaxPromise() (time.Duration, error) {
+func (l *Log) LoadLongestPromise() (time.Duration, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.mu.closed {
@@ -199,9 +199,9 @@ func (l *Log) LoadMaxPromise() (time.Duration, error) {
 	return l.mu.view.promise, nil
 }
 
-// SaveMaxPromise returns once d is durable. It writes only if d has changed, which is
+// SaveLongestPromise returns once d is durable. It writes only if d has changed, which is
 // rare. So the renewal of a lease does not wait for the disk.
-func (l *Log) SaveMaxPromise(d time.Duration) error {
+func (l *Log) SaveLongestPromise(d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("raftwal: max promise %v must not be negative", d)
 	}

@@ -50,7 +50,7 @@ func TestDump(t *testing.T) {
 	l := mustOpen(t, cfg)
 	must(t, l.Save(entries(1, 1, 3, 10), hard(1, 2, 0), nil))
 	must(t, l.Save(entries(2, 2, 3, 10), hard(2, 0, 1), nil))
-	must(t, l.SaveMaxPromise(time.Second))
+	must(t, l.SaveLongestPromise(time.Second))
 	must(t, l.SaveSnapshot(snapshot(1, 1)))
 	must(t, l.Compact(1))
 	must(t, l.Save(nil, nil, snapshot(3, 9)))
@@ -142,30 +142,30 @@ func TestMaxPromise(t *testing.T) {
 	disk := fs.NewMemory()
 	cfg := testConfig(disk)
 	l := mustOpen(t, cfg)
-	must(t, l.SaveMaxPromise(2*time.Second))
+	must(t, l.SaveLongestPromise(2*time.Second))
 	syncs := l.Stats().Syncs
 	for range 100 {
-		must(t, l.SaveMaxPromise(2*time.Second))
+		must(t, l.SaveLongestPromise(2*time.Second))
 	}
 	if got := l.Stats().Syncs - syncs; got != 0 {
 		t.Errorf("%d syncs for a promise that has not changed, want none", got)
 	}
-	if err := l.SaveMaxPromise(-1); err == nil {
-		t.Error("SaveMaxPromise(-1) = nil")
+	if err := l.SaveLongestPromise(-1); err == nil {
+		t.Error("SaveLongestPromise(-1) = nil")
 	}
 	// It rises and falls while the node runs, and the last one counts.
 	for _, want := range []time.Duration{2 * time.Second, 5 * time.Second, 250 * time.Millisecond} {
-		must(t, l.SaveMaxPromise(want))
+		must(t, l.SaveLongestPromise(want))
 		cfg.FS = disk.Durable()
 		after := mustOpen(t, cfg)
-		if d, err := after.LoadMaxPromise(); d != want || err != nil {
-			t.Errorf("LoadMaxPromise() after a crash = %v, %v, want %v", d, err, want)
+		if d, err := after.LoadLongestPromise(); d != want || err != nil {
+			t.Errorf("LoadLongestPromise() after a crash = %v, %v, want %v", d, err, want)
 		}
 		must(t, after.Close())
 	}
 	must(t, l.Close())
-	if _, err := l.LoadMaxPromise(); !errors.Is(err, ErrClosed) {
-		t.Errorf("LoadMaxPromise() after Close = %v, want %v", err, ErrClosed)
+	if _, err := l.LoadLongestPromise(); !errors.Is(err, ErrClosed) {
+		t.Errorf("LoadLongestPromise() after Close = %v, want %v", err, ErrClosed)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestTheRestSurvivesItsSegment(t *testing.T) {
 	cfg := testConfig(disk)
 	l := mustOpen(t, cfg)
 	must(t, l.Save(nil, hard(3, 2, 0), nil))
-	must(t, l.SaveMaxPromise(time.Second))
+	must(t, l.SaveLongestPromise(time.Second))
 	must(t, l.Save(nil, nil, snapshot(2, 5)))
 	first := l.w.seg.id
 	for i := uint64(6); len(l.mu.segments) == 0 || l.mu.segments[0].id < first+3; i++ {
@@ -232,8 +232,8 @@ func TestTheRestSurvivesItsSegment(t *testing.T) {
 	if h.GetTerm() != 3 || h.GetVote() != 2 || len(conf.GetVoters()) != 3 || err != nil {
 		t.Errorf("InitialState() = %v, %v, %v, want term 3, vote 2 and three voters", h, conf, err)
 	}
-	if d, err := after.LoadMaxPromise(); d != time.Second || err != nil {
-		t.Errorf("LoadMaxPromise() = %v, %v, want 1s", d, err)
+	if d, err := after.LoadLongestPromise(); d != time.Second || err != nil {
+		t.Errorf("LoadLongestPromise() = %v, %v, want 1s", d, err)
 	}
 	must(t, after.Close())
 	must(t, l.Close())
@@ -308,7 +308,7 @@ func TestLogOnARealDisk(t *testing.T) {
 	for i := 0; i < len(want); i += 10 {
 		must(t, l.Save(want[i:i+10], hard(1, 1, uint64(i)), nil))
 	}
-	must(t, l.SaveMaxPromise(3*time.Second))
+	must(t, l.SaveLongestPromise(3*time.Second))
 	must(t, l.SaveSnapshot(snapshot(1, 600)))
 	must(t, l.Compact(500))
 	if _, err := Open(cfg); !errors.Is(err, ErrLocked) {
@@ -327,8 +327,8 @@ func TestLogOnARealDisk(t *testing.T) {
 	if diff := sameEntries(all(t, l), want[500:]); diff != nil {
 		t.Error(diff)
 	}
-	if d, err := l.LoadMaxPromise(); d != 3*time.Second || err != nil {
-		t.Errorf("LoadMaxPromise() = %v, %v, want 3s", d, err)
+	if d, err := l.LoadLongestPromise(); d != 3*time.Second || err != nil {
+		t.Errorf("LoadLongestPromise() = %v, %v, want 3s", d, err)
 	}
 	must(t, l.Close())
 }
@@ -342,7 +342,7 @@ func readOnDisk(t *testing.T, cfg Config, want []*raftpb.Entry) {
 	must(t, CheckLock(filepath.Join(dir, "missing")))
 	report, err := Verify(cfg)
 	must(t, err)
-	if report.FirstIndex != 501 || report.LastIndex != 1000 || report.MaxPromise != 3*time.Second ||
+	if report.FirstIndex != 501 || report.LastIndex != 1000 || report.LongestPromise != 3*time.Second ||
 		report.Snapshot.GetIndex() != 600 || hardOf(report.HardState) != (hardState{1, 1, 990}) || report.Torn != nil {
 		t.Errorf("Verify() = %+v", report)
 	}

@@ -70,7 +70,7 @@ type step struct {
 	update  Update           // Save, or
 	snap    *raftpb.Snapshot // SaveSnapshot, or
 	compact uint64           // Compact, or
-	promise time.Duration    // SaveMaxPromise, or
+	promise time.Duration    // SaveLongestPromise, or
 	flush   bool             // Flush, or
 	commit  uint64           // SaveCommit, or
 	reopen  bool             // Close and Open
@@ -116,7 +116,7 @@ func (s *step) write(l *Log) error {
 	case s.compact != 0:
 		return l.Compact(s.compact)
 	case s.promise != 0:
-		return l.SaveMaxPromise(s.promise)
+		return l.SaveLongestPromise(s.promise)
 	case s.flush:
 		return l.Flush()
 	case s.commit != 0:
@@ -208,7 +208,7 @@ func (m *model) check(l *Log, crashed bool) error {
 	if got != m.hard {
 		return fmt.Errorf("hard state %+v, want %+v (durable: %+v)", got, m.hard, m.durable)
 	}
-	promise, err1 := l.LoadMaxPromise()
+	promise, err1 := l.LoadLongestPromise()
 	snap, err2 := l.Snapshot()
 	first, err3 := l.FirstIndex()
 	last, err4 := l.LastIndex()
@@ -216,7 +216,7 @@ func (m *model) check(l *Log, crashed bool) error {
 		return err
 	}
 	if promise != m.promise {
-		return fmt.Errorf("LoadMaxPromise() = %v, want %v", promise, m.promise)
+		return fmt.Errorf("LoadLongestPromise() = %v, want %v", promise, m.promise)
 	}
 	if !proto.Equal(snap, m.snap) {
 		return fmt.Errorf("Snapshot() = %v, want %v", snap, m.snap)

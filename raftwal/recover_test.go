@@ -110,7 +110,7 @@ func expectOpens(t *testing.T, begin func() restarted, kind fs.Kind, do func(l *
 // What a process has written and not synced, the next one sees. It may answer
 // for that at once, so Open makes it durable.
 func TestOpenMakesDurableWhatItReads(t *testing.T) {
-	promise := func(l *Log) error { return l.SaveMaxPromise(9) }
+	promise := func(l *Log) error { return l.SaveLongestPromise(9) }
 	vote := func(l *Log) error { return l.Save(entries(2, 3, 5, 50), hard(2, 3, 0), nil) }
 	large := func(l *Log) error { return l.Save(entries(1, 3, 4, 600), hard(1, 1, 0), nil) }
 	for _, tt := range []struct {
@@ -134,7 +134,7 @@ func TestOpenMakesDurableWhatItReads(t *testing.T) {
 			h, _, err := r.InitialState()
 			must(t, err)
 			must(t, r.Save(nil, h, nil))
-			must(t, r.SaveMaxPromise(r.mu.view.promise))
+			must(t, r.SaveLongestPromise(r.mu.view.promise))
 			r.expectSurvives(t)
 			last := r.mu.view.last()
 			must(t, r.Save(entries(3, last+1, last+2, 600), hard(3, 0, 0), nil))

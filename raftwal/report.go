@@ -19,8 +19,8 @@ type Report struct {
 	// HardState and Snapshot are the newest; the snapshot is without its data.
 	HardState *raftpb.HardState
 	Snapshot  *raftpb.SnapshotMetadata
-	// MaxPromise is the last argument of SaveMaxPromise.
-	MaxPromise time.Duration
+	// LongestPromise is the last argument of SaveLongestPromise.
+	LongestPromise time.Duration
 	// Batches, Entries and Bytes count all that was read, also entries that later ones replace.
 	Batches, Entries, Bytes int64
 	// Torn is the incomplete batch at the end. It is nil without one, or if a crash has
@@ -46,7 +46,7 @@ func (r *Report) fill(v *view, segments []*segment) {
 		})
 	}
 	r.FirstIndex, r.LastIndex = v.base.index+1, v.last()
-	r.HardState, r.Snapshot, r.MaxPromise = v.hard.proto(), v.snap.GetMetadata(), v.promise
+	r.HardState, r.Snapshot, r.LongestPromise = v.hard.proto(), v.snap.GetMetadata(), v.promise
 }
 
 // SyncBounds are the bounds of Stats.SyncWithin and Stats.FlushWithin. From 1 ms on they

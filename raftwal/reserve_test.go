@@ -177,7 +177,7 @@ func tryAll(t *testing.T, l *Log, term uint64) {
 		at, err := l.Term(i)
 		must(t, err)
 		must(t, l.Save(nil, hard(term, 1, i), nil)) // put off
-		errs := []error{l.Flush(), l.SaveSnapshot(snapshot(at, i)), l.SaveMaxPromise(time.Duration(i))}
+		errs := []error{l.Flush(), l.SaveSnapshot(snapshot(at, i)), l.SaveLongestPromise(time.Duration(i))}
 		if l.deadAfter(i) == 0 && i <= l.mu.view.snap.GetMetadata().GetIndex() {
 			errs = append(errs, l.Compact(i))
 		}

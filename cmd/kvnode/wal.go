@@ -210,7 +210,7 @@ func printReport(w io.Writer, r *raftwal.Report) error {
 		line("snapshot", "index %d, term %d, voters %x, learners %x",
 			s.GetIndex(), s.GetTerm(), s.GetConfState().GetVoters(), s.GetConfState().GetLearners())
 	}
-	line("longest promise", "%v", r.MaxPromise)
+	line("longest promise", "%v", r.LongestPromise)
 	line("read", "%d batches, %d entries, %d bytes", r.Batches, r.Entries, r.Bytes)
 	if r.Torn != nil {
 		line("interrupted batch", "%+v; it will be cut off, as nothing in it was acknowledged", *r.Torn)

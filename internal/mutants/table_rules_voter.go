@@ -145,13 +145,13 @@ var voterRules = []Mutant{
 	{
 		Rule: "V6", Name: "the longest promise is not saved", Trace: true, Pkg: rulesPkg, Test: "^TestV6HoldCoversThePromisesOfEarlierRuns$",
 		File: "leaderlease/start.go",
-		Old:  "if err := cfg.Promises.SaveMaxPromise(s.saved); err != nil {", New: "if err := error(nil); err != nil {",
+		Old:  "if err := cfg.Promises.SaveLongestPromise(s.saved); err != nil {", New: "if err := error(nil); err != nil {",
 	},
 	{
 		Rule: "V6", Name: "a promise that was read counts as durable", Pkg: libPkg, Test: "^TestNewSavesTheLongestPromise$",
 		File: "leaderlease/start.go",
-		Old:  "\t\tif err := cfg.Promises.SaveMaxPromise(s.saved); err != nil {",
-		New:  "\t\tif loaded != s.saved {\n\t\t\terr = cfg.Promises.SaveMaxPromise(s.saved)\n\t\t}\n\t\tif err != nil {",
+		Old:  "\t\tif err := cfg.Promises.SaveLongestPromise(s.saved); err != nil {",
+		New:  "\t\tif loaded != s.saved {\n\t\t\terr = cfg.Promises.SaveLongestPromise(s.saved)\n\t\t}\n\t\tif err != nil {",
 	},
 	{
 		Rule: "V6", Name: "a promise file that was read counts as durable", Pkg: libPkg, Test: "^TestWhatIsReadIsMadeDurable$",

@@ -29,9 +29,9 @@ type Disk interface {
 	// Reopen is called after a crash and returns the disk as a new process
 	// finds it.
 	Reopen() (Disk, error)
-	// LoadMaxPromise and SaveMaxPromise implement leaderlease.PromiseStore.
-	LoadMaxPromise() (time.Duration, error)
-	SaveMaxPromise(d time.Duration) error
+	// LoadLongestPromise and SaveLongestPromise implement leaderlease.PromiseStore.
+	LoadLongestPromise() (time.Duration, error)
+	SaveLongestPromise(d time.Duration) error
 }
 
 // promises is the PromiseStore of a node. A save takes as long as a write of its disk.
@@ -184,11 +184,11 @@ func committedTo(hard *raftpb.HardState, index uint64) *raftpb.HardState {
 	return &raftpb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(index)}
 }
 
-// LoadMaxPromise implements Disk.
-func (d *memoryDisk) LoadMaxPromise() (time.Duration, error) { return d.maxPromise, nil }
+// LoadLongestPromise implements Disk.
+func (d *memoryDisk) LoadLongestPromise() (time.Duration, error) { return d.maxPromise, nil }
 
-// SaveMaxPromise implements Disk.
-func (d *memoryDisk) SaveMaxPromise(longest time.Duration) error {
+// SaveLongestPromise implements Disk.
+func (d *memoryDisk) SaveLongestPromise(longest time.Duration) error {
 	d.maxPromise, d.saved = longest, longest
 	return nil
 }

@@ -20,9 +20,9 @@ type memory struct {
 	saves   []hook.Save
 }
 
-func (r *memory) LoadMaxPromise() (time.Duration, error) { return r.longest, nil }
+func (r *memory) LoadLongestPromise() (time.Duration, error) { return r.longest, nil }
 
-func (r *memory) SaveMaxPromise(d time.Duration) error {
+func (r *memory) SaveLongestPromise(d time.Duration) error {
 	r.longest = d
 	return nil
 }
