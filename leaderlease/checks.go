@@ -103,7 +103,7 @@ func (l *Lease) recheckStorageLocked(now core.Instant) {
 		"the log ended at index %d and the HardState had term %d, and at the first Ready they are %d and %d; fill Storage before New. This node does not vote or campaign for %v",
 		l.lastAtStart, l.hardTermAtStart, last, hard.GetTerm(), l.longest)
 	if err := cmp.Or(err, lastErr); err != nil {
-		rule = fmt.Sprintf("Storage, compared with what New has read, cannot be read at the first Ready: %v; restart the node. This node does not vote or campaign for %v", err, l.longest)
+		rule = fmt.Sprintf("Storage cannot be read again at the first Ready: %v; restart the node. This node does not vote or campaign for %v", err, l.longest)
 	}
 	l.blameLocked(rule, false)
 	now = max(now, l.mu.last)

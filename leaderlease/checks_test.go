@@ -119,7 +119,7 @@ func TestAStorageThatCannotBeReadAtTheFirstReadyIsAMisuse(t *testing.T) {
 	p := newPuppet(t, func(c *Config) { c.Raft.Storage = s })
 	s.last = errors.New("bad disk")
 	p.show(raft.Ready{})
-	p.misused("cannot be read at the first Ready: bad disk; restart the node")
+	p.misused("cannot be read again at the first Ready: bad disk; restart the node")
 	if p.CanCampaign() == nil {
 		t.Error("CanCampaign() = nil, want a refusal by the restart hold")
 	}

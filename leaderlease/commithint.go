@@ -41,8 +41,8 @@ func (l *Lease) attachCommitLocked(m *raftpb.Message) {
 }
 
 // RaiseCommit raises the commit index of node, a candidate, if m proves that a configuration change in node's log
-// is committed. Only a voter's answer to a candidate proves this; RaiseCommit ignores other messages. Raft's
-// learners are another subject. Call it after Incoming and before node.Step(m), in the goroutine that uses node:
+// is committed. Only a voter's answer to a candidate proves this; RaiseCommit ignores other messages.
+// Call it after Incoming and before node.Step(m), in the goroutine that uses node:
 //
 //	if lease.Incoming(m, leaderlease.ProcessID{}) {
 //		lease.RaiseCommit(node, m)

@@ -42,7 +42,7 @@ type Config struct {
 	// MaxPromise is the longest promise that this node makes. Default: Duration. If it is below the leader's
 	// Duration, this node grants nothing. Without Promises a restarted node neither votes nor campaigns for
 	// MaxPromise, the restart hold. With Promises the hold is the saved duration. A long MaxPromise then
-	// prolongs only the hold after a step or disruption of the clock, that of the next restart, and that of the
+	// prolongs only the hold after a step or disruption of the clock, that of the restart after it, and that of the
 	// first restart with an empty store. Set it to the longest Duration that any member has had.
 	MaxPromise time.Duration
 	// AllowLongDuration permits a Duration beyond (ElectionTick−1)·TickInterval. Voters are then
@@ -86,8 +86,8 @@ type Config struct {
 	Disabled bool
 }
 
-// PromiseStore keeps one duration on stable storage. New calls it in its caller's goroutine. While the
-// node runs, a goroutine of the Lease calls it, one call at a time. Close waits for that call, so the
+// PromiseStore keeps one duration, the longest promise, on stable storage. New calls it in its caller's goroutine.
+// While the node runs, a goroutine of the Lease calls it, one call at a time. Close waits for that call, so the
 // call must not wait for the caller of Close.
 type PromiseStore interface {
 	// LoadLongestPromise returns the duration that was saved last, or 0.

@@ -32,7 +32,7 @@
 //
 // # What happens when an assumption is false
 //
-// If a clock breaks A1 or A2, lease reads of that leader may be stale for as long as it believes in
+// If a clock breaks A1 or A2, lease reads of a leader may be stale for as long as it believes in
 // its lease. Writes, and reads that took ReadIndex, are never affected. The library watches the
 // clocks: a leader does not count voters with clocks outside the bound, and a clock that fails, goes
 // backwards or reports a disruption costs the lease. It does not notice every pause, snapshot or

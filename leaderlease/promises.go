@@ -47,8 +47,8 @@ func (f PromiseFile) LoadLongestPromise() (time.Duration, error) {
 	return d, nil
 }
 
-// SaveLongestPromise returns once d is durable. It syncs the directory even if the file holds d, since an earlier process
-// may have ended between the rename and the sync.
+// SaveLongestPromise returns once d is durable. It syncs the directory even if the file holds d, since an earlier
+// process may have ended between the rename and the sync.
 func (f PromiseFile) SaveLongestPromise(d time.Duration) error { return f.save(disk{}, d) }
 
 func (f PromiseFile) save(on steps, d time.Duration) error {

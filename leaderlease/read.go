@@ -257,7 +257,7 @@ type ReadResult struct {
 	Term uint64
 	// Path says how the index was obtained.
 	Path Path
-	// Remaining is how long the lease would have served further reads at that moment; 0 unless Path is
+	// Remaining is how long the lease was still usable when the read arrived; 0 unless Path is
 	// PathLease.
 	Remaining time.Duration
 }

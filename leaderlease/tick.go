@@ -19,7 +19,7 @@ import (
 // message (V5). If the configuration is not known, because ApplyConfState is missing or was wrong, it returns true,
 // and Ready keeps V5. Else raft's ticks would stop for ever under a leader that renews this node's promise.
 //
-// Tick also repeats lost read rounds, detects the end of the lease, saves a shorter promise when that is due, and
+// Tick also repeats lost read rounds, detects the end of the lease, saves the longest promise if it has changed, and
 // warns of two mistakes: reads wait while Applied does not move, and Tick is called at another interval.
 func (l *Lease) Tick() bool {
 	if l == nil {

@@ -61,10 +61,10 @@ func (s *script) expectFailed(l *Log, done int) error {
 	state := s.states[done]
 	e := entries(99, state.last()+1, state.last()+2, 1)
 	for name, err := range map[string]error{
-		"Save":           l.Save(e, hard(99, 1, 1), nil),
-		"SaveSnapshot":   l.SaveSnapshot(snapshot(99, 1)),
-		"Compact":        l.Compact(1),
-		"Flush":          l.Flush(),
+		"Save":               l.Save(e, hard(99, 1, 1), nil),
+		"SaveSnapshot":       l.SaveSnapshot(snapshot(99, 1)),
+		"Compact":            l.Compact(1),
+		"Flush":              l.Flush(),
 		"SaveLongestPromise": l.SaveLongestPromise(1),
 	} {
 		if !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) {

@@ -182,7 +182,7 @@ type PromiseInfo struct {
 	Leader, Term uint64
 	// Remaining is the rest of the promise, Hold the rest of the restart hold.
 	Remaining, Hold time.Duration
-	// Saved is what stable storage holds at least: the length of the restart hold after a restart now.
+	// Saved is at least how long a restart now would hold; without Config.Promises, MaxPromise.
 	Saved time.Duration
 }
 
