@@ -75,7 +75,7 @@ var readTable = []setting{
 		func(c *Config) value { return duration(&c.Server.Node.MaxClockSkew) }),
 	row(reading, "max-drift-ppm", "Rate error of any one member's clock, which --max-clock-skew must cover. 0: 83333, what chrony may slew by.",
 		func(c *Config) value { return number(&c.Server.Node.MaxDriftPPM, 0, 999_999) }),
-	row(reading, "disable-lease", "Serve no read under the lease. The member still promises, so others can.",
+	row(reading, "disable-lease", "As leader, serve no read under the lease. The member still promises, so others can.",
 		func(c *Config) value { return truth(&c.Server.Node.DisableLease) }),
 }
 
