@@ -99,7 +99,7 @@ type Config struct {
 	// CatchUpBytes defaults to 0.
 	CatchUpEntries uint64
 	CatchUpBytes   int64
-	// TTLCheckpoint is the interval at which the remaining time of each longer TTL lease is replicated,
+	// TTLCheckpoint is the interval at which the remaining time of each TTL lease longer than it is replicated,
 	// so that a new leader does not restart it. Default: never, as in etcd.
 	TTLCheckpoint time.Duration
 	// WarnApply: an entry that takes longer to apply is logged, because all later entries wait for it. Default: 100
@@ -126,7 +126,7 @@ const (
 	catchUpBytes   = 16 << 20
 )
 
-// WithDefaults returns a copy of c with every unset optional field filled in.
+// WithDefaults returns a copy of c with defaults; those of the lease's parameters are in Lease.
 func (c Config) WithDefaults() Config {
 	c.TickInterval = cmp.Or(c.TickInterval, 50*time.Millisecond)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, time.Second)
@@ -158,7 +158,7 @@ const MaxRequestLimit = transport.MaxMessageBytes - 1<<20
 // minElectionTicks leaves a few heartbeats for the lease, which is shorter than the election timeout.
 const minElectionTicks = 5
 
-// Validate reports all errors of c, after WithDefaults. Start reports those of the lease's parameters.
+// Validate reports all errors of c, which must have defaults. Start reports those of the lease's parameters.
 func (c Config) Validate() error {
 	var bad problems.List
 	bad.If(c.DataDir == "", "no data directory")
@@ -213,7 +213,7 @@ const (
 )
 
 // Lease returns the duration of the promises that this member requests as leader, and the margin before
-// their end in which its lease serves no reads, both after WithDefaults.
+// their end in which its lease serves no reads; c must have defaults.
 //
 // By default promises are short, since a dead leader is replaced when the promise to it has ended. With a clock
 // that does not count the time for which the machine is suspended, duration and margin are as long as in former

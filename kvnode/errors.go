@@ -18,7 +18,7 @@ var (
 	// effect.
 	ErrLeaderChanged = proposals.ErrLeaderChanged
 	// ErrTimeout means that the request took longer than RequestTimeout, or a transfer of leadership longer than its
-	// limit, or that a result is lost, since a snapshot replaced its entry. A write may or may not take effect.
+	// limit, or that a snapshot replaced the entry of a membership change. A write may or may not take effect.
 	ErrTimeout = proposals.ErrTimeout
 	// ErrTooManyRequests means that too many proposals are pending. Nothing was done.
 	ErrTooManyRequests = proposals.ErrTooManyRequests

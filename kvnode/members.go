@@ -161,7 +161,7 @@ func (c *Config) joiner() *membership.Joiner {
 }
 
 // checkJoins fails with ErrForeignCluster if the data directory was made for another cluster than the one that
-// Cluster names: the member, which was never admitted, would wait forever.
+// Cluster names: the member, which was never admitted, could wait forever.
 func (c *Config) checkJoins(id *memberdir.Identity) error {
 	there := c.joiner().ForeignCluster(id.ClusterID)
 	if there == 0 {

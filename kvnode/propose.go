@@ -17,7 +17,7 @@ import (
 const maxUncommittedBytes = 8 << 20
 
 // FailWithoutLeader is the type of a context key. A request with this key in its context fails with ErrNoLeader
-// once no leader has been known for an election timeout, unless raft has taken the request. Other requests wait
+// once it has waited without a leader for an election timeout, unless raft has taken the request. Other requests wait
 // for a leader until their context ends, or for RequestTimeout.
 // docs/operations/change.md has all cases, under "Without a quorum".
 type FailWithoutLeader = proposals.FailWithoutLeader

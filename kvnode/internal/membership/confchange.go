@@ -26,7 +26,7 @@ var (
 	ErrTooManyLearners = errors.New("kvnode: too many learners")
 	// ErrNotStarted means that the change could leave the cluster without a quorum of
 	// members that have ever started: the last voter cannot be removed, for example.
-	ErrNotStarted = errors.New("kvnode: too few members would have started")
+	ErrNotStarted = errors.New("kvnode: too few started members would remain")
 )
 
 // maxLearners is etcd's default. For the leader, a learner is as much work as a voter.

@@ -23,7 +23,7 @@
 //     elect a leader without the removed one.
 //   - A removed member has no link.
 //   - A process with a data directory that was wiped, or that lacks what its member has acknowledged, is refused
-//     by each member that knows it, before raft sees a message of that process.
+//     by each member that can tell, before raft sees a message of that process.
 package membership
 
 import (
@@ -112,7 +112,7 @@ func (l *List) find(id uint64) (store.Member, bool) {
 	return m, ok
 }
 
-// Names returns the names of all members by ID.
+// Names returns names by ID, also those of removed founders.
 func (l *List) Names() map[uint64]string {
 	names := make(map[uint64]string)
 	for _, m := range l.initial {

@@ -57,7 +57,7 @@ func (t *Transport) accept() {
 	}
 }
 
-// startConn serves c in the background, unless the port rejects it.
+// startConn serves c in the background, unless connLimit rejects it.
 func (t *Transport) startConn(c net.Conn) {
 	pending, ok := t.connLimit.Admit(c)
 	if ok && !t.spawn(func() { t.serveConn(c, pending) }) {

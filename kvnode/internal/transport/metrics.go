@@ -24,7 +24,7 @@ type PeerStatus struct {
 	Sent, Lost uint64 // messages
 	RTT        time.Duration
 	Streams    []StreamStatus
-	// Invalid counts messages of the peer that Validate refused.
+	// Invalid counts invalid messages of the peer.
 	Invalid uint64
 }
 
@@ -99,7 +99,7 @@ func (l *link) status() linkState {
 type counts struct {
 	out [numStreams]outCounts
 	in  [numStreams]inCounts
-	// invalid counts messages that Validate or the decoder refused as invalid.
+	// invalid counts invalid messages of the peer.
 	invalid atomic.Uint64
 	// refusals counts the peer's refusals by index in reasons.
 	refusals [len(reasons)]atomic.Uint64

@@ -15,8 +15,8 @@ import (
 
 // SendSnapshot streams m and its state to m.To in the background and calls
 // Handler.SnapshotSent with the result. While it runs, a second snapshot to the same
-// peer fails. It closes state as soon as it is written, which is before the peer has
-// made it durable. After Close it only closes state.
+// peer fails. It closes state once written, before the peer has made it durable.
+// After t.Close it only closes state.
 func (t *Transport) SendSnapshot(m *raftpb.Message, state State) {
 	if !t.spawn(func() { t.sendSnapshot(m, state) }) && state != nil {
 		_ = state.Close() // the transport is closed: there is no handler for the error
