@@ -23,7 +23,7 @@ type Config struct {
 	// adds to LeaderDialOptions.
 	API etcdapi.Config
 
-	// URLs are http://host:port, or https://host:port with TLS. Client URLs may also be unix:///path or
+	// URLs are http://host:port, or https://host:port with TLS. All but peer URLs may also be unix:///path or
 	// unixs:///path. ListenPeerURLs and ListenClientURLs default to etcd's ports on localhost, ListenMetricsURLs and
 	// ListenRedisURLs to none, and AdvertisePeerURLs to ListenPeerURLs. ListenClientURLs serve gRPC and HTTP. If
 	// ListenClientHTTPURLs are set, only those serve HTTP. ListenRedisURLs serve the Redis protocol: see package redis.
@@ -38,8 +38,8 @@ type Config struct {
 	// need not guess free ports. The Server closes them, also when Start fails.
 	ClientListener, HTTPListener net.Listener
 
-	// ClientTLS is for the https URLs to listen on for clients, HTTP and metrics, PeerTLS for
-	// those for peers. Zero values mean plain text.
+	// ClientTLS is for all URLs with TLS to listen on, except those for peers, which have PeerTLS. Zero values
+	// mean plain text.
 	ClientTLS, PeerTLS tlsconf.Config
 	// TLSMinVersion, TLSMaxVersion, TLSCipherSuites and SelfSignedYears apply to both: see
 	// tlsconf.Config. Defaults: TLS1.2, none, Go's and 1.
@@ -54,8 +54,9 @@ type Config struct {
 	HostWhitelist []string
 
 	// MaxOpenStreams limits the requests in progress on all gRPC connections of clients, and those of the
-	// gateways. A connection's own requests plus those of all connections must not exceed it.
-	// Each takes up to 40 KB of memory. A low limit rejects clients that wait or watch a lot. Default: 65,536.
+	// gateways. A request is rejected if the number on its connection (twice that for a
+	// watch or a wait) plus the number on all connections would exceed it. Each takes up to 40 KB of memory.
+	// A low limit rejects clients that wait or watch a lot. Default: 65,536.
 	MaxOpenStreams int
 	// AutoCompactionMode is CompactPeriodic, the default, or CompactRevision. AutoCompactionRetention
 	// is the history that a compaction keeps, as in etcd: a number of revisions in revision mode, and

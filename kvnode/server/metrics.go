@@ -253,16 +253,16 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstHistogram(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), syncBuckets(r.Counts.CheckpointWithin))
 	out <- prometheus.MustNewConstHistogram(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), syncBuckets(r.WAL.SyncWithin))
 	out <- prometheus.MustNewConstHistogram(late, r.Late.Count, r.Late.Sum.Seconds(), r.Late.Buckets())
-	for _, way := range []detector.Cause{detector.ConnClosed, detector.PreVote, detector.LongSilence, detector.ProcessDied} {
-		out <- prometheus.MustNewConstMetric(suspected, prometheus.CounterValue, float64(r.Suspicions.Suspicions[way]), way.String())
+	for _, cause := range []detector.Cause{detector.ConnClosed, detector.PreVote, detector.LongSilence, detector.ProcessDied} {
+		out <- prometheus.MustNewConstMetric(suspected, prometheus.CounterValue, float64(r.Suspicions.Suspicions[cause]), cause.String())
 	}
 	collectFailOvers(out, &r.Suspicions)
 	c.s.certs.collect(out)
 }
 
 func collectFailOvers(out chan<- prometheus.Metric, s *detector.Stats) {
-	for way, n := range s.FailOvers {
-		out <- prometheus.MustNewConstMetric(failOvers, prometheus.CounterValue, float64(n), detector.Cause(way).String())
+	for cause, n := range s.FailOvers {
+		out <- prometheus.MustNewConstMetric(failOvers, prometheus.CounterValue, float64(n), detector.Cause(cause).String())
 	}
 	if s.Last == (detector.FailOver{}) {
 		return

@@ -121,7 +121,7 @@ type servingGate struct {
 	waiting, bytes atomic.Int64
 }
 
-// A request is rejected if others with more than maxWaitingBytes, or more than half of MaxInFlight, wait. The other
+// A request is rejected if with it more than maxWaitingBytes, or more than half of MaxInFlight, would wait. The other
 // half of MaxInFlight is for the members that compare their data.
 const (
 	maxWaitingBytes = 64 << 20

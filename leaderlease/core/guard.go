@@ -182,7 +182,7 @@ type PromiseInfo struct {
 	Leader, Term uint64
 	// Remaining is the rest of the promise, Hold the rest of the restart hold.
 	Remaining, Hold time.Duration
-	// Saved is at least how long a restart now would hold; without Config.Promises, MaxPromise.
+	// Saved is the least time for which a restart now would hold; without Config.Promises, MaxPromise.
 	Saved time.Duration
 }
 

@@ -47,10 +47,10 @@ type Detector struct {
 	deferTicks int
 	rival      bool
 	// transferAt is the time of the leader's request to hand over, transferWay its kind.
-	transferAt  time.Time
-	transferWay Cause
-	replacedAt  time.Time // when the leader was replaced; zero after the next commit
-	stats       Stats
+	transferAt    time.Time
+	transferCause Cause
+	replacedAt    time.Time // when the leader was replaced; zero after the next commit
+	stats         Stats
 }
 
 // suspicion describes why and since when the leader is suspected.
@@ -153,16 +153,16 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 		}
 		return Decision{Forget: d.startForgetting(now)}
 	case raftpb.MsgTimeoutNow:
-		d.transferAt, d.transferWay = now, Transfer
+		d.transferAt, d.transferCause = now, Transfer
 		if core.IsResignation(m) {
-			d.transferWay = Resignation
+			d.transferCause = Resignation
 		}
 		if core.IsProcessDied(m) {
 			d.transferAt = time.Time{} // this member made m: the leader has not asked for anything
 		}
 	case raftpb.MsgVote:
 		if core.IsForcedVote(m) { // the vote does not say whether the leader has resigned
-			d.transferAt, d.transferWay = now, Transfer
+			d.transferAt, d.transferCause = now, Transfer
 		}
 		d.noteVoteRequest(m.GetTerm(), term)
 	}

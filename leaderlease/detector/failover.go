@@ -80,7 +80,7 @@ func (d *Detector) recordFailOver(now time.Time) {
 	s, last := &d.suspicion, FailOver{}
 	switch {
 	case !d.transferAt.IsZero() && s.cause != ProcessDied:
-		last = FailOver{Cause: d.transferWay, Election: now.Sub(d.transferAt)}
+		last = FailOver{Cause: d.transferCause, Election: now.Sub(d.transferAt)}
 	case s.cause == Silence:
 		all := now.Sub(d.heard) // another member may have lost the leader earlier, and campaigned first
 		last.Detection = min(all, d.cfg.ElectionTimeout)

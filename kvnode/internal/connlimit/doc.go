@@ -22,8 +22,9 @@
 //     connection that resets many streams (CVE-2023-44487), and 20 readers that never block starve the raft loop.
 //   - A client is not read while many of its answers wait to be written. It is read
 //     slowly while many of its short requests are in progress.
-//   - All connections share the maxStreams of NewH2. A connection's
-//     own streams plus those of all connections must not exceed it.
+//   - All connections share the maxStreams of NewH2. A stream is
+//     rejected if the number on its connection (twice that for a watch or a wait) plus the number
+//     on all would exceed it.
 //   - A connection is closed if it sends messages in too many small pieces.
 //
 // docs/adr/0030-connlimit.md has the measurements.

@@ -232,10 +232,10 @@ func (r *Report) Reword(spell func(text string) string) {
 }
 
 func suspicions(s *detector.Stats) Suspicions {
-	way := func(i int) string { return detector.Cause(i).String() }
+	cause := func(i int) string { return detector.Cause(i).String() }
 	all := Suspicions{
-		By: counts(s.Suspicions[:], way), FalseAlarms: s.FalseSuspicions, Forgotten: s.Forgets,
-		FailOvers: counts(s.FailOvers[:], way), SilenceLimitMS: ms(s.Limit),
+		By: counts(s.Suspicions[:], cause), FalseAlarms: s.FalseSuspicions, Forgotten: s.Forgets,
+		FailOvers: counts(s.FailOvers[:], cause), SilenceLimitMS: ms(s.Limit),
 	}
 	if l := s.Last; l != (detector.FailOver{}) {
 		all.Last = &FailOver{Cause: l.Cause.String(), DetectedMS: ms(l.Detection), PromiseMS: ms(l.Promise), ElectionMS: ms(l.Election), CommitMS: ms(l.Commit)}

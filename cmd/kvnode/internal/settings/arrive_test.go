@@ -40,7 +40,7 @@ var odd = map[string]string{
 var noFlag = []string{
 	"Server.API.ElectionTimeout", "Server.API.LeaderDialOptions", "Server.API.Logger", "Server.API.MaxInFlight", "Server.API.MaxReplyBytes",
 	"Server.API.MaxRequestBytes", "Server.API.Metrics", "Server.API.NodeVersion", "Server.API.RequestTimeout", "Server.API.TrailersOnDemand",
-	"Server.API.WaitingMethods", "Server.API.WarnApply", "Server.ClientListener", "Server.ClientTLS.AllowedCNs", "Server.ClientTLS.Logger",
+	"Server.API.WaitingMethods", "Server.API.WarnRead", "Server.ClientListener", "Server.ClientTLS.AllowedCNs", "Server.ClientTLS.Logger",
 	"Server.API.WaitForLeader", "Server.ClientTLS.Peers", "Server.DroppedLogLines", "Server.HTTPListener", "Server.Logger", "Server.Node.Clock", "Server.Node.Dial", "Server.Node.Supervisor", "Server.Node.Listener",
 	"Server.Node.KeepTrace", "Server.Node.Logger", "Server.Node.MaxProposalBytes", "Server.Node.MaxProposals", "Server.Node.PeerTLS", "Server.Node.SegmentSize",
 	"Server.PeerTLS.LeaderCAFile", "Server.PeerTLS.Logger", "Server.PeerTLS.Peers", "Server.Spell",

@@ -107,7 +107,7 @@ var limitTable = []setting{
 var connectionTable = []setting{
 	row(connection, "max-concurrent-streams", "Most requests under way on one connection, beyond which its client waits.",
 		func(c *Config) value { return number(&c.Server.API.MaxConcurrentStreams, 1, math.MaxUint32) }),
-	row(connection, "max-open-streams", "Most requests, watches and waits under way on all connections. A connection's own plus those of all must not exceed it.",
+	row(connection, "max-open-streams", "Most requests, watches and waits under way on all connections. Those of one connection (twice for a watch or a wait) plus those of all must not exceed it.",
 		func(c *Config) value { return number(&c.Server.MaxOpenStreams, 16, math.MaxInt32) }),
 	row(connection, "grpc-keepalive-min-time", "How often a client may ping.",
 		func(c *Config) value { return duration(&c.Server.Keepalive.MinTime) }),

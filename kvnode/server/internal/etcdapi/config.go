@@ -69,9 +69,9 @@ type Config struct {
 	// gets a progress notification. At least 100 ms. Each stream adds up to a tenth, at random.
 	// Default: 10 min.
 	WatchProgressInterval time.Duration
-	// WarnRequest is the duration above which a request is logged as slow, WarnApply that of a
-	// request that only reads. Default: 300 ms, as in etcd, and the node's.
-	WarnRequest, WarnApply time.Duration
+	// A request is logged as slow above WarnRequest (default: 300 ms, as in etcd), one that only reads also
+	// above WarnRead (default: WarnApply of the node).
+	WarnRequest, WarnRead time.Duration
 	// TrailersOnDemand sends trailers only to requests with the metadata x-lease-read, including
 	// the value auto. Trailers take about a tenth of the CPU time that client and server spend on
 	// reading one key. Default: trailers for all reads.
@@ -108,7 +108,7 @@ func (c Config) withNodeDefaults(node kvnode.Config) Config {
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, node.MaxRequestBytes)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, node.ElectionTimeout)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, node.RequestTimeout)
-	c.WarnApply = cmp.Or(c.WarnApply, node.WarnApply)
+	c.WarnRead = cmp.Or(c.WarnRead, node.WarnApply)
 	return c
 }
 
@@ -119,7 +119,7 @@ func (c Config) Validate() error {
 	bad.If(c.WatchProgressInterval < MinWatchProgress,
 		"WatchProgressInterval %v must be at least %v", c.WatchProgressInterval, MinWatchProgress)
 	bad.If(c.WarnRequest < 0, "WarnRequest %v must not be negative", c.WarnRequest)
-	bad.If(c.WarnApply < 0, "WarnApply %v must not be negative", c.WarnApply)
+	bad.If(c.WarnRead < 0, "WarnRead %v must not be negative", c.WarnRead)
 	bad.If(c.RequestTimeout < 0, "RequestTimeout %v must not be negative", c.RequestTimeout)
 	bad.If(c.ElectionTimeout < 0, "ElectionTimeout %v must not be negative", c.ElectionTimeout)
 	bad.If(c.MaxRequestBytes < 0, "MaxRequestBytes %d must not be negative", c.MaxRequestBytes)

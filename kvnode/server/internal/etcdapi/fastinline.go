@@ -114,7 +114,7 @@ func (s *fastStream) recordGet(key []byte) {
 	if p.calls != nil {
 		p.calls.Note(took)
 	}
-	if took <= min(a.cfg.WarnRequest, a.cfg.WarnApply) {
+	if took <= min(a.cfg.WarnRequest, a.cfg.WarnRead) {
 		a.stats.took[requests.Range][1].Note(took)
 		return
 	}

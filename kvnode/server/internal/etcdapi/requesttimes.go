@@ -49,10 +49,10 @@ func (a *API) recordRequest(ctx context.Context, method string, req, resp any, e
 		a.stats.took[op][i].Note(took)
 	}
 	reads := op == requests.Range || op == requests.ReadTxn
-	if reads && took > a.cfg.WarnApply {
+	if reads && took > a.cfg.WarnRead {
 		a.stats.slow.Add(1)
 	}
-	if took <= a.cfg.WarnRequest && (!reads || took <= a.cfg.WarnApply) {
+	if took <= a.cfg.WarnRequest && (!reads || took <= a.cfg.WarnRead) {
 		return
 	}
 	a.stats.warnLimit.Do(func() { a.warnSlow(ctx, method, req, resp, err, took, reads) })
@@ -62,7 +62,7 @@ func (a *API) recordRequest(ctx context.Context, method string, req, resp any, e
 func (a *API) warnSlow(ctx context.Context, method string, req, resp any, err error, took time.Duration, reads bool) {
 	what, expected := "request took too long", a.cfg.WarnRequest
 	if took <= expected {
-		expected = a.cfg.WarnApply
+		expected = a.cfg.WarnRead
 	}
 	if reads {
 		what = "read-only request took too long"
@@ -106,7 +106,7 @@ func opOf(req any) requests.Op {
 type RequestStats struct {
 	// Times are the durations of requests by operation.
 	Times []kvnode.OpTimes
-	// Slow counts the reads that took longer than Config.WarnApply.
+	// Slow counts the reads that took longer than Config.WarnRead.
 	Slow uint64
 	// Ranges counts range requests, failed ones included, and the ranges of read-only transactions and of
 	// RangeStream. Txns counts read-only transactions with more than one range.

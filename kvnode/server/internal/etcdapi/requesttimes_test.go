@@ -84,7 +84,7 @@ func TestSlowRequestsAreLogged(t *testing.T) {
 
 // At most ten lines are logged at once: if one request is slow, most are.
 func TestSlowRequestsDoNotFillTheLog(t *testing.T) {
-	r := newSlowRig(t, Config{WarnApply: time.Millisecond})
+	r := newSlowRig(t, Config{WarnRead: time.Millisecond})
 	n := 0
 	for range 30 {
 		n += strings.Count(r.lines(t, &pb.RangeRequest{Key: []byte("k")}, &pb.RangeResponse{}, nil, 2*time.Millisecond), "\n")

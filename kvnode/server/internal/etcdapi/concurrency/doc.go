@@ -10,9 +10,10 @@
 //
 //   - A client that passes a TTL lease keeps it alive. A call without one creates a lease of 60 s,
 //     which is not kept alive and is revoked if the wait fails.
-//   - A wait ends when its caller gives up; its key is then deleted. It also fails when this
-//     member stops, or has known no leader for three election timeouts. Without a quorum the key
-//     stays until its TTL lease ends.
+//   - A wait ends when its caller gives up; its key is then deleted. If the caller leaves just as
+//     it gets the lock, the key may stay until its TTL lease ends. A wait also fails when this member
+//     stops, or has known no leader for three election timeouts. Without a quorum the key stays
+//     until its TTL lease ends.
 //   - One TTL lease has one key per name. Two calls of Lock with the same lease share it: if one
 //     gives up, the other fails at once if it still waits. Use one TTL lease per caller.
 //   - If a caller's TTL lease ends while it waits, it gets an error at once. etcd reports it

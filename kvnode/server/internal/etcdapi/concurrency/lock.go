@@ -39,10 +39,10 @@ func (s *lockServer) Lock(ctx context.Context, r *pb.LockRequest) (*pb.LockRespo
 	return &pb.LockResponse{Header: m.Header(), Key: []byte(m.Key())}, nil
 }
 
-// verifyOwner returns nil if m holds the lock and its caller still waits. If the caller has left, it
-// deletes the lock's key. After a wait the
-// library checks for a key of that name. But another call with the same TTL lease may have
-// deleted this call's key and put one that is behind others.
+// verifyOwner returns nil if m holds the lock and its caller still waits. After a wait the library
+// checks only that the key exists, but another call with the same TTL lease may have put it again,
+// behind others. If the caller has left, verifyOwner deletes a key that this call has put without a
+// wait. After a wait another call with the same lease may hold the lock by this key, so it stays.
 func (s *Services) verifyOwner(ctx context.Context, m *concurrency.Mutex, name string) error {
 	if err := ctx.Err(); err != nil {
 		owner := m.IsOwner()
