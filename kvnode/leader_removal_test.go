@@ -111,7 +111,7 @@ func (c *cluster) succeeded(leader *Node) {
 }
 
 // The leader of two removes itself, and the other does not hear that this is
-// committed. Without a leader it asks for the vote of the one that has left.
+// committed. Without a leader it asks for the vote of the removed member.
 func TestALeaderOfTwoThatRemovesItselfIsSucceeded(t *testing.T) {
 	inCluster(t, 2, lax, func(t *testing.T, c *cluster) {
 		leader := c.leader()

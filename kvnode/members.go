@@ -160,8 +160,8 @@ func (c *Config) joiner() *membership.Joiner {
 	return &membership.Joiner{Owner: c.owner(), Dial: c.Dial, JoinTimeout: c.RequestTimeout, CheckTimeout: c.ElectionTimeout, Advice: c.adviceReplace}
 }
 
-// checkJoins fails with ErrForeignCluster if the data directory was made for another cluster than the one that
-// Cluster names: the member, which was never admitted, could wait forever.
+// checkJoins fails with ErrForeignCluster if the data directory was made for another cluster than Cluster
+// names: the member, which was never admitted, could wait forever.
 func (c *Config) checkJoins(id *memberdir.Identity) error {
 	there := c.joiner().ForeignCluster(id.ClusterID)
 	if there == 0 {

@@ -43,7 +43,7 @@ func TestPromiseFileKeepsTheLast(t *testing.T) {
 	}
 }
 
-// A restart with a shorter promise holds for the one that its file remembers.
+// A restart with a shorter promise holds for the promise in its file.
 func TestNewHoldsForThePromiseFile(t *testing.T) {
 	f := promiseFileIn(t)
 	if err := f.SaveLongestPromise(5 * time.Second); err != nil {

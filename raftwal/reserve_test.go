@@ -195,7 +195,7 @@ func tryAll(t *testing.T, l *Log, term uint64) {
 }
 
 // compactFully compacts up to the snapshot, after one at the end of the log if
-// the one that is there does not free a segment.
+// the reserve that is there does not free a segment.
 func compactFully(t *testing.T, l *Log) {
 	t.Helper()
 	if l.deadAfter(l.mu.view.snap.GetMetadata().GetIndex()) == 0 {

@@ -131,7 +131,7 @@ func cloneSnapshot(snap *raftpb.Snapshot) *raftpb.Snapshot {
 // use is the purpose of a batch, which decides how much of the reserve it may use.
 type use int
 
-// The uses, from the one that must leave the most.
+// The uses: each must leave less than the use before it.
 const (
 	useBulk     use = iota // entries, or an installed snapshot
 	useState               // hard states, promises, and calls that free no segment

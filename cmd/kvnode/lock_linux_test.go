@@ -19,7 +19,7 @@ import (
 )
 
 // kvnode lock forwards signals to its command, which would otherwise go on without the lock. If a
-// signal ends the command, the exit code is the one that a shell reports.
+// signal ends the command, the exit code is what a shell reports.
 func TestSignalsOfALock(t *testing.T) {
 	ours := make(chan os.Signal, 1)
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTERM} {

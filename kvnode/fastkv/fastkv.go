@@ -24,7 +24,7 @@ const maxRequest = 64 << 10
 // Use sends c.KV's requests over a stream: those of its methods and of everything built on it
 // afterwards, such as transactions, sessions and locks. Closing c ends the stream.
 //
-// Use fails and does not change c if c.KV is not the one that clientv3 has created, for example a
+// Use fails and does not change c if clientv3 has not created c.KV itself, for example a
 // namespace. Wrap it after Use.
 func Use(c *clientv3.Client) error {
 	if !reflect.DeepEqual(c.KV, clientv3.NewKV(c)) {

@@ -33,7 +33,7 @@ func (s *Server) build() (err error) {
 	s.api = etcdapi.New(s.node, api)
 	s.leases = s.newLeases()
 	// All clients of the JSON gateway share one connection. With a limit of streams, clients that
-	// wait for a lock could keep out the one that unlocks it.
+	// wait for a lock could keep out the unlocking one.
 	s.inside = grpc.NewServer(slices.Concat(s.clients.GatewayOptions(), s.grpcOptions(),
 		[]grpc.ServerOption{grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0)})...)
 	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.clients.Options(s.api.AdmitFastStream)...)...)

@@ -134,7 +134,7 @@ func stopHandsOver(t *testing.T) bool {
 		return false
 	}
 	for _, s := range others {
-		// Of the two only the one that leads needs to know by now.
+		// Of the two only the leader needs to know by now.
 		until(t, "each member knows the next leader and the cause", func() bool {
 			l := s.Node().Leader()
 			return l != 0 && l != old.Node().ID() && s.Node().Suspicions().Last != detector.FailOver{}

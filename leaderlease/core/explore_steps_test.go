@@ -16,7 +16,7 @@ import (
 // stages is the model that is searched.
 type stages struct {
 	b *bounds
-	// here is the stage that is expanded, next the one that a step makes of it, and
+	// here is the stage that is expanded, next the state that a step makes of it, and
 	// other is for Canonical and Describe.
 	here, next, other stage
 	orders            []order

@@ -29,8 +29,8 @@ const (
 	deferSlots = 5
 )
 
-// Detector is one member's view of its leader. One goroutine calls its methods, the one that steps
-// raft.
+// Detector is one member's view of its leader. Only the goroutine that steps raft
+// calls its methods.
 type Detector struct {
 	cfg       Config
 	slotTicks int // of a slot after an election timeout

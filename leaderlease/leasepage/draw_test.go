@@ -183,7 +183,7 @@ func TestTheLeaseOfASoleVoter(t *testing.T) {
 	}
 }
 
-// A second voter ends the lease that needs no renewal: the one that follows has an end.
+// A second voter ends the lease that needs no renewal: the next lease has an end.
 func TestASoleVoterGetsCompany(t *testing.T) {
 	sole, second := soleVoter(), newTraced(2, 0, 0, 10)
 	sole.renews(5000, 2, second)
@@ -288,7 +288,7 @@ func TestWriteEscapes(t *testing.T) {
 }
 
 // A probe that takes long to arrive makes the voter's clock look early, by less than is
-// known. The lease that it is handed is drawn after the one that was given up for it.
+// known. The lease that it is handed is drawn after the lease that was given up for it.
 func TestAHandOverIsDrawnInOrder(t *testing.T) {
 	old, next := newTraced(1, time.Hour, 0, 10), newTraced(2, time.Minute, 0, 10)
 	old.leads(100, 2)

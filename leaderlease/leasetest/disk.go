@@ -72,7 +72,7 @@ const (
 type memoryDisk struct {
 	*raft.MemoryStorage
 	kind DiskKind
-	// maxPromise is the value that a process reads, saved the one that survives a power
+	// maxPromise is the value that a process reads, saved the value that survives a power
 	// failure.
 	maxPromise, saved time.Duration
 	// durable is the hard state that outlives a crash.

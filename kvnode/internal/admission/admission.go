@@ -111,7 +111,7 @@ func (s *State) Accepted(peer uint64) Decision {
 }
 
 // Foreign records that a peer has refused the member as one of another cluster. It reports whether the member must
-// stop because of that. A member that takes part goes on, since the peer may be the one that is wrong. A member that
+// stop because of that. A member that takes part goes on, since the peer may be wrong. A member that
 // waits gives up when all others refuse it.
 func (s *State) Foreign(peer uint64, now time.Time) (giveUp bool) {
 	r := s.refusals[peer]

@@ -130,7 +130,7 @@ func TestReceivePausesOnAFullDisk(t *testing.T) {
 }
 
 // A checkpoint removes the snapshots up to its index, and those that were received in part. It leaves
-// newer ones, files of other programs, and the one that is being received.
+// newer ones, files of other programs, and the file that is being received.
 func TestSnapshotFilesAreRemoved(t *testing.T) {
 	m := newMember(t, nil)
 	r := m.cfg.Received

@@ -6,8 +6,8 @@
 // or has sent an HTTP/1 request or the first bytes of the Redis protocol.
 //
 //   - At most MaxPending connections are pending. A new one evicts another: of the
-//     host with the most pending connections, the one that has made no progress for
-//     the longest. This limit rejects no connection.
+//     host with the most pending connections, the most silent one.
+//     This limit rejects no connection.
 //   - At most MaxOpen connections are open, so that some file descriptors remain for
 //     the log and the store. Above it a new connection evicts a pending one, or is
 //     rejected.

@@ -80,7 +80,7 @@ type H2Conn struct {
 	closed   chan struct{}
 	closing  sync.Once
 
-	// in and dense belong to the goroutine that reads, out to the one that writes.
+	// in and dense belong to the reading goroutine, out to the writing one.
 	in    scanner
 	dense bool // the client's frames are short
 	out   scanner

@@ -35,8 +35,7 @@ func newPort(maxPending, maxOpen int) *Port {
 	return New(Config{MaxPending: maxPending, MaxOpen: maxOpen, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// A new connection evicts the one that has made no progress for the longest, and never
-// one that has authenticated.
+// A new connection evicts the most silent one, and never an authenticated one.
 func TestTheMostSilentConnectionIsEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(3, 0)

@@ -91,7 +91,7 @@ func unpack(t *testing.T) (path string) {
 }
 
 // A data directory of an older version opens and shows the same data. The next checkpoint is byte
-// for byte the one that the older version would write, so a downgrade is possible.
+// for byte what the older version would write, so a downgrade is possible.
 func TestADatabaseOfAnOlderVersionOpens(t *testing.T) {
 	old, fresh := unpack(t), dbPath(t)
 	was := &replica{t: t, Store: openBolt(t, old)}

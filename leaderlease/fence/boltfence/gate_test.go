@@ -238,7 +238,7 @@ func TestPanickingWriteStoresNothing(t *testing.T) {
 	}
 }
 
-// The stored token is the one that Update checked, whatever the write does to
+// The stored token is the token that Update checked, whatever the write does to
 // the gate's bucket.
 func TestWriteCannotLowerTheToken(t *testing.T) {
 	_, g := openNew(t)
