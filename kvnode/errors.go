@@ -26,8 +26,8 @@ var (
 	ErrStopped = lifecycle.ErrStopped
 	// ErrNotLeader means that only the leader can serve the request.
 	ErrNotLeader = proposals.ErrNotLeader
-	// ErrUnknownMember means that the member does not exist, or is a learner where a voter is needed.
-	ErrUnknownMember = errors.New("kvnode: unknown member")
+	// ErrNotVoter means that leadership was to go to a member that is no voter: it does not exist, or is a learner.
+	ErrNotVoter = errors.New("kvnode: not a voter")
 	// ErrTooLarge means that a command exceeds Config.MaxRequestBytes. Nothing was done.
 	ErrTooLarge = proposals.ErrTooLarge
 	// ErrDiskFull means that this member's disk is full. Until there is free space the member refuses

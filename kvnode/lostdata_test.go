@@ -241,7 +241,7 @@ func TestARefusalIsKeptOnlyAsAProof(t *testing.T) {
 				c.put(leader, "k", "v")
 				time.Sleep(time.Second)
 				peers{f}.Refused(leader.ID(), &transport.RefusedError{
-					Peer: leader.ID(), Reason: transport.ReasonWiped, Text: "gone back", Term: f.Term(), Index: f.last.Load() + more,
+					Peer: leader.ID(), Reason: transport.ReasonLostData, Text: "gone back", Term: f.Term(), Index: f.last.Load() + more,
 				})
 				wantLost(t, f, time.Second, "gone back")
 				if more > 0 {
@@ -365,8 +365,8 @@ func registrationInTheLogCounts(t *testing.T) (shown bool) {
 			t.Errorf("Admit() with the registered instance = %v", err)
 		}
 		hello.Instance = "another"
-		if reason := reasonOf(peers{at}.Admit(hello)); reason != transport.ReasonWiped {
-			t.Errorf("Admit() with another instance is refused for %q, want %q", reason, transport.ReasonWiped)
+		if reason := reasonOf(peers{at}.Admit(hello)); reason != transport.ReasonLostData {
+			t.Errorf("Admit() with another instance is refused for %q, want %q", reason, transport.ReasonLostData)
 		}
 	})
 	return shown

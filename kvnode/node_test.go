@@ -133,8 +133,8 @@ func TestMoveLeader(t *testing.T) {
 		if err := to.MoveLeader(t.Context(), to.ID()); !errors.Is(err, ErrNotLeader) {
 			t.Errorf("MoveLeader() on a follower = %v, want ErrNotLeader", err)
 		}
-		if err := leader.MoveLeader(t.Context(), 7); !errors.Is(err, ErrUnknownMember) {
-			t.Errorf("MoveLeader(7) = %v, want ErrUnknownMember", err)
+		if err := leader.MoveLeader(t.Context(), 7); !errors.Is(err, ErrNotVoter) {
+			t.Errorf("MoveLeader(7) = %v, want ErrNotVoter", err)
 		}
 		if err := leader.MoveLeader(t.Context(), to.ID()); err != nil {
 			t.Fatalf("MoveLeader() = %v, want nil", err)

@@ -67,8 +67,8 @@ func (p peers) Refused(peer uint64, err error) {
 		return
 	}
 	switch reason, believed := refused.Reason, p.node.membership.routes.Believes(peer); {
-	case reason == transport.ReasonWiped && believed:
-		p.node.membership.dataLoss.RefusedAsWiped(refused)
+	case reason == transport.ReasonLostData && believed:
+		p.node.membership.dataLoss.RefusedForLoss(refused)
 	case reason == transport.ReasonRemoved && believed:
 		p.node.membership.removals.RefusedBy(peer)
 	case reason == transport.ReasonCluster:

@@ -68,7 +68,7 @@ func TestOnlyRegisteredMembersEndAMember(t *testing.T) {
 					ignored, believed = ignored[:2], moved.ID()
 				}
 				for _, id := range ignored {
-					for _, reason := range []string{transport.ReasonWiped, transport.ReasonRemoved} {
+					for _, reason := range []string{transport.ReasonLostData, transport.ReasonRemoved} {
 						peers{n}.Refused(id, &transport.RefusedError{Peer: id, Reason: reason})
 					}
 				}
@@ -76,7 +76,7 @@ func TestOnlyRegisteredMembersEndAMember(t *testing.T) {
 				if err := n.Err(); err != nil {
 					t.Fatalf("refused by %x: Err() = %v, want nil", ignored, err)
 				}
-				peers{n}.Refused(believed, &transport.RefusedError{Peer: believed, Reason: transport.ReasonWiped})
+				peers{n}.Refused(believed, &transport.RefusedError{Peer: believed, Reason: transport.ReasonLostData})
 				if err := n.Err(); !errors.Is(err, ErrLost) {
 					t.Errorf("refused by a registered member: Err() = %v, want ErrLost", err)
 				}
@@ -103,12 +103,12 @@ func TestOnlyUnregisteredPeersAreForgotten(t *testing.T) {
 		}
 		const unregistered = 99
 		newer, older := transport.DiskState{Boot: "a", Term: 50, Commit: 100, Last: 100}, transport.DiskState{Boot: "b", Term: 1}
-		for id, want := range map[uint64]string{unregistered: "", m2.ID(): transport.ReasonWiped} {
+		for id, want := range map[uint64]string{unregistered: "", m2.ID(): transport.ReasonLostData} {
 			if err := admit(id, newer); err != nil {
 				t.Fatal(err)
 			}
-			if err := admit(id, older); reasonOf(err) != transport.ReasonWiped {
-				t.Errorf("Admit() of %x with an older log = %v, want %s", id, err, transport.ReasonWiped)
+			if err := admit(id, older); reasonOf(err) != transport.ReasonLostData {
+				t.Errorf("Admit() of %x with an older log = %v, want %s", id, err, transport.ReasonLostData)
 			}
 			peers{n}.Gone(id)
 			if err := admit(id, older); reasonOf(err) != want || (err == nil) != (want == "") {

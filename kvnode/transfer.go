@@ -56,7 +56,7 @@ func chooseTransferee(all []transferee) (id uint64, wait time.Duration) {
 
 // MoveLeader transfers leadership to member to, and returns when that has happened. If to is in its restart
 // hold, it waits for the end of that. It fails with ErrNotLeader unless this member leads, and with
-// ErrUnknownMember if to is not a voter.
+// ErrNotVoter if to is not a voter.
 func (n *Node) MoveLeader(ctx context.Context, to uint64) error {
 	return n.transfers.moveLeader(ctx, to)
 }
@@ -98,7 +98,7 @@ func (t *transfers) moveLeader(ctx context.Context, to uint64) error {
 	return nil
 }
 
-func cannotLead(id uint64) error { return fmt.Errorf("%w: %x cannot lead", ErrUnknownMember, id) }
+func cannotLead(id uint64) error { return fmt.Errorf("%w: %x cannot lead", ErrNotVoter, id) }
 
 // transferAway makes any other member lead, if this member leads and another one answers.
 func (t *transfers) transferAway(ctx context.Context) error {

@@ -162,8 +162,8 @@ func TestFailedTransferIsCancelled(t *testing.T) {
 // A voter may be removed after the check of the registry.
 func TestTransferToAnUnknownMember(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		if err := c.leader().transfers.transfer(t.Context(), 999); !errors.Is(err, ErrUnknownMember) {
-			t.Errorf("transfer() to a member that raft does not know = %v, want ErrUnknownMember", err)
+		if err := c.leader().transfers.transfer(t.Context(), 999); !errors.Is(err, ErrNotVoter) {
+			t.Errorf("transfer() to a member that raft does not know = %v, want ErrNotVoter", err)
 		}
 	})
 }

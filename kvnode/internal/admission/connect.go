@@ -25,7 +25,7 @@ import (
 //     registered member, or of the initial cluster. The peer may be the leader that was added while this member was
 //     away, and only the leader can tell this member so.
 //  4. A removed ID is refused with ReasonRemoved.
-//  5. An ID that is registered with an instance is refused with another one (ReasonWiped): that peer has lost its
+//  5. An ID that is registered with an instance is refused with another one (ReasonLostData): that peer has lost its
 //     data directory, and with it votes and promises.
 //
 // Without peer certificates any program can claim any ID and any host. Rule 2 then accepts each registered ID, and
@@ -161,7 +161,7 @@ func CheckInstance(h *transport.Hello, known string) error {
 	if known == "" || known == h.Instance {
 		return nil
 	}
-	return refuse(transport.ReasonWiped,
+	return refuse(transport.ReasonLostData,
 		"member %x (%q) has been in the cluster with another data directory; its votes and promises are lost, so remove it and add it anew", h.From, h.Name)
 }
 

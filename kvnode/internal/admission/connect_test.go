@@ -142,7 +142,7 @@ func TestInstances(t *testing.T) {
 		refused            bool
 	}{{"not known", "", "a", false}, {"the same", "a", "a", false}, {"another", "a", "b", true}, {"none", "a", "", true}} {
 		err := CheckInstance(&transport.Hello{Instance: test.shown}, test.known)
-		if refusal, refused := errors.AsType[*transport.Refusal](err); refused != test.refused || refused && refusal.Reason != transport.ReasonWiped {
+		if refusal, refused := errors.AsType[*transport.Refusal](err); refused != test.refused || refused && refusal.Reason != transport.ReasonLostData {
 			t.Errorf("%s: CheckInstance() = %v, want a refusal: %v", test.name, err, test.refused)
 		}
 	}

@@ -65,8 +65,8 @@ func TestAdmit(t *testing.T) {
 		{"a removed member", hello(5, "http://m2:2380"), transport.ReasonRemoved},
 		{"an unregistered ID at a registered host", hello(9, "http://m2:1"), ""},
 		{"an unregistered ID elsewhere", hello(9, "http://m9:2380"), transport.ReasonUnknown},
-		{"another data directory", with(hello(2, "http://m2:2380"), func(h *transport.Hello) { h.Instance = "other" }), transport.ReasonWiped},
-		{"an older data directory", with(hello(3, "http://m3:2380"), func(h *transport.Hello) { h.Log.Boot = "old" }), transport.ReasonWiped},
+		{"another data directory", with(hello(2, "http://m2:2380"), func(h *transport.Hello) { h.Instance = "other" }), transport.ReasonLostData},
+		{"an older data directory", with(hello(3, "http://m3:2380"), func(h *transport.Hello) { h.Log.Boot = "old" }), transport.ReasonLostData},
 		{"a version that does not know the cluster version", with(hello(2, "http://m2:2380"), func(h *transport.Hello) { h.ClusterVersion = store.ClusterVersionNewest - 1 }), transport.ReasonOther},
 	} {
 		g := newGate(false)

@@ -195,7 +195,7 @@ func (d *RollbackDetector) Check(h *transport.Hello) error {
 		index = max(index, r.acked)
 	}
 	if h.Log.Term < term || h.Log.Last < index {
-		return &transport.Refusal{Reason: transport.ReasonWiped, Term: term, Index: index, Text: fmt.Sprintf(
+		return &transport.Refusal{Reason: transport.ReasonLostData, Term: term, Index: index, Text: fmt.Sprintf(
 			"member %x (%s) has gone back in time: it comes in term %d with a log that ends at index %d, but it had acknowledged term %d, and index %d",
 			h.From, h.Name, h.Log.Term, h.Log.Last, term, index)}
 	}
@@ -247,10 +247,10 @@ func NewDataLoss(cfg DataLossConfig) *DataLoss { return &DataLoss{cfg} }
 // maxProof is the limit in bytes of the proof in the identity file. Its text comes from a peer.
 const maxProof = 1 << 10
 
-// RefusedAsWiped stops the member because a peer refuses it as wiped. The refusal proves a loss if this member
+// RefusedForLoss stops the member because a peer refuses it as wiped. The refusal proves a loss if this member
 // lacked at its start, and still lacks, what the peer requires. Otherwise the peer may require what this very
 // process has acknowledged, and the directory may be started again.
-func (d *DataLoss) RefusedAsWiped(r *transport.RefusedError) {
+func (d *DataLoss) RefusedForLoss(r *transport.RefusedError) {
 	lacks := func(term, last uint64) bool { return term < r.Term || last < r.Index }
 	d.StopMember(r.Peer, lacks(d.cfg.AtStart.Term, d.cfg.AtStart.Last) && lacks(d.cfg.Present()), r)
 }

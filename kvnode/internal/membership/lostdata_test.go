@@ -18,7 +18,7 @@ func isStale(t *testing.T, d *RollbackDetector, end transport.DiskState) (*trans
 	t.Helper()
 	err := d.Check(&transport.Hello{From: 2, Log: end})
 	refusal, refused := errors.AsType[*transport.Refusal](err)
-	if err != nil && (!refused || refusal.Reason != transport.ReasonWiped || !strings.Contains(refusal.Text, "gone back in time")) {
+	if err != nil && (!refused || refusal.Reason != transport.ReasonLostData || !strings.Contains(refusal.Text, "gone back in time")) {
 		t.Errorf("Check() = %v, want a refusal as wiped", err)
 	}
 	return refusal, refused

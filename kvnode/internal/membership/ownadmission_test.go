@@ -111,7 +111,7 @@ func TestDataLoss(t *testing.T) {
 		})
 		refused := test.refused
 		refused.Peer, refused.Text = test.peer, strings.Repeat("x", 10*maxProof)
-		d.RefusedAsWiped(&refused)
+		d.RefusedForLoss(&refused)
 		if err := life.Err(); !errors.Is(err, memberdir.ErrLost) || !strings.HasSuffix(err.Error(), "; add it anew") {
 			t.Errorf("%s: Err() = %.100v, want ErrLost and what to do", test.name, err)
 		}

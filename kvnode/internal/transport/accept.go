@@ -308,8 +308,8 @@ const (
 	ReasonVersion = "version"
 	// ReasonRemoved means that the sender was removed from the cluster.
 	ReasonRemoved = "removed"
-	// ReasonWiped means that the sender has lost data: its directory is another one, or went back in time.
-	ReasonWiped = "wiped"
+	// ReasonLostData means that the sender has lost data: its directory is another one, or went back in time.
+	ReasonLostData = "wiped"
 	// ReasonCertificate means that the certificate is not valid for the sender.
 	ReasonCertificate = "certificate"
 	// ReasonUnknown means that the sender is not registered, and that its host is
@@ -319,13 +319,13 @@ const (
 	ReasonOther = "other"
 )
 
-var reasons = [...]string{ReasonCluster, ReasonMember, ReasonVersion, ReasonRemoved, ReasonWiped, ReasonCertificate, ReasonUnknown, ReasonOther}
+var reasons = [...]string{ReasonCluster, ReasonMember, ReasonVersion, ReasonRemoved, ReasonLostData, ReasonCertificate, ReasonUnknown, ReasonOther}
 
 // Refusal is an error of Handler.Admit with a reason that the peer can act on.
 type Refusal struct { //nolint:errname // the peer's half is RefusedError
 	Reason string // one of the Reason constants
 	Text   string // for log lines
-	// Term and Index are set with ReasonWiped if the peer's directory has lost
+	// Term and Index are set with ReasonLostData if the peer's directory has lost
 	// entries: its hard state had at least that term, and its log at least that
 	// index. They are 0 if the directory is another one, and in refusals of former
 	// versions.

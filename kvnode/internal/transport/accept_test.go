@@ -244,7 +244,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"another cluster", func(h *Hello) { h.ClusterID = 0xbad }, nil, ReasonCluster, "this is cluster c1, not bad"},
 		{"a removed member", nil, &Refusal{Reason: ReasonRemoved, Text: "gone since Tuesday"}, ReasonRemoved, "Tuesday"},
-		{"a wiped member, wrapped", nil, fmt.Errorf("admit: %w", &Refusal{Reason: ReasonWiped, Text: "no data"}), ReasonWiped, "admit: no data"},
+		{"a wiped member, wrapped", nil, fmt.Errorf("admit: %w", &Refusal{Reason: ReasonLostData, Text: "no data"}), ReasonLostData, "admit: no data"},
 		{"an unknown reason", nil, &Refusal{Reason: "hair", Text: "too long"}, ReasonOther, "too long"},
 		{"no reason", nil, errors.New("not today"), ReasonOther, "not today"},
 	} {

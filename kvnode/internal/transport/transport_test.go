@@ -141,7 +141,7 @@ func TestOverTCP(t *testing.T) {
 		defer mu.Unlock()
 		return admit
 	}}}
-	admit = &Refusal{Reason: ReasonWiped, Text: "its data are gone"}
+	admit = &Refusal{Reason: ReasonLostData, Text: "its data are gone"}
 	began := time.Now()
 	onLoopback(t, nodes...)
 	a, b, c := nodes[0], nodes[1], nodes[2]

@@ -21,7 +21,7 @@ var sentinels = []struct{ from, to error }{
 	{kvnode.ErrTooManyRequests, rpctypes.ErrGRPCRequestTooManyRequests},
 	{kvnode.ErrStopped, rpctypes.ErrGRPCStopped},
 	{kvnode.ErrNotLeader, rpctypes.ErrGRPCNotLeader},
-	{kvnode.ErrUnknownMember, rpctypes.ErrGRPCMemberNotFound},
+	{kvnode.ErrNotVoter, rpctypes.ErrGRPCBadLeaderTransferee},
 	{kvnode.ErrMemberNotFound, rpctypes.ErrGRPCMemberNotFound},
 	{kvnode.ErrMemberExists, rpctypes.ErrGRPCPeerURLExist},
 	{kvnode.ErrNotLearner, rpctypes.ErrGRPCMemberNotLearner},

@@ -25,7 +25,7 @@ func TestNodeErrorsBecomeEtcdErrors(t *testing.T) {
 		{kvnode.ErrTooManyRequests, rpctypes.ErrGRPCRequestTooManyRequests},
 		{kvnode.ErrStopped, rpctypes.ErrGRPCStopped},
 		{kvnode.ErrNotLeader, rpctypes.ErrGRPCNotLeader},
-		{kvnode.ErrUnknownMember, rpctypes.ErrGRPCMemberNotFound},
+		{kvnode.ErrNotVoter, rpctypes.ErrGRPCBadLeaderTransferee},
 		{kvnode.ErrMemberNotFound, rpctypes.ErrGRPCMemberNotFound},
 		{kvnode.ErrMemberExists, rpctypes.ErrGRPCPeerURLExist},
 		{kvnode.ErrNotLearner, rpctypes.ErrGRPCMemberNotLearner},

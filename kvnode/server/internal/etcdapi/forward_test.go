@@ -205,7 +205,7 @@ func TestAnotherClusterDoesNotAnswerForTheLeader(t *testing.T) {
 func TestAnotherClustersErrorsAreNotTheLeaders(t *testing.T) {
 	p := startPair(t)
 	p.leader.foreign.Store(true)
-	p.leader.changes.err = kvnode.ErrUnknownMember
+	p.leader.changes.err = kvnode.ErrMemberNotFound
 	p.leader.ttl.onTTL = func(context.Context, int64) error { return kvnode.ErrTooLarge }
 	conn, err := p.follower.api.leader.connect(p.follower.api, otherMember)
 	if err != nil {

@@ -103,11 +103,7 @@ func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequ
 	if s.node.Leader() != s.node.ID() {
 		return nil, rpctypes.ErrGRPCNotLeader
 	}
-	err := s.node.MoveLeader(ctx, r.GetTargetID())
-	if errors.Is(err, kvnode.ErrUnknownMember) {
-		return nil, rpctypes.ErrGRPCBadLeaderTransferee
-	}
-	if err != nil {
+	if err := s.node.MoveLeader(ctx, r.GetTargetID()); err != nil {
 		return nil, clientError(err)
 	}
 	return &pb.MoveLeaderResponse{Header: s.header()}, nil

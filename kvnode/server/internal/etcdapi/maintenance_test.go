@@ -120,7 +120,7 @@ func TestMoveLeaderIsForTheLeader(t *testing.T) {
 	if _, err := c.MoveLeader(t.Context(), two); err != nil {
 		t.Errorf("MoveLeader = %v", err)
 	}
-	s.moved = kvnode.ErrUnknownMember
+	s.moved = kvnode.ErrNotVoter
 	_, err := c.MoveLeader(t.Context(), two)
 	wantStatus(t, "MoveLeader to an unknown member", err, rpctypes.ErrGRPCBadLeaderTransferee)
 	s.moved = kvnode.ErrTimeout
