@@ -152,8 +152,8 @@ mutants: ## plant each bug of internal/mutants and see it caught, then GENERATED
 contrib: ## the lease in etcd's raftexample, as docs/embedding.md has it: patched, built, run; a minute
 	cd contrib/raftexample && $(GO) test -count 1 -v -timeout 15m ./...
 
-.PHONY: strangers
-strangers: ## 10,000 silent connections and 1,000 failing handshakes a second at the ports of three members; BEFORE=kvnode to compare with
+.PHONY: unauthenticated
+unauthenticated: ## 10,000 silent connections and 1,000 failing handshakes a second at the ports of three members; BEFORE=kvnode to compare with
 	cd kvnode/e2e && $(GO) test -run '^TestUnauthenticated$$' -count 1 -timeout 20m -v . -args -silent=10000 -failing=1000 -flood=8s $(if $(BEFORE),-before=$(abspath $(BEFORE)))
 
 # A module of its own, which takes etcd's tests from the module proxy.

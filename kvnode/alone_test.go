@@ -33,7 +33,7 @@ func (c *cluster) loseDirectory() *Node {
 
 // A first start takes part by itself, with an ID that no other founding has, and keeps it. A second founding, after the
 // directory was lost, is another cluster. The others refuse it, and go on.
-func TestAFounderOfOneDrawsItsID(t *testing.T) {
+func TestTheOnlyInitialMemberDrawsItsID(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		first, member := n.ClusterID(), n.ID()
@@ -52,7 +52,7 @@ func TestAFounderOfOneDrawsItsID(t *testing.T) {
 		c.put(n, "l", "v")
 		time.Sleep(time.Minute)
 		if err := n.Err(); err != nil {
-			t.Errorf("Err() of a founder beside members of its former cluster = %v", err)
+			t.Errorf("Err() of an initial member beside members of its former cluster = %v", err)
 		}
 		others := c.leader(n)
 		if kv, _ := others.Store().Get([]byte("l")); kv != nil {
@@ -62,8 +62,8 @@ func TestAFounderOfOneDrawsItsID(t *testing.T) {
 	})
 }
 
-// A founder of one that a former version has made, and that was ended while it waited, takes part.
-func TestAFounderOfOneOfAFormerVersion(t *testing.T) {
+// The only initial member, started by a former version that ended while it waited, takes part.
+func TestTheOnlyInitialMemberOfAFormerVersion(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.crash(n)
@@ -80,13 +80,13 @@ func TestAFounderOfOneOfAFormerVersion(t *testing.T) {
 }
 
 // Flags that would found a cluster again are said once others have joined.
-func TestAFounderIsToldToChangeItsFlags(t *testing.T) {
+func TestAnInitialMemberIsToldToChangeItsFlags(t *testing.T) {
 	const advice = "give it Config.Existing"
 	var log lines
 	inCluster(t, 1, func(c *Config) { c.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		c.leader()
 		if got := log.count(advice); got != 0 {
-			t.Errorf("%d lines to a founder that is alone, want none", got)
+			t.Errorf("%d lines to an initial member that is alone, want none", got)
 		}
 		c.grow()
 		if got := log.count(advice); got != 1 {

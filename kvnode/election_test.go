@@ -24,7 +24,7 @@ func (c *cluster) far(way time.Duration) {
 }
 
 // A cluster begins although an election takes longer than a tick.
-func TestFoundersThatAreFarApart(t *testing.T) {
+func TestInitialMembersThatAreFarApart(t *testing.T) {
 	for _, way := range []time.Duration{20 * time.Millisecond, 60 * time.Millisecond, 100 * time.Millisecond} {
 		inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 			c.far(way)

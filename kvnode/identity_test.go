@@ -123,7 +123,7 @@ func spell(cfg *Config) {
 
 // What the log begins with is the same on all members, to the byte, however each
 // of them spelt its flags: an entry of one index and term has one content.
-func TestFoundersBeginWithTheSameEntries(t *testing.T) {
+func TestInitialMembersBeginWithTheSameEntries(t *testing.T) {
 	inCluster(t, 3, spell, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		want, err := n.wal.Entries(1, 4, math.MaxUint64)

@@ -77,8 +77,8 @@ func TestAWaitingMemberDoesNotVote(t *testing.T) {
 	})
 }
 
-// A founder campaigns when enough others have admitted it, and does not wait for its next tick.
-func TestAFounderCampaignsWhenItIsAdmitted(t *testing.T) {
+// An initial member campaigns when enough others have admitted it, and does not wait for its next tick.
+func TestAnInitialMemberCampaignsWhenItIsAdmitted(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		for _, name := range []string{"m1", "m2", "m3"} {
 			c.crash(c.nodes[name])
@@ -144,7 +144,7 @@ func (c *cluster) restart(name string, wipe bool, amend func(*Config)) *Node {
 
 // A member that founds another cluster than all others stops. Its error gives the reason and the remedy. The others
 // go on.
-func TestAFounderOfAnotherClusterEnds(t *testing.T) {
+func TestAnInitialMemberOfAnotherClusterEnds(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.crash(c.nodes["m3"])
@@ -195,8 +195,8 @@ func TestAMemberThatTakesPartOutlivesStrays(t *testing.T) {
 	})
 }
 
-// A founder does not stop because one member belongs to another cluster: the rest may still join it.
-func TestAFounderOutlivesOneStray(t *testing.T) {
+// An initial member does not stop because one member belongs to another cluster: the rest may still join it.
+func TestAnInitialMemberOutlivesOneStray(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		for _, name := range []string{"m1", "m2", "m3"} {
 			c.crash(c.nodes[name])
@@ -208,7 +208,7 @@ func TestAFounderOutlivesOneStray(t *testing.T) {
 		c.restart("m3", false, func(c *Config) { c.Token = "other" })
 		time.Sleep(time.Minute)
 		if n := c.nodes["m1"]; n.life.IsStopping() {
-			t.Fatalf("the founder has ended: %v", n.Err())
+			t.Fatalf("the initial member has ended: %v", n.Err())
 		}
 		c.start("m2")
 		c.restart("m3", true, func(c *Config) { c.Token = "" })
@@ -254,7 +254,7 @@ func TestADirectoryThatNeverJoinedIsCompared(t *testing.T) {
 }
 
 // The status and the log name the missing members with their URLs.
-func TestAFounderNamesTheMembersItWaitsFor(t *testing.T) {
+func TestAnInitialMemberNamesTheMembersItWaitsFor(t *testing.T) {
 	var log lines
 	inCluster(t, 3, func(c *Config) { c.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		c.leader()

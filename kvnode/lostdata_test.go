@@ -307,8 +307,8 @@ func TestWipedBeforeTheFirstCheckpoint(t *testing.T) {
 	}
 }
 
-// Founders of which one is wiped before the first election found their cluster: nothing was registered, so nothing is
-// lost.
+// If one of the initial members is wiped before the first election, they still form their cluster: nothing was
+// registered, so nothing is lost.
 func TestWipedBeforeTheFirstElection(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		for _, n := range c.nodes {

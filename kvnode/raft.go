@@ -73,7 +73,7 @@ func openRaft(n *Node) (raw *raft.RawNode, bootstrapEntries uint64, err error) {
 
 // initialPeers returns the initial cluster, with which each member begins its log.
 func initialPeers(id *memberdir.Identity) (peers []raft.Peer, err error) {
-	for _, m := range id.Founders() {
+	for _, m := range id.InitialMembers() {
 		data, err := json.Marshal(membership.ChangeContext{Member: m})
 		if err != nil {
 			return nil, err

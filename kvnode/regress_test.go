@@ -58,10 +58,10 @@ func TestALaggingMemberLetsANewLeaderIn(t *testing.T) {
 	})
 }
 
-// Found by review: a majority of the founders was enough to found a cluster, and
+// Found by review: a majority of the initial members was enough to found a cluster, and
 // one of them that had lost its directory could do so again, with a third that
 // knew nothing. An acknowledged write was gone.
-func TestFoundersWaitForAMemberThatKnows(t *testing.T) {
+func TestInitialMembersWaitForAMemberThatKnows(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		for _, name := range []string{"m1", "m2", "m3"} {
 			n := c.nodes[name]
@@ -195,7 +195,7 @@ func TestChangesHaveALimit(t *testing.T) {
 }
 
 // Found by review: a member that had joined, and was stopped before its log
-// began, founded a cluster of its own when it was started as a founder is.
+// began, founded a cluster of its own when it was started as an initial member is.
 func TestAJoinerNeverFounds(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()

@@ -81,7 +81,7 @@ func TestTokensOfARestoredClusterAreNew(t *testing.T) {
 
 // A snapshot that was restored before is restored in a later term if one asks for
 // that: the first restored cluster's tokens do not come again either, and its
-// members are strangers.
+// members do not know it.
 func TestASecondRestoreMayBeginLater(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		file := saveSnapshot(t, c.leader())

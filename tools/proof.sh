@@ -54,7 +54,7 @@ step mutants make mutants
 step chaos make chaos FOR=30m
 step rolling make rolling
 step floods make floods
-step strangers make strangers
+step unauthenticated make unauthenticated
 step contrib make contrib
 step robustness make robustness
 step etcd-suites make etcd-suites

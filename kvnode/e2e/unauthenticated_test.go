@@ -35,7 +35,7 @@ const letIn = 5 * time.Second
 // is killed, the leader moves, and the next leader is killed. The members connect to each
 // other all the same. The full test is
 //
-//	make strangers BEFORE=kvnode
+//	make unauthenticated BEFORE=kvnode
 //
 // It takes minutes and compares the costs. Members must be connected again in time, and no other
 // leader change is allowed. It needs a quiet machine.

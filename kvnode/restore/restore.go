@@ -247,7 +247,7 @@ func (c *Config) makeState(src source) (origin, store.Checkpoint, error) {
 		return origin{}, store.Checkpoint{}, err
 	}
 	id := c.owner().FoundingIdentity()
-	members := id.Founders()
+	members := id.InitialMembers()
 	conf := &raftpb.ConfState{}
 	for _, m := range members {
 		conf.Voters = append(conf.Voters, m.ID)

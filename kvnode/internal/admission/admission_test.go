@@ -59,7 +59,7 @@ func TestTakingPart(t *testing.T) {
 		{"both others of three are needed", of(1, 2, 3), []event{{0, accepted(2), LogAccepted}, {0, accepted(3), Open}}},
 		{"one that accepts twice counts once", of(1, 2, 3), []event{{0, accepted(2), LogAccepted}, {0, accepted(2), LogAccepted}}},
 		{"an unknown peer does not count", of(1, 2, 3), []event{{0, accepted(2), LogAccepted}, {0, accepted(9), Nothing}}},
-		{"a founder of two needs the other", of(1, 2), []event{{0, tick, Nothing}, {0, accepted(2), Open}}},
+		{"an initial member of a cluster of two needs the other", of(1, 2), []event{{0, tick, Nothing}, {0, accepted(2), Open}}},
 		{"two of four others are enough", of(1, 2, 3, 4), []event{{0, accepted(2), LogAccepted}, {0, accepted(4), Open}}},
 		{"three of five", of(1, 2, 3, 4, 5), []event{{0, accepted(2), LogAccepted}, {0, accepted(4), LogAccepted}, {0, accepted(5), Open}}},
 		{"it is open once that is durable, not before", of(1, 2), []event{{0, accepted(2), Open}, {0, accepted(2), Open}, {0, opened, nil}, {0, accepted(2), Nothing}}},

@@ -120,15 +120,15 @@ func (id *Identity) SetAlone() {
 	id.ClusterID = HashID("alone", fmt.Sprintf("%x", id.ClusterID), id.Instance)
 }
 
-// Founders returns the first members for the initial state, which must be equal on all members. It
+// InitialMembers returns the first members for the initial state, which must be equal on all members. It
 // leaves out the names and sorts the URLs, because the configurations of members may differ in
 // them. Each member registers its name later.
-func (id *Identity) Founders() []store.Member {
-	founders := make([]store.Member, 0, len(id.Members))
+func (id *Identity) InitialMembers() []store.Member {
+	members := make([]store.Member, 0, len(id.Members))
 	for _, m := range id.Members {
-		founders = append(founders, store.Member{ID: m.ID, PeerURLs: slices.Sorted(slices.Values(m.PeerURLs))})
+		members = append(members, store.Member{ID: m.ID, PeerURLs: slices.Sorted(slices.Values(m.PeerURLs))})
 	}
-	return founders
+	return members
 }
 
 // Waits reports whether the member waits to be admitted. It has not taken part in the cluster yet.

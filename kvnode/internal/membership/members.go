@@ -112,7 +112,7 @@ func (l *List) find(id uint64) (store.Member, bool) {
 	return m, ok
 }
 
-// Names returns names by ID, also those of removed founders.
+// Names returns names by ID, also those of removed initial members.
 func (l *List) Names() map[uint64]string {
 	names := make(map[uint64]string)
 	for _, m := range l.initial {
