@@ -30,7 +30,7 @@ func Example_rawNode() {
 	for _, m := range []*member{leader, follower} {
 		lease := m.lease
 		// embed:begin last
-		r, err := lease.Read(ctx) // anywhere: once it returns, local state may answer
+		r, err := lease.Read(ctx) // outside the loop: then local state may answer
 		// embed:end
 		if err != nil {
 			log.Fatal(err)
