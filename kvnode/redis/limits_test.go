@@ -157,7 +157,7 @@ func TestConnectionLimit(t *testing.T) {
 
 // TestSlowReader checks that a client that does not read its replies is dropped, and harms no other.
 func TestSlowReader(t *testing.T) {
-	addr := startGateway(t, startCluster(t), func(c *redis.Config) { c.WriteTimeout = 10 * time.Millisecond })
+	addr := startGateway(t, startCluster(t), func(c *redis.Config) { c.WriteTimeout = 300 * time.Millisecond })
 	slow, other := dial(t, addr), dial(t, addr)
 	other.want("OK", "SET", "k", strings.Repeat("a", 200_000))
 	go func() { // the gateway stops reading, and then closes
