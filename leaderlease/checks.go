@@ -110,7 +110,7 @@ func (l *Lease) recheckStorageLocked(now core.Instant) {
 	l.mu.guard.Restarted(now, l.longest)
 	// The trace records a disruption of the clock, which has the same effect.
 	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockDisrupted, At: now})
-	l.mu.lease.ClockStepped(now)
+	l.mu.lease.StartOver(now)
 	l.publishFaultLocked(now)
 }
 

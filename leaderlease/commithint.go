@@ -3,6 +3,7 @@ package leaderlease
 import (
 	"context"
 	"log/slog"
+	"strconv"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -115,7 +116,7 @@ func (l *Lease) commitAppend(s *raft.BasicStatus, m *raftpb.Message) *raftpb.Mes
 		return nil // raft reports what is wrong with the log
 	}
 	l.mu.Lock()
-	l.logLocked(slog.LevelInfo, "learned in an election that a configuration change is committed", "change", change, "commit", index, "from", m.GetFrom())
+	l.logLocked(slog.LevelInfo, "learned in an election that a configuration change is committed", "change", change, "commit", index, "from", strconv.FormatUint(m.GetFrom(), 16))
 	l.mu.Unlock()
 	return &raftpb.Message{
 		Type: raftpb.MsgApp.Enum(), From: new(m.GetFrom()), To: new(s.ID), Term: new(s.GetTerm()),

@@ -111,7 +111,7 @@ func (l *Lease) misuse(rule string, failReads bool) {
 // blameLocked does what misuse does, for callers that hold the lock and publish afterwards.
 func (l *Lease) blameLocked(rule string, failReads bool) (done finished) {
 	if l.mu.misuse == nil {
-		l.mu.misuse = &MisuseError{Rule: rule}
+		l.mu.misuse = &MisuseError{Text: rule}
 		l.logLocked(slog.LevelError, "misuse, leases are off", "rule", rule)
 	}
 	if failReads {
@@ -218,7 +218,7 @@ func (c *confWatch) missed() error {
 	if !c.pending() || c.open[0] > c.appliedPast {
 		return nil
 	}
-	return &MisuseError{Rule: fmt.Sprintf("Applied was called for index %d, beyond the configuration change at %d without ApplyConfState: no lease until that call, or until a snapshot is restored", c.appliedPast, c.open[0])}
+	return &MisuseError{Text: fmt.Sprintf("Applied was called for index %d, beyond the configuration change at %d without ApplyConfState: no lease until that call, or until a snapshot is restored", c.appliedPast, c.open[0])}
 }
 
 func (c *confWatch) noteRestored(index uint64) {
@@ -333,7 +333,7 @@ func (c *confWatch) wrong() error {
 		return err
 	}
 	if index, ok := c.unapplied(); ok && index <= c.acknowledged {
-		return &MisuseError{Rule: fmt.Sprintf("raft has counted the configuration change at %d as applied, but it is not: %s", index, applyFirst)}
+		return &MisuseError{Text: fmt.Sprintf("raft has counted the configuration change at %d as applied, but it is not: %s", index, applyFirst)}
 	}
 	return nil
 }

@@ -18,12 +18,12 @@ func (p *puppet) missing() {
 	p.t.Helper()
 	s := p.Info()
 	m, ok := errors.AsType[*MisuseError](s.Err)
-	if !ok || !strings.Contains(m.Rule, "without ApplyConfState") || s.Status != core.ConfPending {
+	if !ok || !strings.Contains(m.Text, "without ApplyConfState") || s.Status != core.ConfPending {
 		p.t.Fatalf("Info() = %v, error %v, want %v and the change that was not told of", s.Status, s.Err, core.ConfPending)
 	}
 	_, err := p.Token()
-	if m2, ok := errors.AsType[*MisuseError](err); !ok || m2.Rule != m.Rule || !errors.Is(err, ErrNoLease) {
-		p.t.Errorf("Token() = %v, want ErrNoLease with %q as its cause", err, m.Rule)
+	if m2, ok := errors.AsType[*MisuseError](err); !ok || m2.Text != m.Text || !errors.Is(err, ErrNoLease) {
+		p.t.Errorf("Token() = %v, want ErrNoLease with %q as its cause", err, m.Text)
 	}
 }
 

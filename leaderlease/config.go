@@ -42,8 +42,8 @@ type Config struct {
 	// MaxPromise is the longest promise that this node makes. Default: Duration. If it is below the leader's
 	// Duration, this node grants nothing. Without Promises a restarted node neither votes nor campaigns for
 	// MaxPromise, the restart hold. With Promises the hold is the saved duration. A long MaxPromise then
-	// prolongs only the hold after a step or disruption of the clock, that of the restart after it, and that of the
-	// first restart with an empty store. Set it to the longest Duration that any member has had.
+	// prolongs only three holds: after a step or disruption of the clock, after the next restart, and after the first
+	// restart with an empty store. Set it to the longest Duration that any member has had.
 	MaxPromise time.Duration
 	// AllowLongDuration permits a Duration beyond (ElectionTick−1)·TickInterval. Voters are then
 	// still bound when they would campaign, which delays every fail-over.
@@ -206,7 +206,7 @@ func (c *Config) validateSkew(bad func(format string, args ...any)) {
 		bad("MaxClockSkew %v is below %v, by which clocks with MaxDriftPPM %d diverge over Duration %v",
 			c.MaxClockSkew, c.driftBound(), c.MaxDriftPPM, c.Duration)
 	case c.ticksValid() && c.Duration-c.MaxClockSkew < 2*c.heartbeat():
-		bad("Duration %v less MaxClockSkew %v is below two heartbeats, %v: one lost heartbeat would lose the lease",
+		bad("Duration %v − MaxClockSkew %v is below two heartbeats, %v: one lost heartbeat would lose the lease",
 			c.Duration, c.MaxClockSkew, 2*c.heartbeat())
 	}
 }

@@ -91,7 +91,7 @@ func TestValidateRefusesEachBound(t *testing.T) {
 			"less than two heartbeats",
 			func(c *Config) { c.MaxClockSkew = 700*ms + 1 },
 			func(c *Config) { c.MaxClockSkew = 700 * ms },
-			[]string{"Duration 900ms less MaxClockSkew 700.000001ms is below two heartbeats, 200ms"},
+			[]string{"Duration 900ms − MaxClockSkew 700.000001ms is below two heartbeats, 200ms"},
 		},
 		{
 			"no raft config",

@@ -94,9 +94,9 @@
 //
 // # Mixed groups
 //
-// A node without the library is a voter that never grants, so lease reads are safe in any mix. Under
-// a leader without the library the reads of followers fail. A node that ran the library must stay
-// down for its restart hold before it runs without it (PromiseFile.Retire).
+// A node without the library is a voter that never grants. Lease reads beside it are safe if it starts
+// raft from RecoverCommit(Storage). Under a leader without the library reads of followers fail. A node
+// that ran the library must be down for its restart hold before it runs without (PromiseFile.Retire).
 //
 // # Which packages are stable
 //

@@ -111,7 +111,7 @@ type NoLeaseError struct {
 
 // Error implements error.
 func (e *NoLeaseError) Error() string {
-	s := fmt.Sprintf("leaderlease: no usable lease: %s (term %d, leader %d)", e.Status, e.Term, e.Leader)
+	s := fmt.Sprintf("leaderlease: no usable lease: %s (term %d, leader %x)", e.Status, e.Term, e.Leader)
 	if e.noReady {
 		s += ": Ready was not called yet"
 	}
@@ -128,8 +128,8 @@ func (e *NoLeaseError) Is(target error) bool { return target == ErrNoLease }
 func (e *NoLeaseError) Unwrap() error { return e.Err }
 
 // MisuseError says that the embedding broke a rule on which the lease depends. Leases stay off until
-// the Lease is made anew, or until the correction that Rule names.
-type MisuseError struct{ Rule string }
+// the Lease is made anew, or until the correction that Text names.
+type MisuseError struct{ Text string }
 
 // Error implements error.
-func (e *MisuseError) Error() string { return "leaderlease: misuse: " + e.Rule }
+func (e *MisuseError) Error() string { return "leaderlease: misuse: " + e.Text }

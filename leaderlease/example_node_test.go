@@ -14,8 +14,8 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// StartNode makes a raft.Node behind its lease; RestartNode does so for a log that is not
-// empty. The loop around the Node is that of any raft.Node, except that it calls Applied.
+// StartNode makes a raft.Node behind its lease; RestartNode does so for
+// all but a new group. The loop around the Node is that of any raft.Node, except that it calls Applied.
 func ExampleStartNode() {
 	// A group of one elects itself; with more members nothing changes here.
 	const tickInterval = time.Millisecond

@@ -189,10 +189,10 @@ func (l *Lease) takeAnswer(m *raftpb.Message) bool {
 		return !l.answerWaiting(m)
 	case err != nil:
 		l.stats.countField(err)
-		l.refuseReads(fmt.Errorf("node %d does not attest its answer: %w", m.GetFrom(), err), everyone)
+		l.refuseReads(fmt.Errorf("node %x does not attest its answer: %w", m.GetFrom(), err), everyone)
 		return false
 	default:
-		why := fmt.Errorf("node %d does not confirm a quorum round: %w", m.GetFrom(), ErrLeaderTooOld)
+		why := fmt.Errorf("node %x does not confirm a quorum round: %w", m.GetFrom(), ErrLeaderTooOld)
 		l.refuseReads(why, func(w *waiter) bool { return w.needsRound && w.round <= asked })
 		return !l.answerWaiting(m) // it serves the other reads
 	}

@@ -71,7 +71,7 @@ type Lease struct {
 		appliedSeen bool
 
 		checks checks
-		reads  rounds
+		reads  pendingReads
 		// last is the newest clock reading, marker the disruption marker of that time. readFailed means
 		// that a later reading has failed.
 		last       core.Instant
@@ -277,8 +277,8 @@ func (l *Lease) nowLocked() core.Instant {
 // votes and entries, which nothing repairs (docs/clocks.md).
 func (l *Lease) startOverLocked(now core.Instant, marker uint64) {
 	l.mu.last, l.mu.marker = now, marker
-	l.mu.lease.ClockStepped(now)
-	l.mu.guard.ClockStepped(now)
+	l.mu.lease.StartOver(now)
+	l.mu.guard.StartOver(now)
 	l.publishFaultLocked(now)
 }
 

@@ -21,7 +21,7 @@ func (p *puppet) misused(want string) {
 	p.t.Helper()
 	s := p.Info()
 	m, ok := errors.AsType[*MisuseError](s.Err)
-	if !ok || !strings.Contains(m.Rule, want) || !strings.Contains(m.Error(), m.Rule) || s.Status != core.Disabled {
+	if !ok || !strings.Contains(m.Text, want) || !strings.Contains(m.Error(), m.Text) || s.Status != core.Disabled {
 		p.t.Fatalf("Info() = %v, error %v, want %v for a misuse: %q", s.Status, s.Err, core.Disabled, want)
 	}
 	_, err := p.Token()
@@ -257,7 +257,7 @@ func TestAppliedBeyondCommitFailsLoudly(t *testing.T) {
 	for range 2 {
 		_, err := p.Read(t.Context())
 		m, ok := errors.AsType[*MisuseError](err)
-		if nl, isNl := errors.AsType[*NoLeaseError](err); !ok || !isNl || nl.Status != core.Disabled || !strings.Contains(err.Error(), m.Rule) {
+		if nl, isNl := errors.AsType[*NoLeaseError](err); !ok || !isNl || nl.Status != core.Disabled || !strings.Contains(err.Error(), m.Text) {
 			t.Errorf("Read() = %v, want %v and the rule that was broken", err, core.Disabled)
 		}
 		p.lead(4)

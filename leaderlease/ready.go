@@ -17,8 +17,8 @@ import (
 //
 // It gives the lease up if leadership is gone, publishes the new commit index, stamps heartbeats and
 // their responses, and withholds votes that a promise forbids (L1, L6, L7, V2, V4). It removes withheld
-// messages from rd.Messages, and the answers to the lease's own reads from rd.ReadStates. It leaves the
-// rest of rd alone.
+// messages from rd.Messages, and the answers to the lease's own reads from rd.ReadStates. With
+// AsyncStorageWrites it also filters the responses in rd.Messages.
 //
 // Messages are stamped in place, and a withheld one becomes a MsgUnreachable, which raft does not step.
 // So sending from an earlier copy of rd does no harm.
@@ -75,7 +75,7 @@ func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	if n := len(rd.CommittedEntries); n > 0 {
 		commit = max(commit, rd.CommittedEntries[n-1].GetIndex())
 		mu.conf.noteCommitted(rd.CommittedEntries)
-		// With AsyncStorageWrites raft hands out only entries that are on disk, and so is the first HardState.
+		// With AsyncStorageWrites, entries that raft hands out are on disk, and the first HardState too.
 		mu.durable = true
 	}
 	if !raft.IsEmptySnap(rd.Snapshot) {
@@ -146,7 +146,7 @@ func (l *Lease) holdBack(rd *raft.Ready, stop <-chan struct{}) bool {
 }
 
 // WouldBlock reports whether Ready(rd) would block now. A loop that must not block goes on with Step and
-// Tick, does nothing with rd, does not call Advance, and asks again, at least once per MaxPromise.
+// Tick, does nothing with rd, does not call Advance, and asks again later.
 func (l *Lease) WouldBlock(rd *raft.Ready) bool {
 	if l == nil {
 		return false

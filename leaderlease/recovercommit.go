@@ -86,7 +86,7 @@ func checkCommit(s raft.Storage, stored uint64) error {
 	if err != nil || proven == stored {
 		return err
 	}
-	return &MisuseError{Rule: fmt.Sprintf("the HardState in Storage has commit index %d, and the log proves that the configuration change at %d is committed: "+
+	return &MisuseError{Text: fmt.Sprintf("the HardState in Storage has commit index %d, and the log proves that the configuration change at %d is committed: "+
 		"a node that starts so may be elected beside the leader; use NewRawNode, StartNode or RestartNode of this package, "+
 		"or set raft.Config.Storage to RecoverCommit(Storage) for raft and for New", stored, proven)}
 }

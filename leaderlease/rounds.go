@@ -10,9 +10,9 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// rounds are the waiting reads, and the quorum round that they share. At most one round is under way, so a
+// pendingReads are the waiting reads, and the quorum round that they share. At most one round is under way, so a
 // thousand reads cost as much as one.
-type rounds struct {
+type pendingReads struct {
 	// seq is the number of the newest round. asked is set while it is under way, age counts its ticks.
 	seq   uint64
 	asked bool
@@ -26,14 +26,14 @@ type rounds struct {
 	stuck int
 }
 
-func (r *rounds) add(w *waiter) {
+func (r *pendingReads) add(w *waiter) {
 	w.round = r.seq + 1
 	r.waiting.push(w)
 }
 
 // rebase sets at and commitAt of the waiting reads at the first commit of the term. Any moment
 // between the call and the return of a read is right.
-func (r *rounds) rebase(now core.Instant, commit uint64) {
+func (r *pendingReads) rebase(now core.Instant, commit uint64) {
 	for _, w := range r.waiting.all {
 		if !w.needsRound {
 			w.at, w.commitAt = now, commit

@@ -212,7 +212,7 @@ func TestNewRefusesACommitIndexBelowWhatTheLogProves(t *testing.T) {
 	rc, cfg := pairConfig(t, twoChanges(t))
 	cfg.Raft = rc
 	_, err := New(cfg)
-	if misuse, ok := errors.AsType[*MisuseError](err); !ok || !strings.Contains(misuse.Rule, "commit index 2") || !strings.Contains(misuse.Rule, "change at 3") {
+	if misuse, ok := errors.AsType[*MisuseError](err); !ok || !strings.Contains(misuse.Text, "commit index 2") || !strings.Contains(misuse.Text, "change at 3") {
 		t.Errorf("New() = %v, want a *MisuseError with the commit index 2 and the change at 3", err)
 	}
 	inner := raft.RestartNode(rc)

@@ -50,7 +50,7 @@ type Stats struct {
 	Deaths, VoidedPromises uint64
 }
 
-// counters has the counters of Stats. Served reads write only paths.
+// counters has the counters of Stats. Reads under the lease write only paths.
 type counters struct {
 	paths   pathCounter
 	refused [core.NumStatus]atomic.Uint64

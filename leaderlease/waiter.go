@@ -156,7 +156,7 @@ func (e *waitError) Error() string {
 	case e.untaken:
 		s += fmt.Sprintf("ReadIndex to be called with what ReadRequests delivers, try %d", e.try)
 	case e.leader != 0:
-		s += fmt.Sprintf("an answer of leader %d, try %d", e.leader, e.try)
+		s += fmt.Sprintf("an answer of leader %x, try %d", e.leader, e.try)
 	default:
 		s += fmt.Sprintf("a quorum round, try %d", e.try)
 	}

@@ -65,12 +65,12 @@ var readRules = []Mutant{
 	{
 		Rule: "§8", Name: "a voter's promise from before its clock went back", Pkg: rulesPkg, Test: "^TestClockOfAVoterGoesBack$",
 		File: "leaderlease/lease.go",
-		Old:  "\tl.mu.guard.ClockStepped(now)\n", New: "",
+		Old:  "\tl.mu.guard.StartOver(now)\n", New: "",
 	},
 	{
 		Rule: "§8", Name: "a clock that goes back frees the voter", Pkg: rulesPkg, Test: "^TestClockOfAVoterGoesBack$",
 		File: guardFile,
-		Old:  "\tg.holdUntil = now.Add(most)\n", New: "\tg.holdUntil = now\n",
+		Old:  "\tg.holdUntil = now.Add(hold)\n", New: "\tg.holdUntil = now\n",
 	},
 	{
 		Rule: "§8", Name: "a clock that failed is trusted at once", Pkg: rulesPkg, Test: "^TestClockFails$",
@@ -103,7 +103,7 @@ var readRules = []Mutant{
 		Rule: "§8", Name: "a voter goes by its clock after a disruption", Pkg: rulesPkg, Test: "^TestClockOfAVoterJumpsAhead$",
 		File: "leaderlease/lease.go",
 		Old:  "\t\tl.startOverLocked(now, marker)\n\tcase now < l.mu.last:",
-		New:  "\t\tl.mu.marker = marker\n\t\tl.mu.lease.ClockStepped(now)\n\t\tl.publishFaultLocked(now)\n\tcase now < l.mu.last:", Sim: true,
+		New:  "\t\tl.mu.marker = marker\n\t\tl.mu.lease.StartOver(now)\n\t\tl.publishFaultLocked(now)\n\tcase now < l.mu.last:", Sim: true,
 	},
 	{
 		Rule: "§8", Name: "a hold that is measured from before the disruption", Pkg: libPkg, Test: "^TestDisruptionBetweenTwoReadings$",
@@ -123,7 +123,7 @@ var readRules = []Mutant{
 	{
 		Rule: "§8", Name: "a disrupted clock does not void the lease", Pkg: rulesPkg, Test: "^TestClockDisruptionVoidsTheLease$",
 		File: "leaderlease/lease.go",
-		Old:  "\tl.mu.lease.ClockStepped(now)\n", New: "",
+		Old:  "\tl.mu.lease.StartOver(now)\n", New: "",
 	},
 	{
 		Rule: "§8", Name: "the rate watch sees nothing", Pkg: rulesPkg, Test: "^TestClockRateWatchGivesUp$",

@@ -258,17 +258,17 @@ var savedRules = []Mutant{
 	{
 		Rule: "V6", Name: "a memory from before promises tells how long they are", Pkg: corePkg, Test: "^TestADisruptedGuardTrustsNoSave$",
 		File: savedFile,
-		Old:  ", max(s.longest, most)", New: ", s.longest",
+		Old:  ", max(s.longest, hold)", New: ", s.longest",
 	},
 	{
 		Rule: "V6", Name: "after a disruption what is saved does not cover earlier processes", Pkg: corePkg, Test: "^TestADisruptedGuardLowersNothingThatMayBeOwed$",
 		File: guardFile,
-		Old:  "g.saved.clockStepped(most)", New: "g.saved.clockStepped(g.maxPromise)",
+		Old:  "g.saved.startOver(hold)", New: "g.saved.startOver(g.maxPromise)",
 	},
 	{
 		Rule: "V6", Name: "after a disruption the hold is what was saved at the start", Pkg: corePkg, Test: "^TestADisruptedGuardTrustsNoSave$",
 		File: guardFile,
-		Old:  "g.holdUntil = now.Add(most)", New: "g.holdUntil = now.Add(g.holdFor)",
+		Old:  "g.holdUntil = now.Add(hold)", New: "g.holdUntil = now.Add(g.holdFor)",
 	},
 	{
 		Rule: "V6", Name: "a save that failed counts", Pkg: libPkg, Test: "^TestASaveThatFailsIsSaidOnce$",

@@ -139,8 +139,8 @@ func (m *model) disturb(e event, n *modelNode) {
 		back := m.params.Duration * time.Duration(m.pick(256)) / 128
 		n.pacer = modelClock{base: max(now.Add(-back), 1), since: m.truth, ppm: n.pacer.ppm}
 		if m.flaw != clockUntold {
-			n.guard.ClockStepped(m.now(n))
-			n.lease.ClockStepped(m.now(n))
+			n.guard.StartOver(m.now(n))
+			n.lease.StartOver(m.now(n))
 		}
 		m.publish(n)
 	case suspend:
@@ -161,8 +161,8 @@ func (m *model) suspend(n *modelNode, now Instant) {
 	}
 	n.pacer = modelClock{base: now + 1, since: m.truth, ppm: n.pacer.ppm}
 	if !untold {
-		n.guard.ClockStepped(now + 1)
-		n.lease.ClockStepped(now + 1)
+		n.guard.StartOver(now + 1)
+		n.lease.StartOver(now + 1)
 	}
 	m.publish(n)
 }

@@ -244,9 +244,9 @@ func (s *stage) jump(i int, by Instant) bool {
 	if by < 0 {
 		a.lease.ClockWentBack(a.now)
 	} else {
-		a.lease.ClockStepped(a.now)
+		a.lease.StartOver(a.now)
 	}
-	a.guard.ClockStepped(a.now)
+	a.guard.StartOver(a.now)
 	if a.lease.term == 0 {
 		a.lease.StepDown() // as each Ready does
 	}

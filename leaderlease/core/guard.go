@@ -123,22 +123,22 @@ func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || 
 // node's own vote, which raft counts without a message (V5).
 func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.InRestartHold(now) }
 
-// ClockStepped starts over at now, after the clock went back or was disrupted. The clock may have
+// StartOver is for a clock that went back or was disrupted, and for a restart. The clock may have
 // missed time or jumped ahead, and a restored machine may not remember its newest promises. Earlier
 // instants mean nothing any more. All earlier promises end within the longest one, so the node holds
 // for that long, as after a restart.
-func (g *Guard) ClockStepped(now Instant) {
+func (g *Guard) StartOver(now Instant) {
 	g.promise.until, g.owed = 0, 0
 	g.incarnation = g.incarnation.Next()
-	most := max(g.holdFor, g.maxPromise)
-	g.saved.clockStepped(most)
-	g.holdUntil = now.Add(most)
+	hold := max(g.holdFor, g.maxPromise)
+	g.saved.startOver(hold)
+	g.holdUntil = now.Add(hold)
 }
 
 // Restarted begins a restart hold at now, for a node that turns out to have run before.
 func (g *Guard) Restarted(now Instant, hold time.Duration) {
 	g.holdFor = max(g.holdFor, hold)
-	g.ClockStepped(now)
+	g.StartOver(now)
 }
 
 // InRestartHold reports whether the restart hold has not ended (V6).
@@ -274,11 +274,11 @@ func (s *saved) ask(d time.Duration) bool {
 	return d <= s.limit
 }
 
-// clockStepped is for a machine that may have been restored, so that its memory is older than its storage.
+// startOver is for a machine that may have been restored, so that its memory is older than its storage.
 // Storage may hold s.longest by now, so s.limit must not be higher. The node may have forgotten promises
-// of up to most, so s.longest must not be lower.
-func (s *saved) clockStepped(most time.Duration) {
-	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, most)
+// as long as hold, so s.longest must not be lower.
+func (s *saved) startOver(hold time.Duration) {
+	s.limit, s.longest = min(s.limit, s.longest), max(s.longest, hold)
 }
 
 // SetStored tells the guard which duration stable storage holds, and that BeginSave may lower it to floor after

@@ -186,7 +186,7 @@ func TestNoDeathLiftsTheHold(t *testing.T) {
 		t.Errorf("ProcessDied() = %t, bound in the last instant of the hold: %t, after it: %t, want true, true, false",
 			ok, g.Bound(2*sec-1), g.Bound(2*sec))
 	}
-	g.ClockStepped(3 * sec)
+	g.StartOver(3 * sec)
 	if g.ProcessDied(1, ProcessID{7}); !g.Bound(5*sec - 1) {
 		t.Error("Bound() after a step of the clock and a death = false, want true")
 	}

@@ -78,7 +78,7 @@ func TestWhatIsSavedFallsWithTheEndOfTheHold(t *testing.T) {
 		{"a short promise is made", func(g *Guard) { g.asked(short, sec) }, short},
 		{"a longer promise is made", func(g *Guard) { g.asked(middle, sec); g.asked(short, sec) }, middle},
 		{"as long a promise is made", func(g *Guard) { g.asked(long, sec) }, 0},
-		{"the clock steps back", func(g *Guard) { g.ClockStepped(sec - 1) }, 2 * time.Second},
+		{"the clock steps back", func(g *Guard) { g.StartOver(sec - 1) }, 2 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := keeping(long)
@@ -124,7 +124,7 @@ func TestASaveThatFailsIsRepeated(t *testing.T) {
 func TestADisruptedGuardTrustsNoSave(t *testing.T) {
 	for _, saved := range []time.Duration{short, long} {
 		g := keeping(saved)
-		g.ClockStepped(5 * sec)
+		g.StartOver(5 * sec)
 		if end := 7 * sec; !g.Bound(end-1) || g.Bound(end) {
 			t.Errorf("saved %v: Bound() = %t, %t around %d, want true, false", saved, g.Bound(end-1), g.Bound(end), end)
 		}
@@ -147,7 +147,7 @@ func TestADisruptedGuardLowersNothingThatMayBeOwed(t *testing.T) {
 	g := NewGuard(sec, 1, middle, long)
 	g.SetStored(short, long)
 	g.SetTerm(4)
-	g.ClockStepped(sec + 1)
+	g.StartOver(sec + 1)
 	if g.Promise(3, 4, Probe{Sent: 1, Duration: middle}, ProcessID{}, sec+2) {
 		t.Fatal("what may not be saved is promised")
 	}
@@ -161,7 +161,7 @@ func TestAGuardWithoutStorageSavesNothing(t *testing.T) {
 		if !g.asked(2*time.Second, sec) || g.asked(2*time.Second+1, sec) {
 			t.Error("something else than the longest promise decides")
 		}
-		g.ClockStepped(2 * sec)
+		g.StartOver(2 * sec)
 		if !g.asked(2*time.Second, 2*sec) {
 			t.Error("it promises less after a step of its clock")
 		}

@@ -224,7 +224,7 @@ func TestGuardOwes(t *testing.T) {
 
 // A clock that went back says nothing about earlier instants: the node holds
 // as after a restart, for what it may have promised before or since its start.
-func TestGuardClockStepped(t *testing.T) {
+func TestGuardStartsOver(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		hold time.Duration
@@ -238,7 +238,7 @@ func TestGuardClockStepped(t *testing.T) {
 			g := NewGuard(100*sec, 1, 2*time.Second, tt.hold)
 			g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, ProcessID{}, 100*sec)
 			g.Grant(1, 5, 100*sec)
-			g.ClockStepped(500 * ms)
+			g.StartOver(500 * ms)
 			if !g.Bound(tt.want-1) || g.Bound(tt.want) {
 				t.Errorf("Bound() = %t, %t around %d, want true, false", g.Bound(tt.want-1), g.Bound(tt.want), tt.want)
 			}
@@ -267,7 +267,7 @@ func TestGuardHoldsWhenItsClockJumpsAhead(t *testing.T) {
 		g.Promise(1, 5, Probe{Sent: sec, Duration: 900 * time.Millisecond}, ProcessID{}, 2*sec)
 		g.Grant(1, 5, 2*sec)
 		now := 2*sec + ahead
-		g.ClockStepped(now)
+		g.StartOver(now)
 		if end := now + sec; !g.Bound(end-1) || !g.Owes(end-1) || g.Bound(end) {
 			t.Errorf("a clock %d ahead: Bound() = %t, %t around %d, want true, false", ahead, g.Bound(end-1), g.Bound(end), end)
 		}
@@ -304,7 +304,7 @@ func TestGuardHoldSaturates(t *testing.T) {
 	if !g.Bound(Forever - 1) {
 		t.Error("Bound() = false within an absurd hold, want true")
 	}
-	g.ClockStepped(500 * ms)
+	g.StartOver(500 * ms)
 	if !g.Bound(Forever - 1) {
 		t.Error("Bound() = false within an absurd hold after a step, want true")
 	}

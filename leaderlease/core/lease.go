@@ -176,17 +176,17 @@ func (l *Lease) Invalidate(now Instant) {
 // rest of the term, since such a clock will go back again.
 const maxSteps = 3
 
-// ClockWentBack is ClockStepped for a step back that no disruption explains. After more than maxSteps of them
+// ClockWentBack is StartOver for a step back that no disruption explains. After more than maxSteps of them
 // there is no lease for the rest of the term.
 func (l *Lease) ClockWentBack(now Instant) {
 	l.steps++
-	l.ClockStepped(now)
+	l.StartOver(now)
 }
 
-// ClockStepped gives the lease up and starts over at now, after the clock went back or was disrupted.
-// Earlier instants mean nothing any more, and neither do the observations of other clocks. From here
-// on only probes sent after now count.
-func (l *Lease) ClockStepped(now Instant) {
+// StartOver gives the lease up at now, after the clock went back or was disrupted, or the node was
+// restarted. Earlier instants mean nothing any more, and neither do the observations of other clocks.
+// From here on only probes sent after now count.
+func (l *Lease) StartOver(now Instant) {
 	for i := range l.peers {
 		l.peers[i].rate = rateWatch{}
 	}

@@ -141,12 +141,12 @@ func TestFailClockLastsUntilItStartsOver(t *testing.T) {
 	if s := l.View(3 * sec).Status; s != ClockFault {
 		t.Errorf("View().Status = %v after Lead of the same term, want clock", s)
 	}
-	l.ClockStepped(3 * sec)
+	l.StartOver(3 * sec)
 	if l.Count(3, 5, Grant{Sent: 3 * sec, Duration: time.Second}, 3*sec) {
-		t.Error("Count() of a probe from before ClockStepped = true, want false")
+		t.Error("Count() of a probe from before StartOver = true, want false")
 	}
 	if !l.Count(3, 5, Grant{Sent: 3*sec + 1, Duration: time.Second}, 3*sec+1) {
-		t.Error("Count() of a probe from after ClockStepped = false, want true")
+		t.Error("Count() of a probe from after StartOver = false, want true")
 	}
 
 	l.FailClock()
@@ -172,23 +172,23 @@ func TestSendInstantsGrowWhenTheClockGoesBack(t *testing.T) {
 	l := leading(10*sec, voters(1, 2, 3))
 	old, _ := l.Probe(11 * sec)
 	for _, now := range []Instant{3 * sec, sec, 5 * sec} {
-		l.ClockStepped(now)
+		l.StartOver(now)
 		if v := l.View(now); v.End != 0 || v.Status != ClockFault {
-			t.Errorf("View() after ClockStepped(%d) = %+v, want no end, because of the clock", now, v)
+			t.Errorf("View() after StartOver(%d) = %+v, want no end, because of the clock", now, v)
 		}
 		p, ok := l.Probe(now + 1)
 		if !ok || p.Sent <= old.Sent {
-			t.Errorf("Probe() after ClockStepped(%d) = %+v, %t, want one sent after %d", now, p, ok, old.Sent)
+			t.Errorf("Probe() after StartOver(%d) = %+v, %t, want one sent after %d", now, p, ok, old.Sent)
 		}
 		if l.Count(2, 5, Grant{Sent: old.Sent, Duration: time.Second}, now+2) {
-			t.Errorf("Count() of a probe from before ClockStepped(%d) = true, want false", now)
+			t.Errorf("Count() of a probe from before StartOver(%d) = true, want false", now)
 		}
 		if l.Count(2, 5, Grant{Sent: p.Sent + 2, Duration: time.Second}, now+2) {
-			t.Errorf("Count() of a probe from the future after ClockStepped(%d) = true, want false", now)
+			t.Errorf("Count() of a probe from the future after StartOver(%d) = true, want false", now)
 		}
 		l.Count(2, 5, Grant{Sent: p.Sent, Duration: time.Second}, now+2)
 		if v, want := l.View(now+2), (now + 1).Add(time.Second); v.End != want || v.Status != Valid {
-			t.Errorf("View() = %+v once a probe from after ClockStepped(%d) is answered, want one that ends at %d", v, now, want)
+			t.Errorf("View() = %+v once a probe from after StartOver(%d) is answered, want one that ends at %d", v, now, want)
 		}
 		old = p
 	}
@@ -277,7 +277,7 @@ func TestReleaseCoversProbesOfALaterClock(t *testing.T) {
 func TestTransferEndsAlsoIfTheClockGoesBack(t *testing.T) {
 	l := leading(3600*sec, voters(1, 2, 3))
 	l.Release(3600 * sec)
-	l.ClockStepped(sec)
+	l.StartOver(sec)
 	if _, ok := l.Probe(2200*ms - 1); ok {
 		t.Error("Probe() while the transfer can still succeed, want none")
 	}

@@ -142,7 +142,7 @@ func TestRateForgetsWithTheLeadersClock(t *testing.T) {
 	w := newWatched(0, 0, 100*time.Millisecond, time.Millisecond)
 	w.within(10*time.Second, true)
 	w.leader = modelClock{base: 2 * sec, since: w.truth}
-	w.lease.ClockStepped(w.leader.at(w.truth))
+	w.lease.StartOver(w.leader.at(w.truth))
 	w.lease.StepDown()
 	w.lease.Lead(5, w.leader.at(w.truth))
 	if at := w.within(time.Minute, true); at >= 0 {
@@ -231,13 +231,13 @@ func TestRateDoubtByAShorterPromise(t *testing.T) {
 
 // The leader's machine was stopped: it suspects no clock by what its own clock showed
 // before, and waits for answers to what it sends from then on.
-func TestClockSteppedForgets(t *testing.T) {
+func TestStartOverForgets(t *testing.T) {
 	w := newWatched(0, 300_000, 100*time.Millisecond, time.Millisecond)
 	w.within(time.Minute, true)
 	now := w.leader.at(w.truth)
-	w.lease.ClockStepped(now)
+	w.lease.StartOver(now)
 	if v := w.lease.View(now); w.suspect() || v.Status != ClockFault || v.End != 0 {
-		t.Errorf("View() after ClockStepped = %+v, ClockSuspect = %t, want no end and no doubt", v, w.suspect())
+		t.Errorf("View() after StartOver = %+v, ClockSuspect = %t, want no end and no doubt", v, w.suspect())
 	}
 	grants(w.lease, now, now, 2)
 	if end := w.lease.View(now).End; end != 0 {

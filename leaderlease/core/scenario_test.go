@@ -79,7 +79,7 @@ func (s *scenario) leader(a args) (out string, ok bool) {
 	case "fail-clock":
 		s.lease.FailClock()
 	case "leader-clock-stepped":
-		s.lease.ClockStepped(now)
+		s.lease.StartOver(now)
 	case "set":
 		s.set(a)
 	case "drift":
@@ -153,7 +153,7 @@ func (s *scenario) voter(a args) (out string, ok bool) {
 	case "in-term":
 		g.SetTerm(a.number("term"))
 	case "clock-stepped":
-		g.ClockStepped(now)
+		g.StartOver(now)
 	default:
 		return "", false
 	}

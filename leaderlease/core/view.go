@@ -12,7 +12,7 @@ type View struct {
 	// End is the end of the promises of a quorum: the send instant plus Duration. It is Forever for a sole
 	// voter, and zero while no quorum has answered.
 	End Instant
-	// Usable is the end of lease reads: End less MaxClockSkew. At that time and later another leader may exist, if the
+	// Usable is the end of lease reads: End − MaxClockSkew. At that time and later another leader may exist, if the
 	// clocks drift apart as far as MaxClockSkew allows.
 	Usable Instant
 	// Status is Valid if only time decides, else the reason to refuse.

@@ -311,8 +311,8 @@ func (r *replay) clock(e *Event) {
 		if e.Kind == KindClockBack {
 			r.lease.ClockWentBack(e.At)
 		}
-		r.lease.ClockStepped(e.At)
-		r.guard.ClockStepped(e.At)
+		r.lease.StartOver(e.At)
+		r.guard.StartOver(e.At)
 	}
 	r.revoked = true
 }
