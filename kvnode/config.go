@@ -29,8 +29,8 @@ type Config struct {
 	// DataDir holds everything that the member must keep. Start creates it.
 	DataDir string
 	// Cluster is the initial cluster, with this member. Token distinguishes clusters with equal members.
-	// When DataDir is created, the IDs of cluster and members are derived from both; the cluster ID of a
-	// sole member is random. Later starts compare both with DataDir, and dial and admit members at these URLs.
+	// Without Existing, the IDs of a new DataDir are derived from both; the cluster ID of a sole member is
+	// random. Later starts compare both with DataDir, and dial and admit members at these URLs.
 	Cluster []Member
 	Token   string
 	// Existing is set for a member that was added to an existing cluster.
@@ -44,9 +44,9 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Supervisor notifies the peers when this process has exited. Default: none.
 	Supervisor Supervisor
-	// PeerTLS encrypts the connections between members, over Listener and Dial, and authenticates the
-	// member at the other end. Either all members have it or none. Default: plain text, in which any
-	// program can claim to be any member.
+	// PeerTLS encrypts the connections between members, over Listener and Dial. If it requires
+	// certificates, it also authenticates the other end; otherwise any program can claim to be any
+	// member. Either all members have it or none. Default: plain text.
 	PeerTLS *tlsconf.Source
 
 	// TickInterval is the time between heartbeats. Default: 50 ms. With longer intervals the lease needs
@@ -60,8 +60,8 @@ type Config struct {
 	LeaseDuration time.Duration
 	MaxClockSkew  time.Duration
 	MaxDriftPPM   int
-	// IgnoreClosed turns off the suspicion of a leader whose connections have closed: this member waits
-	// for ElectionTimeout then.
+	// IgnoreClosed turns off the suspicion of a leader whose connections have closed: it only counts
+	// as silent then.
 	IgnoreClosed bool
 	// IgnoreSilence turns off the suspicion of a leader that is silent for much longer than usual: this
 	// member waits for ElectionTimeout then.
@@ -99,8 +99,8 @@ type Config struct {
 	// CatchUpBytes defaults to 0.
 	CatchUpEntries uint64
 	CatchUpBytes   int64
-	// TTLCheckpoint is the interval at which the remaining time of each TTL lease longer than it is replicated,
-	// so that a new leader does not restart it. Default: never, as in etcd.
+	// TTLCheckpoint is the interval at which the remaining time of longer TTL leases is replicated, so that a new
+	// leader continues from it. Default: never, as in etcd.
 	TTLCheckpoint time.Duration
 	// WarnApply: an entry that takes longer to apply is logged, because all later entries wait for it. Default: 100
 	// ms, as in etcd.

@@ -187,7 +187,7 @@ func (l *raftLoop) failProposals(lead uint64) {
 // publishSuspicions publishes the detector's statistics for Suspicions. It allocates only if they have changed.
 func (l *raftLoop) publishSuspicions() {
 	if now := l.detector.Stats(); l.suspicions.Load() == nil || *l.suspicions.Load() != now {
-		l.suspicions.Store(&now)
+		l.suspicions.Store(new(now))
 	}
 }
 

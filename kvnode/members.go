@@ -21,7 +21,7 @@ var (
 	ErrMemberNotFound = membership.ErrMemberNotFound
 	// ErrNotLearner means that a voter cannot be promoted.
 	ErrNotLearner = membership.ErrNotLearner
-	// ErrLearnerNotReady means that the learner is too far behind to be promoted.
+	// ErrLearnerNotReady means that the learner is too far behind to be promoted, or silent.
 	ErrLearnerNotReady = membership.ErrLearnerNotReady
 	// ErrTooManyLearners means that the cluster has a learner already.
 	ErrTooManyLearners = membership.ErrTooManyLearners
@@ -143,8 +143,8 @@ func (p changeProposer) ProposeEmpty(ctx context.Context) error {
 	return err
 }
 
-// IsUpToDate implements membership.Proposer. As in etcd, a learner is up to date when it has nine tenths of the
-// leader's log.
+// IsUpToDate implements membership.Proposer. A learner is up to date when it has nine tenths of the leader's log,
+// as in etcd, and answers.
 func (p changeProposer) IsUpToDate(id uint64) (bool, error) {
 	if !p.leadership.Leads() {
 		return false, ErrNotLeader

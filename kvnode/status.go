@@ -21,9 +21,9 @@ type Status struct {
 	Name          string
 	Term, Leader  uint64
 	Learner       bool
-	// Lease and Stats are those of the leader lease.
-	Lease leaderlease.Info
-	Stats leaderlease.Stats
+	// Lease and LeaseStats are those of the leader lease.
+	Lease      leaderlease.Info
+	LeaseStats leaderlease.Stats
 	// Suspicions counts this member's suspicions of its leaders, and says how the last leader was
 	// replaced.
 	Suspicions detector.Stats
@@ -74,7 +74,7 @@ func (n *Node) Status() Status {
 	return Status{
 		ID: n.ID(), ClusterID: n.ClusterID(), Name: n.cfg.Name, Term: n.Term(), Leader: n.Leader(),
 		Learner: n.store.Members().ByID[n.ID()].Learner,
-		Lease:   lease, Stats: n.lease.Stats(), Suspicions: n.Suspicions(),
+		Lease:   lease, LeaseStats: n.lease.Stats(), Suspicions: n.Suspicions(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.members.Names(), Awaited: n.loop.admission.Awaited(),
 		ClusterVersion: n.store.ClusterVersion(), NewestClusterVersion: n.cfg.newestClusterVersion, ClusterVersionKeptBy: keptBy,

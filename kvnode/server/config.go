@@ -86,7 +86,7 @@ type Config struct {
 	// DisableGateway turns off the JSON gateway.
 	DisableGateway bool
 
-	// Spell rewrites the names of Config's fields in errors, for example as flags: see
+	// Spell rewrites the names of Config's fields in Report's errors, for example as flags: see
 	// status.Report.Reword. Default: no change.
 	Spell func(text string) string
 	// Logger receives what an operator should know, and no lines per request. Node and API use

@@ -28,8 +28,8 @@ const (
 // same log. The member then serves no requests.
 var ErrCorrupt = errors.New("kvnode: this member's data differs from that of other members")
 
-// checkedMember is a member's part in the corruption checks. The server creates it.
-type checkedMember struct {
+// hashChecker makes this member's corruption checks. The server creates it.
+type hashChecker struct {
 	log *slog.Logger
 	dir string
 	// all returns the members, this one first.
@@ -49,7 +49,7 @@ func (s *Server) openGate() bool {
 		return true
 	}
 	// The timeout is etcd's for each member.
-	if err := s.checkedMember().checkAtStart(s.streams, 5*time.Second+2*s.cfg.Node.ElectionTimeout); err != nil {
+	if err := s.hashChecker().checkAtStart(s.streams, 5*time.Second+2*s.cfg.Node.ElectionTimeout); err != nil {
 		s.fail(err)
 		return false
 	}
@@ -64,13 +64,13 @@ func (s *Server) watchCorruption() {
 		every = d
 	}
 	if every > 0 {
-		s.checkedMember().watch(s.streams, every)
+		s.hashChecker().watch(s.streams, every)
 	}
 }
 
-func (s *Server) checkedMember() *checkedMember {
+func (s *Server) hashChecker() *hashChecker {
 	store, commit := s.node.Store(), s.node.Status().Commit
-	return &checkedMember{
+	return &hashChecker{
 		log: s.log, dir: s.cfg.Node.DataDir, all: s.api.Hashers,
 		caughtUp: func() bool { return store.Applied() >= commit },
 		leads:    func() bool { return s.node.Leader() == s.node.ID() },
@@ -86,7 +86,7 @@ func (s *Server) checkedMember() *checkedMember {
 // checkAtStart compares this member with the others until the result is clear, or timeout has passed. It fails if
 // another member's data differs, unless a majority agrees with this member. A member that does not answer does not
 // prevent the start, so that all members of a cluster can start at once.
-func (m *checkedMember) checkAtStart(ctx context.Context, timeout time.Duration) error {
+func (m *hashChecker) checkAtStart(ctx context.Context, timeout time.Duration) error {
 	m.log.Info("comparing this member's data with the others' before it serves", "at_most", timeout)
 	for deadline := time.Now().Add(timeout); ; {
 		limit := max(restTime, time.Until(deadline))
@@ -106,7 +106,7 @@ func (m *checkedMember) checkAtStart(ctx context.Context, timeout time.Duration)
 }
 
 // startResult turns the last comparison at start into an error, or nil if this member may serve.
-func (m *checkedMember) startResult(r *hashcheck.Report) error {
+func (m *hashChecker) startResult(r *hashcheck.Report) error {
 	for _, u := range r.Unknown {
 		m.log.Warn("a member could not be compared with this one", "peer", u.Member.String(), "error", u.Err)
 	}
@@ -135,7 +135,7 @@ const replaceAdvice = "remove the wrong member (etcdctl member remove), and add 
 
 // watch compares all members at intervals while this member leads, and raises the alarm for
 // corrupt ones.
-func (m *checkedMember) watch(ctx context.Context, every time.Duration) {
+func (m *hashChecker) watch(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -153,7 +153,7 @@ func (m *checkedMember) watch(ctx context.Context, every time.Duration) {
 // check compares all members once. If an operator has removed a member meanwhile, as replaceAdvice says, check
 // compares the others again. Otherwise it could raise the alarm for the removed member after the operator has
 // disarmed it.
-func (m *checkedMember) check(ctx context.Context) {
+func (m *hashChecker) check(ctx context.Context) {
 	all := m.all()
 	report := hashcheck.Compare(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
 	for m.removed(all) {
@@ -164,7 +164,7 @@ func (m *checkedMember) check(ctx context.Context) {
 }
 
 // removed reports whether any of members was removed from the cluster.
-func (m *checkedMember) removed(members []*hashcheck.Member) bool {
+func (m *hashChecker) removed(members []*hashcheck.Member) bool {
 	now := m.all()
 	return slices.ContainsFunc(members, func(x *hashcheck.Member) bool {
 		return !slices.ContainsFunc(now, func(y *hashcheck.Member) bool { return y.ID == x.ID })
@@ -172,7 +172,7 @@ func (m *checkedMember) removed(members []*hashcheck.Member) bool {
 }
 
 // reportAndRaise logs the leader's comparison, and raises the alarms that are not raised yet.
-func (m *checkedMember) reportAndRaise(ctx context.Context, report *hashcheck.Report) {
+func (m *hashChecker) reportAndRaise(ctx context.Context, report *hashcheck.Report) {
 	for _, u := range report.Unknown {
 		m.log.Info("a member could not be compared with the others", "peer", u.Member.String(), "error", u.Err)
 	}

@@ -45,7 +45,7 @@ func TestCorruptCheck(t *testing.T) {
 	if _, err := c.Put(t.Context(), "key", "value"); err != nil {
 		t.Fatal(err)
 	}
-	check := lead.checkedMember()
+	check := lead.hashChecker()
 	check.check(t.Context())
 	if alarms := lead.Node().Store().Alarms(); len(alarms) != 0 {
 		t.Fatalf("alarms = %v in a sound cluster, want none", alarms)
@@ -296,7 +296,7 @@ func TestRequestsThatWaitForTheCheckAreBounded(t *testing.T) {
 		go func() { _, _ = kv.Put(ctx, &pb.PutRequest{Key: []byte("k")}) }()
 	}
 	until(t, "two requests wait", func() bool { return next.gate.waiting.Load() == 2 })
-	if _, err := kv.Put(ctx, &pb.PutRequest{Key: []byte("k")}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 with 67108864 may") {
+	if _, err := kv.Put(ctx, &pb.PutRequest{Key: []byte("k")}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "limits: 2 and 67108864") {
 		t.Errorf("a third Put() = %v, want Unavailable that names the limits", err)
 	}
 	if h, err := client(t, next).HashKV(t.Context(), next.ClientAddrs()[0], 0); err != nil || h.Hash == 0 {

@@ -22,8 +22,8 @@ import (
 // answer is the answer of a member to a request for its hash.
 type answer func(context.Context) (store.Hash, error)
 
-// clockwork returns a checkedMember in virtual time. All members have the hash 1 by default.
-func clockwork(n int) (m *checkedMember, answers []answer) {
+// clockwork returns a hashChecker in virtual time. All members have the hash 1 by default.
+func clockwork(n int) (m *hashChecker, answers []answer) {
 	answers = make([]answer, n)
 	var members []*hashcheck.Member
 	for i := range n {
@@ -37,7 +37,7 @@ func clockwork(n int) (m *checkedMember, answers []answer) {
 			},
 		})
 	}
-	return &checkedMember{
+	return &hashChecker{
 		log: slog.New(slog.DiscardHandler), all: func() []*hashcheck.Member { return members },
 		caughtUp: func() bool { return true },
 	}, answers
@@ -74,17 +74,17 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 	const patience = 7 * time.Second
 	for _, test := range []struct {
 		name  string
-		set   func(m *checkedMember, a []answer)
+		set   func(m *hashChecker, a []answer)
 		takes time.Duration
 		fails string // part of the error
 	}{
-		{"all agree", func(*checkedMember, []answer) {}, 0, ""},
-		{"no other member answers", func(_ *checkedMember, a []answer) { a[1], a[2] = gone, gone }, 0, ""},
-		{"most agree, one is behind", func(_ *checkedMember, a []answer) { a[2] = behind }, 0, ""},
-		{"it is behind for good", func(_ *checkedMember, a []answer) { a[1], a[2] = behind, behind }, patience, ""},
-		{"most do not agree", func(_ *checkedMember, a []answer) { a[1], a[2] = differs, differs }, 0, "InitialCorruptCheck|member remove"},
-		{"one of two that answer differs", func(_ *checkedMember, a []answer) { a[1], a[2] = differs, gone }, patience, "no majority of the members agrees"},
-		{"the one that settles it comes late", func(_ *checkedMember, a []answer) {
+		{"all agree", func(*hashChecker, []answer) {}, 0, ""},
+		{"no other member answers", func(_ *hashChecker, a []answer) { a[1], a[2] = gone, gone }, 0, ""},
+		{"most agree, one is behind", func(_ *hashChecker, a []answer) { a[2] = behind }, 0, ""},
+		{"it is behind for good", func(_ *hashChecker, a []answer) { a[1], a[2] = behind, behind }, patience, ""},
+		{"most do not agree", func(_ *hashChecker, a []answer) { a[1], a[2] = differs, differs }, 0, "InitialCorruptCheck|member remove"},
+		{"one of two that answer differs", func(_ *hashChecker, a []answer) { a[1], a[2] = differs, gone }, patience, "no majority of the members agrees"},
+		{"the one that settles it comes late", func(_ *hashChecker, a []answer) {
 			begun := time.Now()
 			a[1], a[2] = differs, func(ctx context.Context) (store.Hash, error) {
 				if time.Since(begun) < 3*time.Second {
@@ -93,15 +93,15 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 				return agrees(ctx)
 			}
 		}, 3 * time.Second, ""},
-		{"the others hash slowly, and agree", func(_ *checkedMember, a []answer) {
+		{"the others hash slowly, and agree", func(_ *hashChecker, a []answer) {
 			a[1], a[2] = slow(2500*time.Millisecond, agrees), slow(2500*time.Millisecond, agrees)
 		}, 2500 * time.Millisecond, ""},
-		{"the others hash slowly, and differ", func(_ *checkedMember, a []answer) {
+		{"the others hash slowly, and differ", func(_ *hashChecker, a []answer) {
 			a[1], a[2] = slow(2500*time.Millisecond, differs), slow(2500*time.Millisecond, differs)
 		}, patience, "no majority|member remove"},
-		{"one is silent", func(_ *checkedMember, a []answer) { a[1] = mute }, restTime, ""},
-		{"one is silent, the other one differs", func(_ *checkedMember, a []answer) { a[1], a[2] = mute, differs }, patience, "no majority"},
-		{"one runs out of time by itself", func(_ *checkedMember, a []answer) {
+		{"one is silent", func(_ *hashChecker, a []answer) { a[1] = mute }, restTime, ""},
+		{"one is silent, the other one differs", func(_ *hashChecker, a []answer) { a[1], a[2] = mute, differs }, patience, "no majority"},
+		{"one runs out of time by itself", func(_ *hashChecker, a []answer) {
 			begun := time.Now()
 			a[2] = gone
 			a[1] = func(ctx context.Context) (store.Hash, error) {
@@ -111,7 +111,7 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 				return differs(ctx)
 			}
 		}, patience, "no majority"},
-		{"its own log is long", func(m *checkedMember, _ []answer) {
+		{"its own log is long", func(m *hashChecker, _ []answer) {
 			begun := time.Now()
 			m.caughtUp = func() bool { return time.Since(begun) >= 2*time.Second }
 		}, 2 * time.Second, ""},

@@ -160,7 +160,7 @@ func (g *servingGate) wait(ctx, stopping context.Context, method string, size in
 	cost := int64(waitingCost + size)
 	defer func() { g.waiting.Add(-1); g.bytes.Add(-cost) }()
 	if n, b := g.waiting.Add(1), g.bytes.Add(cost); n > maxWaiting || b > maxWaitingBytes {
-		return grpcstatus.Errorf(codes.Unavailable, "%s: %d requests with %d bytes wait for it, at most %d with %d may", gateClosedText, n, b, maxWaiting, maxWaitingBytes)
+		return grpcstatus.Errorf(codes.Unavailable, "%s: %d requests with %d bytes wait for it (limits: %d and %d)", gateClosedText, n, b, maxWaiting, maxWaitingBytes)
 	}
 	select {
 	case <-*opened:

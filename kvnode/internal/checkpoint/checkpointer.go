@@ -57,7 +57,7 @@ type Raft interface {
 	ReportSnapshot(id uint64, status raft.SnapshotStatus)
 }
 
-// Config is what a Checkpointer uses. Every field is required, except MaxKeptBytes.
+// Config is what a Checkpointer uses. CatchUpBytes and MaxKeptBytes may be 0, and the rest must be set.
 type Config struct {
 	Self  uint64 // the member's ID
 	Log   *raftwal.Log

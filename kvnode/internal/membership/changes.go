@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// ErrLearnerNotReady means that the learner is too far behind to be promoted.
+	// ErrLearnerNotReady means that the learner is too far behind to be promoted, or silent.
 	ErrLearnerNotReady = errors.New("kvnode: the learner is not up to date")
 	// ErrUnhealthy means that too few voters are connected for the change: it could cost the cluster its quorum.
 	ErrUnhealthy = errors.New("kvnode: too few members are up for this change")

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// trimStep is how many versions are freed under one lock. It delays Apply by some tens of
+// trimStep is how many versions of the garbage are handled under one lock. It delays Apply by some tens of
 // microseconds.
 const trimStep = 128
 
@@ -100,8 +100,8 @@ func (s *Store) trim() bool {
 	return s.mu.trimming
 }
 
-// trim frees up to n versions, and notes those that a checkpoint may contain. It reports whether
-// there may be more.
+// trim handles up to n versions of the garbage, and notes freed ones that a checkpoint may contain. It
+// reports whether there may be more.
 func (st *state) trim(n int) bool {
 	target := st.compacted.Load()
 	for ; n > 0; n-- {

@@ -15,8 +15,11 @@ type InvalidError struct {
 	Text string
 }
 
-// Error returns the message's type, the rule and the text.
+// Error returns the message's type, if it is known, the rule and the text.
 func (e *InvalidError) Error() string {
+	if e.Type == raftpb.MsgHup { // no peer may send it
+		return fmt.Sprintf("invalid message (%s): %s", e.Rule, e.Text)
+	}
 	return fmt.Sprintf("invalid %s (%s): %s", e.Type, e.Rule, e.Text)
 }
 

@@ -39,7 +39,7 @@ func full() kvnode.Status {
 		Err:     errors.New("misuse"),
 	}
 	s.Lease.Clock.Name, s.Lease.Clock.CountsSuspend, s.Lease.Clock.Warning = "vdso:boottime", true, "none"
-	s.Stats.Reads[leaderlease.PathLease], s.Stats.Refused[leaderlease.StatusMargin] = 1000, 1
+	s.LeaseStats.Reads[leaderlease.PathLease], s.LeaseStats.Refused[leaderlease.StatusMargin] = 1000, 1
 	s.Suspicions = detector.Stats{FalseSuspicions: 1, Forgets: 2, Limit: 250 * time.Millisecond, Last: detector.FailOver{
 		Cause: detector.ConnClosed, Detection: 2 * time.Millisecond, Promise: 240 * time.Millisecond, Election: 8 * time.Millisecond, Commit: 3 * time.Millisecond,
 	}, FailOvers: [detector.NumCauses]uint64{detector.ConnClosed: 1}}

@@ -48,7 +48,7 @@ type Config struct {
 	MaxReplyBytes int
 	// RequestTimeout limits how long a request waits for the cluster, and then how long its reply
 	// waits for memory (MaxReplyBytes). A client's shorter deadline wins. A short timeout fails requests
-	// during an election that would have ended. With a long one, clients learn late that a member
+	// that an election only delays. With a long one, clients learn late that a member
 	// has no quorum. Default: the node's.
 	RequestTimeout time.Duration
 	// WaitingMethods are the full names of unary methods that wait for other clients, such as

@@ -24,8 +24,8 @@
 //
 // A watch stream uses one goroutine that receives requests and one that does everything else. The second one takes
 // events from its watch.Stream when the transport can send more. So a client that does not read costs at most what
-// package watch allows, and delays no other client. The watcher has received all events up to the revision in the
-// header of events and of progress. In etcd this header has the newest revision, even if older events are still to
+// package watch allows, and delays no other client. When events or progress arrive, the watcher has all events up to
+// the revision in their header. In etcd this header has the newest revision, even if older events are still to
 // be sent.
 //
 // # Fast

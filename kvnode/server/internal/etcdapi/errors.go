@@ -21,6 +21,7 @@ var sentinels = []struct{ from, to error }{
 	{kvnode.ErrTooManyRequests, rpctypes.ErrGRPCRequestTooManyRequests},
 	{kvnode.ErrStopped, rpctypes.ErrGRPCStopped},
 	{kvnode.ErrNotLeader, rpctypes.ErrGRPCNotLeader},
+	{errNoMember, rpctypes.ErrGRPCNotLeader},
 	{kvnode.ErrNotVoter, rpctypes.ErrGRPCBadLeaderTransferee},
 	{kvnode.ErrMemberNotFound, rpctypes.ErrGRPCMemberNotFound},
 	{kvnode.ErrMemberExists, rpctypes.ErrGRPCPeerURLExist},

@@ -34,6 +34,9 @@ const metadataMembers = "x-kvnode-"
 // forwardPause is the time between two attempts, unless the leader changes earlier.
 const forwardPause = 50 * time.Millisecond
 
+// errNoMember means that no member of this cluster answers at a member's client URLs.
+var errNoMember = errors.New("kvnode: no member of this cluster at its client URLs")
+
 // leaderRequest is a request that only the leader can execute.
 type leaderRequest[T any] struct {
 	// local executes it on this member. It fails with kvnode.ErrNotLeader, and without effect, if
@@ -104,7 +107,7 @@ func (w leaderRequest[T]) attempt(ctx context.Context, a *API, changed <-chan st
 
 // isRetryable reports whether a later attempt, or one at another member, may succeed.
 func (w leaderRequest[T]) isRetryable(err error) bool {
-	if errors.Is(err, kvnode.ErrNotLeader) {
+	if errors.Is(err, kvnode.ErrNotLeader) || errors.Is(err, errNoMember) {
 		return true
 	}
 	s, ok := status.FromError(err)
@@ -185,7 +188,7 @@ func (a *API) dialURLs(urls []string) (*grpc.ClientConn, error) {
 	}
 	if len(state.Addresses) == 0 {
 		// The member has not published its URLs yet.
-		return nil, fmt.Errorf("%w: its client URLs are %q", kvnode.ErrNotLeader, urls)
+		return nil, fmt.Errorf("%w: %q", errNoMember, urls)
 	}
 	r := manual.NewBuilderWithScheme("kvnode-member")
 	r.InitialState(state)
@@ -222,7 +225,7 @@ func (c clusterCheck) options() []grpc.DialOption {
 func (c clusterCheck) check(reply any) error {
 	r, ok := reply.(response)
 	if ok && r.GetHeader().GetClusterId() != uint64(c) {
-		return fmt.Errorf("%w: the member at this address belongs to cluster %x, not %x", kvnode.ErrNotLeader, r.GetHeader().GetClusterId(), uint64(c))
+		return fmt.Errorf("%w: cluster %x answers, not %x", errNoMember, r.GetHeader().GetClusterId(), uint64(c))
 	}
 	return nil
 }

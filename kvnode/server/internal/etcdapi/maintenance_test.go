@@ -275,12 +275,12 @@ func TestRemoteHashChecksMember(t *testing.T) {
 		t.Errorf("hashOf() = %+v, %v where another member answers, want it refused", h, err)
 	}
 	p.leader.foreign.Store(true)
-	if h, err := api.remoteHash(t.Context(), &at, 0); !errors.Is(err, kvnode.ErrNotLeader) {
+	if h, err := api.remoteHash(t.Context(), &at, 0); !errors.Is(err, errNoMember) {
 		t.Errorf("hashOf() = %+v, %v where another cluster answers, want it refused", h, err)
 	}
 	for _, urls := range [][]string{nil, {"unix://localhost:2379"}} {
 		nowhere := store.Member{ID: testMember, ClientURLs: urls}
-		if _, err := api.remoteHash(t.Context(), &nowhere, 0); !errors.Is(err, kvnode.ErrNotLeader) {
+		if _, err := api.remoteHash(t.Context(), &nowhere, 0); !errors.Is(err, errNoMember) {
 			t.Errorf("hashOf() = %v at %q, want that it has no address", err, urls)
 		}
 	}
