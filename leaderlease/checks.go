@@ -14,8 +14,7 @@ import (
 // checks compares each Ready with the ones before. Each check looks for a Ready that raft
 // cannot have made, so a correct embedding never fails one.
 type checks struct {
-	// handed is the newest committed entry that raft has handed out, or the newest snapshot; 0 before
-	// the first.
+	// handed is the newest committed entry that raft has handed out, or the newest snapshot; 0 before the first.
 	handed uint64
 	// storageRechecked is set once Storage was compared at the first Ready with what New had read. Wrap sets
 	// it at once, so that Storage is not read again.

@@ -42,8 +42,8 @@ type Config struct {
 	// MaxPromise is the longest promise that this node makes. Default: Duration. If it is below the leader's
 	// Duration, this node grants nothing. Without Promises a restarted node neither votes nor campaigns for
 	// MaxPromise, the restart hold. With Promises the hold is the saved duration. A long MaxPromise then
-	// prolongs only three holds: after a step or disruption of the clock, after the next restart, and after the first
-	// restart with an empty store. Set it to the longest Duration that any member has had.
+	// prolongs only three holds: after a step or disruption of the clock, after the restart that follows it, and
+	// after the first restart with an empty store. Set it to the longest Duration that any member has had.
 	MaxPromise time.Duration
 	// AllowLongDuration permits a Duration beyond (ElectionTick−1)·TickInterval. Voters are then
 	// still bound when they would campaign, which delays every fail-over.

@@ -8,7 +8,7 @@
 //		return stateMachine.Get(key)
 //	}
 //
-// The examples of StartNode and of the package (RawNode) are complete programs, and run as tests.
+// The examples of StartNode and of the package (RawNode) run as tests.
 //
 // # What is promised
 //
@@ -32,11 +32,11 @@
 //
 // # What happens when an assumption is false
 //
-// If a clock breaks A1 or A2, lease reads of a leader may be stale for as long as it believes in
-// its lease. Writes, and reads that took ReadIndex, are never affected. The library watches the
-// clocks: a leader does not count voters with clocks outside the bound, and a clock that fails, goes
-// backwards or reports a disruption costs the lease. It does not notice every pause, snapshot or
-// migration of a virtual machine (package clock).
+// If a clock breaks A1 or A2, reads under a leader's lease, also those of followers, may be stale for
+// as long as it believes in it. Writes, and reads by a quorum round, are never affected. The library
+// watches the clocks: a leader does not count voters with clocks outside the bound, and a clock that
+// fails, goes backwards or reports a disruption costs the lease. It does not notice every pause,
+// snapshot or migration of a virtual machine (package clock).
 //
 // If A3 is false, raft itself is not safe (see "Identities" in docs/embedding-reference.md). If A3' is
 // false, a second leader may be elected beside a valid lease.
@@ -66,7 +66,7 @@
 //   - Applied follows the state machine, and never runs ahead of it;
 //   - ReadRequests yields the requests to pass to ReadIndex.
 //
-// Safety rests on the rules for Ready, Applied and the order of ApplyConfState, which the Lease can
+// Safety rests on the rules for Ready, Applied, and ApplyConfState before Advance, which the Lease can
 // check only in part. A violation that it finds is a MisuseError in Info and in the errors of reads.
 // Another forgotten call may cost the lease, reads or an election, but no read is stale.
 // docs/embedding-reference.md lists the mistakes and their effects.
@@ -94,9 +94,10 @@
 //
 // # Mixed groups
 //
-// A node without the library is a voter that never grants. Lease reads beside it are safe if it starts
-// raft from RecoverCommit(Storage). Under a leader without the library reads of followers fail. A node
-// that ran the library must be down for its restart hold before it runs without (PromiseFile.Retire).
+// A node without the library never grants. Lease reads beside it are safe if it starts raft from
+// RecoverCommit(Storage), without AsyncStorageWrites (V9), and calls ApplyConfChange before Advance. If
+// it leads, reads of followers fail. A node that ran the library must be down for its restart hold
+// before it runs without (PromiseFile.Retire).
 //
 // # Which packages are stable
 //

@@ -12,9 +12,9 @@ import (
 )
 
 // Probes, grants, releases and answers ride on raft's messages as one unknown protobuf field. Raft ignores it, Marshal
-// and Unmarshal keep it, and a node or codec that drops it costs only grants and followers' reads. Message.Context
-// would not do: in heartbeats it is raft's own 8-byte read position. Other bytes there panic a leader, or confirm
-// reads that no quorum has confirmed (raft's read_only.go).
+// and Unmarshal keep it, and a node or codec that drops it costs only grants, transfers and followers' reads.
+// Message.Context would not do: in heartbeats it is raft's own 8-byte read position. Other bytes there panic a
+// leader, or confirm reads that no quorum has confirmed (raft's read_only.go).
 //
 //	field   71370, length-delimited, at most once in a message
 //	byte 0  version (1)

@@ -257,7 +257,6 @@ type ReadResult struct {
 	Term uint64
 	// Path says how the index was obtained.
 	Path Path
-	// Remaining is how long the lease was still usable when the read arrived; 0 unless Path is
-	// PathLease.
+	// Remaining is how long the lease was still usable when the read arrived; 0 unless Path is PathLease.
 	Remaining time.Duration
 }

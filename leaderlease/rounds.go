@@ -86,8 +86,7 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 		if seq == r.seq {
 			r.asked = false
 		}
-		// Raft's own answer may be stale: see mayAnswerLocked. The reads wait for a renewal or the next
-		// try.
+		// Raft's own answer may be stale: see mayAnswerLocked. The reads wait for a renewal or the next try.
 		if leads && !l.mayAnswerLocked(s.Index) {
 			continue
 		}

@@ -123,7 +123,7 @@ func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || 
 // node's own vote, which raft counts without a message (V5).
 func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.InRestartHold(now) }
 
-// StartOver is for a clock that went back or was disrupted, and for a restart. The clock may have
+// StartOver is for a clock that went back or was disrupted, and for Restarted. The clock may have
 // missed time or jumped ahead, and a restored machine may not remember its newest promises. Earlier
 // instants mean nothing any more. All earlier promises end within the longest one, so the node holds
 // for that long, as after a restart.

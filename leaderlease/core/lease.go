@@ -183,8 +183,8 @@ func (l *Lease) ClockWentBack(now Instant) {
 	l.StartOver(now)
 }
 
-// StartOver gives the lease up at now, after the clock went back or was disrupted, or the node was
-// restarted. Earlier instants mean nothing any more, and neither do the observations of other clocks.
+// StartOver gives the lease up at now, after the clock went back or was disrupted, or the node turns
+// out to have run before. Earlier instants mean nothing any more, and neither do the observations of other clocks.
 // From here on only probes sent after now count.
 func (l *Lease) StartOver(now Instant) {
 	for i := range l.peers {

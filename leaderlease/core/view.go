@@ -6,8 +6,8 @@ import "time"
 type View struct {
 	// Term is the term of the lease; 0 when the node does not lead.
 	Term uint64
-	// From is the clock reading at which the view was made. A reading that was taken after the view was
-	// loaded and is earlier proves that the clock went backwards.
+	// From is the clock reading at which the view was made. If the clock is read after the view
+	// was loaded and is below From, it went backwards.
 	From Instant
 	// End is the end of the promises of a quorum: the send instant plus Duration. It is Forever for a sole
 	// voter, and zero while no quorum has answered.
