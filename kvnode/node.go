@@ -136,7 +136,7 @@ func (n *Node) Term() uint64 { return n.leadership.Term() }
 func (n *Node) Leader() uint64 { return n.leadership.Leader() }
 
 // LeadingTerm returns the term in which this member leads, 0 if it does not. A command that is proposed
-// with ProposeFenced and this term takes effect only if this member still leads in that term.
+// with ProposeFenced and this term takes effect only if its entry in the log has that term.
 func (n *Node) LeadingTerm() uint64 { return n.leadership.LeadingTerm() }
 
 // LeaderChanged returns a channel that is closed when this member learns of another leader, or of a later term of the

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Stop stops the node. A leader first tries to transfer its leadership, at most for a few seconds or until ctx ends.
-// Requests under way then fail with ErrStopped. The node makes a last checkpoint unless it has failed.
+// Stop stops the node. A leader first tries to transfer its leadership, for about two election timeouts or until
+// ctx ends. Requests under way then fail with ErrStopped. The node makes a last checkpoint unless it has failed.
 func (n *Node) Stop(ctx context.Context) error {
 	if err := n.transfers.transferAway(ctx); err != nil {
 		n.log.Warn("leadership was not transferred", "error", err)

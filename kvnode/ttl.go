@@ -89,7 +89,7 @@ func (m ttlMember) LeaseStatus() leaderlease.Status {
 	return status
 }
 
-// Confirm implements ttl.Member. Under a valid leader lease it does not wait.
+// Confirm implements ttl.Member. Under a valid leader lease it waits only for the applier.
 func (m ttlMember) Confirm(ctx context.Context, term uint64) error {
 	if leading, _ := m.Leadership(); leading != term {
 		return ErrNotLeader

@@ -269,7 +269,7 @@ func NewRemovalAcks(cfg RemovalConfig) *RemovalAcks {
 }
 
 // RefusedBy records that peer has refused this member as removed. After the first acknowledgement this member
-// stops with ErrRemoved as soon as it is released.
+// stops with ErrRemoved once it is released (stopWhenReleased).
 func (a *RemovalAcks) RefusedBy(peer uint64) {
 	a.mu.Lock()
 	a.mu.acked[peer] = true

@@ -112,8 +112,8 @@ func PlanEntry(members *store.Members, e *raftpb.Entry, newestClusterVersion int
 	return plan
 }
 
-// CheckForwarded rejects configuration changes that no member forwards. In the log they would have no effect on this
-// version, but members of former versions would stop at them after each start.
+// CheckForwarded rejects configuration changes that no member forwards. In the log, one of them could raise the
+// cluster version. Members of former versions would stop at the others after each start.
 func CheckForwarded(m *raftpb.Message) error {
 	changes := 0
 	for _, e := range m.GetEntries() {

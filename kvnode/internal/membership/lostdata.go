@@ -247,9 +247,9 @@ func NewDataLoss(cfg DataLossConfig) *DataLoss { return &DataLoss{cfg} }
 // maxProof is the limit in bytes of the proof in the identity file. Its text comes from a peer.
 const maxProof = 1 << 10
 
-// RefusedForLoss stops the member because a peer refuses it as wiped. The refusal proves a loss if this member
-// lacked at its start, and still lacks, what the peer requires. Otherwise the peer may require what this very
-// process has acknowledged, and the directory may be started again.
+// RefusedForLoss stops the member because a peer refuses it with ReasonLostData. The refusal proves a loss if
+// this member lacked at its start, and still lacks, what the peer requires. Otherwise the peer requires nothing, or
+// perhaps what this very process has acknowledged, and the directory may be started again.
 func (d *DataLoss) RefusedForLoss(r *transport.RefusedError) {
 	lacks := func(term, last uint64) bool { return term < r.Term || last < r.Index }
 	d.StopMember(r.Peer, lacks(d.cfg.AtStart.Term, d.cfg.AtStart.Last) && lacks(d.cfg.Present()), r)

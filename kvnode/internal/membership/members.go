@@ -8,7 +8,7 @@
 //   - Changer adds, promotes, updates and removes members.
 //   - PlanEntry decides what a configuration change in the log does to raft's configuration and to the registry. It
 //     is pure, so all members decide alike, and package restore applies a log with it, without raft.
-//   - RemovalAcks stops this member after its removal, as soon as the others can do without its vote.
+//   - RemovalAcks stops this member after its removal, once the others can do without its vote.
 //   - OwnAdmission lets this member take part once enough others have accepted it.
 //   - DataLoss stops this member when a peer shows that this member has lost data.
 //   - Gate accepts or refuses a peer that connects. It applies the rules of package admission, then compares the

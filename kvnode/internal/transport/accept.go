@@ -152,9 +152,8 @@ func (in *inbound) tlsHandshake() bool {
 	return err == nil
 }
 
-// admit checks a hello and registers the connection. It checks the certificate
-// before it calls the handler, so a peer with another member's certificate learns
-// nothing and changes no state.
+// admit checks a hello and registers the connection. It checks the certificate before it calls the handler, so a
+// peer with another member's certificate changes no state.
 func (t *Transport) admit(in *inbound, p packet) error {
 	if r := t.checkStreamHello(in, p); r != nil {
 		return r

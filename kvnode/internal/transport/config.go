@@ -33,9 +33,10 @@ type Config struct {
 	// Tests pass in-memory links.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Authenticate checks that the other end of a connection is member h.From. It is called for each connection,
-	// accepted or dialled, before any method of Handler. Only the member list is sent without it. If Authenticate
-	// rejects an accepted connection, the peer gets the error, which may be a *Refusal. Other fields of h are not
-	// verified. For a dialled connection only the IDs are set. Default: every connection is accepted.
+	// accepted or dialled, before any method of Handler. Without it a caller gets only the member list or a
+	// refusal. If Authenticate rejects an accepted connection, the peer gets the error, which may be a *Refusal.
+	// Other fields of h are not verified. For a dialled connection only the IDs are set. Default: every connection
+	// is accepted.
 	Authenticate func(c net.Conn, h Hello) error
 	// Logger is for lines that operators read. Default: nothing is logged.
 	Logger *slog.Logger

@@ -153,9 +153,9 @@ func (t *Transport) countsOf(id uint64) *counts {
 	return &t.totals.unknown
 }
 
-// Collector exports a Transport to Prometheus. It reads the counters at each
-// scrape. The caller registers it. Labels are the IDs of peers: members, and a few
-// unregistered ones. The others share peer="unknown".
+// Collector exports a Transport to Prometheus. It reads the counters at each scrape. The caller registers it.
+// Labels are the IDs of peers: members, and a few unregistered ones. Of the others it counts invalid messages, as
+// peer="unknown".
 type Collector struct{ t *Transport }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -191,7 +191,7 @@ var (
 		newStreamFamily(prometheus.GaugeValue, "connected", "Whether the stream to the peer is connected.", func(s *StreamStatus) uint64 { return oneIf(s.Connected) }),
 	}
 
-	rttDesc     = desc("round_trip_seconds", "Time of the last ping and its answer, or of connecting before the first.", "peer")
+	rttDesc     = desc("round_trip_seconds", "Time from the last ping to its answer; before the first ping, the time to connect.", "peer")
 	invalidDesc = desc("invalid_messages_total", "Invalid messages of the peer, which raft did not get.", "peer")
 	refusedDesc = desc("refused_total", "Times that the peer refused this member.", "peer", "reason")
 

@@ -104,10 +104,9 @@ func checkType(m *raftpb.Message, _, _ uint64) error {
 	}
 }
 
-// checkAddress requires that the message is from and to the two ends of the
-// connection. A follower that takes itself for the leader panics when it responds
-// or forwards (raft.go, send: "self-addressed"). A read from member 0 makes a
-// leader panic (raft.go, responseToReadIndexReq).
+// checkAddress requires that the message is from and to the two ends of the connection. A follower that takes
+// itself for the leader panics when it responds or forwards (raft.go, send: "self-addressed"). A read from member
+// 0 without an entry panics a leader (raft.go, responseToReadIndexReq).
 func checkAddress(m *raftpb.Message, from, self uint64) error {
 	switch {
 	case m.GetFrom() != from:

@@ -16,7 +16,7 @@ import (
 //
 //	magic    4 bytes, "llkv"
 //	version  2 bytes
-//	kind     1 byte: the stream (from the dialler), or the answer
+//	kind     1 byte: the stream + 1 or a request (from the dialler), or the answer
 //	zero     1 byte
 //	length   4 bytes, at most maxPayload
 //	payload  JSON
