@@ -33,7 +33,7 @@ func (s *Server) build() (err error) {
 	s.api = etcdapi.New(s.node, api)
 	s.leases = s.newLeases()
 	// All clients of the JSON gateway share one connection. With a limit of streams, clients that
-	// wait for a lock could keep out the unlocking one.
+	// wait for a lock could keep out the client that unlocks it.
 	s.inside = grpc.NewServer(slices.Concat(s.clients.GatewayOptions(), s.grpcOptions(),
 		[]grpc.ServerOption{grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0)})...)
 	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.clients.Options(s.api.AdmitFastStream)...)...)
@@ -71,7 +71,7 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 }
 
 // endWithServer ends a stream's context when the server stops, so that a watch does not delay the
-// stop. The cause is ErrGRPCStopped, after which clients continue at another member.
+// stop. The cause is ErrGRPCStopped, which package etcdapi turns into an error that clients retry.
 //
 // StopFastStreams ends the streams of service Fast instead, which keep the client's context.
 func (s *Server) endWithServer(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {

@@ -90,8 +90,8 @@ type Config struct {
 	// status.Report.Reword. Default: no change.
 	Spell func(text string) string
 	// Logger receives what an operator should know, and no lines per request. Node and API use
-	// it, too. It must not block: the raft loop logs, and a member does not serve while it waits
-	// for its log. Default: none.
+	// it, too. It must not block: the raft loop calls it, and the member does not serve meanwhile.
+	// Default: none.
 	Logger *slog.Logger
 	// DroppedLogLines returns the number of lines that Logger has dropped, for
 	// kvnode_log_lines_dropped_total. Default: always 0.

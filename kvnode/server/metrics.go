@@ -74,7 +74,7 @@ func (s *Server) read() *reading {
 	r.applies, r.slowApplies = s.node.ApplyTimes()
 	r.requests, r.ops, r.watches = s.api.RequestStats(), st.Ops(), s.node.Watch().Stats()
 	r.openStreams, r.refusedStreams = s.clients.Streams()
-	r.dbSize, r.dbInUse = etcdapi.Size(st)
+	r.dbSize, r.dbInUse = etcdapi.QuotaSize(st)
 	r.dbQuota = s.cfg.API.QuotaBytes
 	r.dbUnsaved = st.UnsavedBytes()
 	return r

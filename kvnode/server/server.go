@@ -300,7 +300,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 		err = s.locks.Close()
 	}
 	err = errors.Join(err, s.node.Stop(ctx))
-	// The pages stop last: /readyz and /metrics answer until the end.
+	// The pages stop last. Until then they answer on open connections, and on listeners without gRPC.
 	err = errors.Join(err, s.closePages(ctx))
 	if s.gatewayConn != nil {
 		err = errors.Join(err, s.gatewayConn.Close())

@@ -38,7 +38,8 @@ func (e *ConfigError) Error() string { return "the configuration is wrong:\n" + 
 // Unwrap returns the reasons.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Validate reports everything that is wrong with c, after WithDefaults. It checks only c itself.
+// Validate reports what is wrong with c, after WithDefaults, and the errors of c.Node if the rest is right. It
+// checks only c itself.
 func (c Config) Validate() error {
 	errs := slices.Concat(c.checkNames(), c.checkAddresses(), c.checkHosts(), c.checkTLS(), c.checkTimes(), c.checkLimits())
 	if len(errs) > 0 {

@@ -83,7 +83,7 @@ type Config struct {
 	LeaderDialOptions []grpc.DialOption
 	// Metrics counts gRPC calls. Optional. The caller registers it with Prometheus.
 	Metrics *CallMetrics
-	// Logger receives panics, snapshots, alarms and slow requests. Default: none.
+	// Logger receives problems, snapshots and slow requests. Default: none.
 	Logger *slog.Logger
 }
 

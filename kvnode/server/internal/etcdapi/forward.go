@@ -205,8 +205,8 @@ func (a *API) dialURLs(urls []string) (*grpc.ClientConn, error) {
 // address of a former leader. Such a member would answer that a TTL lease does not exist.
 type clusterCheck uint64
 
-// options returns the interceptors of a connection that check its answers. A request that they
-// reject is retried until the leader is known at another address.
+// options returns the interceptors of a connection that check its answers. leaderRequest.run
+// retries a request that they reject.
 func (c clusterCheck) options() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {

@@ -195,7 +195,7 @@ func (p probe) install(mux *http.ServeMux) {
 	}
 }
 
-// failure runs all checks and returns the first error.
+// failure returns the error of the first check that fails.
 func (p probe) failure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()

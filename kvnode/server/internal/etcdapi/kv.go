@@ -91,7 +91,7 @@ func (s *kvServer) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*
 	return propose[*pb.DeleteRangeResponse](ctx, s.API, &pb.InternalRaftRequest{DeleteRange: r})
 }
 
-// Txn executes a transaction. A transaction that only reads leaves no entry in the log.
+// Txn executes a transaction. A transaction that only reads is served like a range.
 func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	if err := s.checkQuota(ctx, txnCost(r)); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ type maintenanceServer struct {
 // block, because operators use it to find out why other requests do.
 func (s *maintenanceServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	node := s.node.Status()
-	size, inUse := Size(s.node.Store())
+	size, inUse := QuotaSize(s.node.Store())
 	return &pb.StatusResponse{
 		Header:           s.header(),
 		Version:          Version,
@@ -132,7 +132,7 @@ func (*maintenanceServer) Downgrade(context.Context, *pb.DowngradeRequest) (*pb.
 	return nil, status.Error(codes.Unimplemented, "kvnode: a cluster cannot be downgraded")
 }
 
-// Alarm lists, raises or clears alarms. Listing is a linearizable read. Unlike in etcd it leaves
+// Alarm lists, raises or clears alarms. Listing is a linearizable read. Unlike in etcd it needs
 // no entry in the log, since health checks list alarms often.
 func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
 	if r.GetAction() != pb.AlarmRequest_GET {

@@ -40,9 +40,9 @@ func projectedSize(s *store.Store) int64 {
 	return max(size, inUse+s.UnsavedBytes())
 }
 
-// Size returns the size that counts towards the quota, and how much of it is in use. A
+// QuotaSize returns the size that counts towards the quota, and how much of it is in use. A
 // defragmentation frees the difference.
-func Size(s *store.Store) (total, inUse int64) {
+func QuotaSize(s *store.Store) (total, inUse int64) {
 	_, inUse = s.Size()
 	return projectedSize(s), inUse + s.UnsavedBytes()
 }

@@ -35,8 +35,8 @@ func (a *API) waitForRead(ctx context.Context, serializable bool) error {
 	return nil
 }
 
-// waitForReplay returns when this member's store has all that the member had acknowledged before
-// its restart. Unlike Node.WaitForReplay it ends after RequestTimeout if ctx has no deadline.
+// waitForReplay returns when this member has replayed its log, so that it may serve stale reads. Unlike
+// Node.WaitForReplay it ends after RequestTimeout if ctx has no deadline.
 func (a *API) waitForReplay(ctx context.Context) error {
 	_, err := a.node.Read(ctx, kvnode.ReadSerializable)
 	return clientError(err)
