@@ -27,8 +27,7 @@ var (
 	besideFlag = flag.String("beside", "", "`command` that keeps the machine busy meanwhile")
 )
 
-// Required shares of reads under the lease, on an idle machine and on a busy
-// one.
+// Required shares of reads under the lease, on an idle machine and on a busy one.
 const (
 	byLeaseIdle = 0.999
 	byLeaseBusy = 0.99

@@ -134,8 +134,7 @@ func namesEndpoints(t *testing.T, a, b *clientv3.Client) {
 	}
 }
 
-// Serializable reads through the ordering library never go back in time, whatever
-// member answers.
+// Serializable reads through the ordering library never go back in time, whatever member answers.
 func ordersReads(t *testing.T, c *clientv3.Client) {
 	ctx := deadline(t)
 	kv := ordering.NewKV(c, ordering.NewOrderViolationSwitchEndpointClosure(c))

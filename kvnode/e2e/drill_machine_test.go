@@ -351,8 +351,7 @@ func (m *machines) mount() string {
 	}
 	m.mounted = true
 	m.t.Cleanup(func() {
-		// The members with files there must end first, but the test's cleanups would run in
-		// the other order.
+		// The members with files there must end first, but the test's cleanups would run in the other order.
 		must(m.t, m.Kill())
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
 			m.t.Errorf("umount: %v: %s", err, out)

@@ -301,8 +301,7 @@ func TestOnePort(t *testing.T) {
 	})
 }
 
-// With mutual TLS curl uses the same port as etcdctl with a certificate, and is refused
-// without one.
+// With mutual TLS curl uses the same port as etcdctl with a certificate, and is refused without one.
 func TestOnePortWithMutualTLS(t *testing.T) {
 	curl := findCurl(t)
 	s := newSecured(t, onlyKvnode(t), electsLate)

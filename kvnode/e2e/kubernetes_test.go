@@ -140,8 +140,7 @@ func TestListsAreOfOneRevision(t *testing.T) {
 		if err != nil || len(names) != objects {
 			t.Fatalf("list = %v, %v, want the %d objects of its first page's revision", names, err, objects)
 		}
-		// What the list has is still there at the revision to which the rest was
-		// compacted.
+		// What the list has is still there at the revision to which the rest was compacted.
 		_, err = r.c.Compact(ctx, rev)
 		must(t, err)
 		resp, err := r.c.Get(ctx, r.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev), clientv3.WithCountOnly())

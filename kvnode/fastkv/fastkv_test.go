@@ -257,8 +257,7 @@ func TestPiecesBecomeOneAnswer(t *testing.T) {
 	})
 }
 
-// Appending a piece does not overwrite the message of the piece before, which other answers refer
-// to.
+// Appending a piece does not overwrite the message of the piece before, which other answers refer to.
 func TestPiecesOverwriteNothing(t *testing.T) {
 	s := newStream(t.Context(), func() {}, nil)
 	var calls [2]*call

@@ -79,8 +79,7 @@ func TestStoppingMemberIsLeft(t *testing.T) {
 	})
 }
 
-// No answer is due to a cancellation: if it crosses the answer, there is none, and the stream
-// stays usable.
+// No answer is due to a cancellation: if it crosses the answer, there is none, and the stream stays usable.
 func TestCancellationNeedsNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -259,8 +259,7 @@ func TestAServerThatDoesNotGreet(t *testing.T) {
 	})
 }
 
-// The client leaves a member that has lost its leader but still runs, because its writes would
-// fail.
+// The client leaves a member that has lost its leader but still runs, because its writes would fail.
 func TestAMemberWithoutALeaderIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -55,8 +55,7 @@ func receive(t *testing.T, r *Received, snap *raftpb.Snapshot, file string) erro
 	return r.Receive(&raftpb.Message{Snapshot: snap}, 1, f)
 }
 
-// A second snapshot with the index of the first does not replace its file, which the store may be
-// restoring.
+// A second snapshot with the index of the first does not replace its file, which the store may be restoring.
 func TestASnapshotDoesNotReplaceItself(t *testing.T) {
 	from, to := newMember(t, nil), newMember(t, nil)
 	from.add(10, 1)

@@ -15,7 +15,7 @@ const trimStep = 128
 // garbage lists, in the order of revisions, the versions at which a compaction frees something.
 type garbage struct {
 	// newer holds versions that replaced another one, and tombstones. A compaction at or above
-	// their revision frees the replaced version, and the tombstone.
+	// their revision frees the replaced version, and one above it the tombstone.
 	newer queue
 	// held holds versions of the compacted revision itself that are tombstones, or that
 	// replaced a version of the same revision. A watch may start at that revision and needs

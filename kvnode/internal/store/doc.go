@@ -4,7 +4,7 @@
 // # Guarantees
 //
 // Members that applied the same entries hold the same state: Apply uses no clock, no randomness and
-// no map order. HashKV compares members.
+// no map order. Package hashcheck compares members.
 //
 // A read sees one revision, over any number of keys. Get takes no lock and allocates nothing. A
 // long Range delays Apply by at most one chunk of the index at a time. Once Applied has reached an

@@ -11,7 +11,7 @@ import (
 // Write is one write of a key. It is shared and must not be changed.
 type Write struct {
 	KV *Version
-	// Prev is the version before, nil if there was none or it is compacted.
+	// Prev is the live version before, nil if there was none or it is compacted.
 	Prev *Version
 	// Deleted is set if the key was deleted. KV then has a key and a mod revision only.
 	Deleted bool
@@ -122,9 +122,9 @@ func (h *history) size(first, last int64) int {
 
 // position returns the position of the first version of revision rev or later.
 func position(pages []*page, rev int64) int {
-	i := firstPage(pages, rev)
-	if i == len(pages) {
-		return i * pageSize
+	i := min(firstPage(pages, rev), len(pages)-1)
+	if i < 0 {
+		return 0
 	}
 	list := pages[i].list()
 	return i*pageSize + sort.Search(len(list), func(n int) bool { return list[n].mod >= rev })

@@ -24,7 +24,7 @@ type index struct {
 	// write lock. An overwrite takes no lock.
 	mu      sync.RWMutex
 	ordered *btree.BTreeG[*chain] // under mu
-	// dead holds the chains in ordered that have no live version at revision changed: deleted
+	// dead holds the chains without a live version as of the revision in changed: deleted
 	// keys, and keys that a transaction has just created. It makes the number of live keys in a
 	// range computable from positions in the two trees.
 	dead *btree.BTreeG[*chain] // under mu
@@ -62,9 +62,8 @@ func (x *index) remove(c *chain) {
 	x.mu.Unlock()
 }
 
-// updateDead updates dead for all versions of a revision. It is called after they are in the
-// history and before the revision is published, so that a count can be reverted to the revision
-// before.
+// updateDead updates dead for all versions of a revision. While there are readers, it is called after they are in
+// the history and before the revision is published, so that a count can be reverted to the revision before.
 func (x *index) updateDead(rev int64, versions ...*Version) {
 	locked := false
 	for _, v := range versions {
@@ -88,7 +87,7 @@ func (x *index) updateDead(rev int64, versions ...*Version) {
 }
 
 // count returns the number of chains from key up to end, where an empty end means no bound, and how
-// many of them are live at revision changed. changed may be newer than the published revision.
+// many of them are live as of the revision changed, which may be newer than the published revision.
 func (x *index) count(key, end []byte) (all, live int, changed int64) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -115,7 +115,7 @@ const (
 	// treeBatch is how many chains are handed over at once. With smaller batches, the channel
 	// costs more than the insertions.
 	treeBatch = 1024
-	// treeQueue is how many batches may wait, about 100 KiB.
+	// treeQueue is how many batches may wait, 128 KiB.
 	treeQueue = 16
 )
 

@@ -141,3 +141,14 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 }
+
+// A last page that is not full counts as what it holds.
+func TestHistorySize(t *testing.T) {
+	h := newHistory()
+	for rev := range int64(3) {
+		h.add(&Version{mod: rev + 1})
+	}
+	if got := h.size(1, 3); got != 3 {
+		t.Errorf("size(1, 3) = %d, want 3", got)
+	}
+}
