@@ -59,8 +59,8 @@ func (l *Lease) switchTo(cs *raftpb.ConfState, closeChange func(*confWatch) (use
 
 // Applied tells the lease that the embedder's state machine has applied all entries up to index. Reads
 // wait for it. An index that raft cannot have committed is a misuse that fails every later read. An index
-// at or beyond a configuration change without ApplyConfState keeps leases off until that call, or until
-// a snapshot is restored. Info reports it.
+// at or beyond a configuration change without ApplyConfState keeps leases off until that or a later
+// such call, or until a snapshot is restored. Info reports it.
 func (l *Lease) Applied(index uint64) {
 	if l == nil {
 		return
@@ -218,7 +218,7 @@ func (c *confWatch) missed() error {
 	if !c.pending() || c.open[0] > c.appliedPast {
 		return nil
 	}
-	return &MisuseError{Text: fmt.Sprintf("Applied was called for index %d, beyond the configuration change at %d without ApplyConfState: no lease until that call, or until a snapshot is restored", c.appliedPast, c.open[0])}
+	return &MisuseError{Text: fmt.Sprintf("Applied was called for index %d, beyond the configuration change at %d without ApplyConfState: no lease until that or a later such call, or until a snapshot is restored", c.appliedPast, c.open[0])}
 }
 
 func (c *confWatch) noteRestored(index uint64) {

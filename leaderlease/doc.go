@@ -33,7 +33,7 @@
 // # What happens when an assumption is false
 //
 // If a clock breaks A1 or A2, reads under a leader's lease, also those of followers, may be stale for
-// as long as it believes in it. Writes, and reads by a quorum round, are never affected. The library
+// as long as that leader believes in it. Writes, and reads by a quorum round, are never affected. The library
 // watches the clocks: a leader does not count voters with clocks outside the bound, and a clock that
 // fails, goes backwards or reports a disruption costs the lease. It does not notice every pause,
 // snapshot or migration of a virtual machine (package clock).
@@ -57,7 +57,7 @@
 // # Embedding
 //
 // A Lease is a filter around the loop that drives raft. With StartNode, RestartNode or Wrap the raft.Node makes
-// all calls except Applied, and ApplyConfState for a rejected change. With NewRawNode or New the loop makes them:
+// all calls but two: Applied, and ApplyConfState for a rejected change. With NewRawNode or New the loop makes them:
 //
 //   - Ready sees each raft.Ready first, before anything of it leaves, and replaces its messages;
 //   - Incoming decides about each message from a peer, and RaiseCommit sees it, before Step;
@@ -94,7 +94,7 @@
 //
 // # Mixed groups
 //
-// A node without the library never grants. Lease reads beside it are safe if it starts raft from
+// A node without a Lease never grants. Lease reads beside it are safe if it starts raft from
 // RecoverCommit(Storage), without AsyncStorageWrites (V9), and calls ApplyConfChange before Advance. If
 // it leads, reads of followers fail. A node that ran the library must be down for its restart hold
 // before it runs without (PromiseFile.Retire).

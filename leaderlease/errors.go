@@ -23,8 +23,8 @@ const (
 	// StatusDisabled means that leases are off: by configuration, because of a misuse, or because
 	// the *Lease is nil.
 	StatusDisabled = core.Disabled
-	// StatusRestartHold means that the node restarted recently, or that its clock went backwards or was
-	// disrupted. It may neither vote nor campaign yet.
+	// StatusRestartHold means that a node that does not lead is in its restart hold: it may neither vote
+	// nor campaign yet.
 	StatusRestartHold = core.RestartHold
 	// StatusNotLeader means that another node leads, or none.
 	StatusNotLeader = core.NotLeader
@@ -99,8 +99,8 @@ type NoLeaseError struct {
 	// Status is the strongest reason to refuse.
 	Status Status
 	// RetryAfter is how long until the answer of this node may change: the rest of a restart hold or
-	// of a promise, else the time between two heartbeats. 0 means that waiting does not help: retry at
-	// Leader, or the lease is closed or disabled.
+	// of a promise, else the time between two heartbeats. 0 means: retry at Leader, if
+	// there is one, or the lease is closed or disabled.
 	RetryAfter time.Duration
 	// Err is the cause, such as a misuse of the Lease, or nil.
 	Err error

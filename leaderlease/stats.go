@@ -30,7 +30,8 @@ type Stats struct {
 	Withheld struct {
 		// Withheld from raft (V3). VoteRespIn counts granted votes and pre-votes for this node.
 		VoteIn, PreVoteIn, TimeoutNowIn, VoteRespIn uint64
-		// Withheld from the network (V4). VoteRespOut counts granted votes, including this node's votes for itself.
+		// Withheld from the network (V4). VoteRespOut counts granted votes, and this node's votes
+		// and pre-votes for itself.
 		VoteOut, PreVoteOut, VoteRespOut uint64
 		// Tick counts the ticks of a node that would have elected itself (V5). Self counts how often Ready
 		// waited before this node's own vote, maybe several times for one Ready. WouldBlock adds nothing.
