@@ -49,13 +49,13 @@ import (
 // they call.
 type Node struct {
 	// Immutable after the start.
-	cfg     Config
-	fresh   bool                 // the log was empty at the start
-	atStart transport.DiskState  // the end of the log at the start
-	lock    io.Closer            // of the data directory
-	trace   *leasetrace.Trace    // of the newest events; nil if neither Config.KeepTrace nor LeaseTrace is set
-	tracer  *leasetrace.Recorder // nil without Config.LeaseTrace
-	begun   chan struct{}        // closed when the components run; until then peers wait to be admitted
+	cfg      Config
+	fresh    bool                 // the log was empty at the start
+	atStart  transport.DiskState  // the end of the log at the start
+	lock     io.Closer            // of the data directory
+	trace    *leasetrace.Trace    // of the newest events; nil if neither Config.KeepTrace nor LeaseTrace is set
+	recorder *leasetrace.Recorder // nil without Config.LeaseTrace
+	begun    chan struct{}        // closed when the components run; until then peers wait to be admitted
 
 	idMu sync.Mutex
 	id   memberdir.Identity // idMu guards Admitted and Lost; the log writer owns Started; the rest is immutable

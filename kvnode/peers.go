@@ -163,9 +163,9 @@ func (l *raftLoop) checkIndex(m *raftpb.Message) error {
 	return err
 }
 
-// rejectIndex drops a message that checkIndex refuses. A refused heartbeat, however old, proves that this member
-// has lost data: a leader sends a commit index only up to what this member has acknowledged, and committed entries
-// are never truncated.
+// rejectIndex drops a message that checkIndex refuses. Unless its sender is faulty, a refused heartbeat, however
+// old, proves that this member has lost data: a leader sends a commit index only up to what this member has
+// acknowledged, and committed entries are never truncated.
 func (l *raftLoop) rejectIndex(m *raftpb.Message, err error) {
 	switch {
 	case m.GetType() == raftpb.MsgHeartbeat:

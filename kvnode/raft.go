@@ -45,7 +45,7 @@ func openRaft(n *Node) (raw *raft.RawNode, bootstrapEntries uint64, err error) {
 	}
 	raw, n.lease, err = leaderlease.NewRawNode(rc, lease)
 	if err == nil && n.cfg.LeaseTrace != "" {
-		n.tracer, err = leasetrace.Record(n.cfg.LeaseTrace, n.trace, func(err error) { n.log.Error("the trace of the lease has ended", "error", err) })
+		n.recorder, err = leasetrace.Record(n.cfg.LeaseTrace, n.trace, func(err error) { n.log.Error("the trace of the lease has ended", "error", err) })
 	}
 	if err != nil {
 		return nil, 0, err

@@ -45,9 +45,9 @@ func shutdown(n *Node) {
 	n.life.MarkStopped()
 }
 
-// closeFiles closes the files that openFiles has opened.
+// closeFiles closes the files that Start has opened.
 func closeFiles(n *Node) (err error) {
-	n.tracer.Close()
+	n.recorder.Close()
 	if n.store != nil {
 		err = n.store.Close()
 	}

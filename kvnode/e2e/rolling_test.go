@@ -89,7 +89,7 @@ func TestRollingRestartWithTheCheck(t *testing.T) {
 	r := roll{"this version, which compares its data", this, this}
 	r.do(t, c, all, byStream)
 	for _, m := range c.Members() {
-		if !strings.Contains(m.Log(), "this member's data is that of the others that could be compared") {
+		if !strings.Contains(m.Log(), "no difference to the members that could be compared") {
 			t.Errorf("%s has not compared its data", m.Name)
 		}
 	}

@@ -28,7 +28,7 @@ func (s *Server) build() (err error) {
 	api := s.cfg.API
 	api.NodeVersion, api.WaitingMethods, api.Metrics = Version(), concurrency.Waiting, requests
 	if s.certs.client != nil {
-		api.LeaderDialOptions = append(slices.Clip(api.LeaderDialOptions), newLeaderCredentials(s.certs.client))
+		api.MemberDialOptions = append(slices.Clip(api.MemberDialOptions), newMemberCredentials(s.certs.client))
 	}
 	s.api = etcdapi.New(s.node, api)
 	s.leases = s.newLeases()

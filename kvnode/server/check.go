@@ -15,8 +15,8 @@ import (
 	"github.com/leaderlease/go/kvnode/server/internal/listener"
 )
 
-// Check reports everything on this machine for which Start would reject c: the data directory and
-// its owner, a running member, certificates, ports. It expects c after WithDefaults. It leaves
+// Check reports everything on this machine for which Start would reject c: the data directory
+// (another member's, in use, not writable), certificates, ports. It expects c after WithDefaults. It leaves
 // nothing behind, contacts no other member and does not read the log. It may repeat errors of
 // Validate.
 func (c Config) Check() error {

@@ -197,7 +197,7 @@ func skipShort(t *testing.T) {
 func TestOptionsOfTheCallerStayItsOwn(t *testing.T) {
 	dial := make([]grpc.DialOption, 1)
 	dial[0] = grpc.EmptyDialOption{}
-	trio(t, newFiles(t).mutual, func(c *Config) { c.API.LeaderDialOptions = dial[:0] })
+	trio(t, newFiles(t).mutual, func(c *Config) { c.API.MemberDialOptions = dial[:0] })
 	if _, ok := dial[0].(grpc.EmptyDialOption); !ok {
 		t.Errorf("behind the caller's options stands %T, want what was there", dial[0])
 	}

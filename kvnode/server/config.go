@@ -48,8 +48,8 @@ type Config struct {
 	SelfSignedYears              int
 	// AllowPlaintext permits plain text on addresses other than loopback.
 	AllowPlaintext bool
-	// HostWhitelist are further host names that HTTP requests without TLS may name, in addition
-	// to localhost and the hosts of the URLs; * permits all. With *, a web page can read and
+	// HostWhitelist are host names that HTTP requests without TLS may name, except on ListenMetricsURLs, in
+	// addition to localhost and the hosts of the URLs; * permits all. With *, a web page can read and
 	// write everything that its browser can reach. Default: none.
 	HostWhitelist []string
 

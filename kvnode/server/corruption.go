@@ -18,7 +18,7 @@ const (
 	// compared. With a longer one, a member that does not answer delays the alarm for another.
 	hashTime = 30 * time.Second
 	// restTime is how long a starting member waits for the remaining members once a majority agrees. It is short,
-	// because clients wait meanwhile. It is also the minimum time of an attempt.
+	// because clients wait meanwhile. It is also the minimum time limit of an attempt.
 	restTime = 2 * time.Second
 	// tryInterval is the time between two attempts at start.
 	tryInterval = 200 * time.Millisecond
@@ -111,7 +111,7 @@ func (m *hashChecker) startResult(r *hashcheck.Report) error {
 		m.log.Warn("a member could not be compared with this one", "peer", u.Member.String(), "error", u.Err)
 	}
 	if len(r.Groups) == 1 {
-		m.log.Info("this member's data is that of the others that could be compared", "agree", len(r.Groups[0]), "of", r.Members)
+		m.log.Info("no difference to the members that could be compared", "agree", len(r.Groups[0]), "of", r.Members)
 		return nil
 	}
 	for _, d := range r.Differences {

@@ -109,7 +109,7 @@ func boolValue(b bool) float64 {
 // families describe the member. leaderlease_… describe its lease, and kvnode_transport_… its
 // links to other members.
 var families = []family{
-	gauge("ready", "1 while the checks of /readyz succeed, within a second, else 0.",
+	gauge("ready", "1 once the member is ready, while /readyz succeeds within a second, else 0.",
 		func(r *reading) float64 { return boolValue(r.ready) }),
 	gauge("has_leader", "1 if a leader is known, else 0.",
 		func(r *reading) float64 { return boolValue(r.Leader != 0) }),
@@ -163,7 +163,7 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.Counts.FailedProposals) }),
 	counter("proposals_voided_total", "Attempts of this member that no leader replicated in their term, and that were proposed again.",
 		func(r *reading) float64 { return float64(r.Counts.VoidedProposals) }),
-	counter("reads_failed_total", "Linearizable reads of this member that failed, except those cancelled by their client.",
+	counter("reads_failed_total", "Linearizable reads of this member, except of mode log, that failed and were not cancelled by their client.",
 		func(r *reading) float64 { return float64(r.Counts.FailedReads) }),
 	counter("malformed_entries_total", "Entries that cannot be decoded and have no effect, in the log or in forwarded proposals. A peer is faulty, or not a member.",
 		func(r *reading) float64 { return float64(r.Counts.Malformed) }),
@@ -210,7 +210,7 @@ var (
 	walSyncs  = describe("wal_sync_seconds", "Time to write and sync a batch of the log.")
 	suspected = describe("leader_suspicions_total", "Suspicions of a leader, by cause: hint, its connections have ended; pre-vote, another member suspects it; learnt-silence, it is silent for much longer than usual; obituary, its supervisor has reported its death.", "by")
 	failOvers = describe("leader_fail_overs_total", "Leaders that were replaced, by cause: hint, pre-vote, silence (for an election timeout), learnt-silence (longer than usual), obituary (a supervisor's report), transfer, resignation (reported by the transferee).", "by")
-	lastOver  = describe("last_fail_over_seconds", "Duration of each part of the last fail-over: detected, since the leader's last message; promise, until this member's promise ended; election; commit, of the next leader's first entry.", "by", "part")
+	lastOver  = describe("last_fail_over_seconds", "Duration of each part of the last fail-over: detected, since the leader's last message; promise, until this member's promise ended and three heartbeats were missing; election; commit, of the next leader's first entry.", "by", "part")
 	late      = describe("tick_late_seconds", "Delay of the raft loop's ticks, which send the heartbeats.")
 
 	tlsReloads  = describe("tls_reloads_total", "Changes of TLS files that were loaded.", "side")
@@ -296,8 +296,8 @@ var connFamilies = []connFamily{
 		describe("client_open_connections", "Connections on all URLs except those for peers."), prometheus.GaugeValue,
 		func(s connlimit.Stats) float64 { return float64(s.Open) },
 	},
-	{describe("client_pending_connections", "Connections that have not sent a request yet."), prometheus.GaugeValue, pendingOf},
-	{describe("client_rejected_connections_total", "Connections closed at once, because file descriptors ran out."), prometheus.CounterValue, rejectedOf},
+	{describe("client_pending_connections", "Connections that have not begun to speak HTTP or Redis yet."), prometheus.GaugeValue, pendingOf},
+	{describe("client_rejected_connections_total", "Connections closed at once, because too many were open."), prometheus.CounterValue, rejectedOf},
 	{describe("client_evicted_connections_total", "Pending connections closed for new ones."), prometheus.CounterValue, evictedOf},
 	// Former names.
 	{describe("client_arriving_connections", "Old name of kvnode_client_pending_connections."), prometheus.GaugeValue, pendingOf},

@@ -128,9 +128,9 @@ const (
 	waitingCost     = 16 << 10 // of a goroutine and gRPC's buffers
 )
 
-// keyless are the methods that pass a closed gate, because they show no keys. Keep-alives must pass it: a leader with
+// ungated are the methods that pass a closed gate. They show no keys. Keep-alives must pass it: a leader with
 // a closed gate expires TTL leases as well, and would revoke those that could not be renewed.
-var keyless = map[string]bool{
+var ungated = map[string]bool{
 	pb.Lease_LeaseKeepAlive_FullMethodName: true,
 	pb.Maintenance_HashKV_FullMethodName:   true,
 	pb.Maintenance_Status_FullMethodName:   true,
@@ -154,7 +154,7 @@ func (g *servingGate) isClosed() bool { return g.release.Load() != nil }
 // limit, or when ctx or stopping, the server's context, ends.
 func (g *servingGate) wait(ctx, stopping context.Context, method string, size int, maxWaiting int64) error {
 	opened := g.release.Load()
-	if opened == nil || keyless[method] {
+	if opened == nil || ungated[method] {
 		return nil
 	}
 	cost := int64(waitingCost + size)

@@ -195,19 +195,19 @@ func (certs certificates) collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// leaderCredentials are the credentials for other members' client URLs. They follow changes of
+// memberCredentials are the credentials for other members' client URLs. They follow changes of
 // the files.
-type leaderCredentials struct {
+type memberCredentials struct {
 	credentials.TransportCredentials // the methods other than handshakes
 	source                           *tlsconf.Source
 }
 
-func newLeaderCredentials(source *tlsconf.Source) grpc.DialOption {
-	return grpc.WithTransportCredentials(&leaderCredentials{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), source})
+func newMemberCredentials(source *tlsconf.Source) grpc.DialOption {
+	return grpc.WithTransportCredentials(&memberCredentials{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), source})
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (l *leaderCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (l *memberCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	host, _, err := net.SplitHostPort(authority)
 	if err != nil {
 		host = authority
@@ -216,6 +216,6 @@ func (l *leaderCredentials) ClientHandshake(ctx context.Context, authority strin
 }
 
 // Clone implements credentials.TransportCredentials.
-func (l *leaderCredentials) Clone() credentials.TransportCredentials {
-	return &leaderCredentials{l.TransportCredentials.Clone(), l.source}
+func (l *memberCredentials) Clone() credentials.TransportCredentials {
+	return &memberCredentials{l.TransportCredentials.Clone(), l.source}
 }

@@ -125,7 +125,7 @@ func (c *Config) checkTimes() (errs []error) {
 func (c *Config) checkLease() (bad problems.List) {
 	bad.If(c.Node.LeaseDuration < 0, "Node.LeaseDuration %v must not be negative", c.Node.LeaseDuration)
 	bad.If(c.Node.LeaseDuration > c.longestLease(),
-		"Node.LeaseDuration %v must be %v at most (whole Node.TickIntervals in Node.ElectionTimeout, less one), or it delays every fail-over",
+		"Node.LeaseDuration %v must be %v at most (Node.ElectionTimeout in whole Node.TickIntervals, less one of them), or it delays every fail-over",
 		c.Node.LeaseDuration, c.longestLease())
 	bad.If(c.Node.MaxClockSkew < 0, "Node.MaxClockSkew %v must not be negative", c.Node.MaxClockSkew)
 	d, _ := c.Node.Lease()

@@ -112,8 +112,8 @@ func PlanEntry(members *store.Members, e *raftpb.Entry, newestClusterVersion int
 	return plan
 }
 
-// CheckForwarded rejects configuration changes that no member forwards. In the log, one of them could raise the
-// cluster version. Members of former versions would stop at the others after each start.
+// CheckForwarded rejects configuration changes that no member forwards. In the log, such a change could raise the
+// cluster version, or stop members of former versions after each start.
 func CheckForwarded(m *raftpb.Message) error {
 	changes := 0
 	for _, e := range m.GetEntries() {

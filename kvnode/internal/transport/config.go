@@ -32,8 +32,8 @@ type Config struct {
 	// Dial connects to a peer's address, host:port. Default: net.Dialer over TCP.
 	// Tests pass in-memory links.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Authenticate checks that the other end of a connection is member h.From. It is called for each connection,
-	// accepted or dialled, before any method of Handler. Without it a caller gets only the member list or a
+	// Authenticate checks that the other end of a connection is member h.From. It is called for each stream
+	// and death notice, before any method of Handler. A caller that it has not accepted gets only the member list or a
 	// refusal. If Authenticate rejects an accepted connection, the peer gets the error, which may be a *Refusal.
 	// Other fields of h are not verified. For a dialled connection only the IDs are set. Default: every connection
 	// is accepted.

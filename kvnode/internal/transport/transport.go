@@ -12,7 +12,7 @@
 //   - Messages of one stream to one peer arrive in the order in which they were
 //     sent, each at most once. Raft tolerates losses, and reordering between streams.
 //   - Handler.Receive gets only messages that Validate accepts. If the handler also
-//     calls ValidateAgainst, no single peer can make raft panic (with one exception named there).
+//     calls ValidateAgainst, no single peer can make raft panic (with the exceptions named there).
 //   - The receiver reads a snapshot to its end only if it is unchanged: each
 //     chunk has a checksum, and a SHA-256 of the whole state follows.
 //

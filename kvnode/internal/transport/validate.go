@@ -198,7 +198,7 @@ func checkUnusedFields(m *raftpb.Message, _, _ uint64) error {
 // RawNode.
 //
 // lastIndex is the last index of raft's log as of the newest Ready, or of Storage before the first Ready. It includes
-// entries that are not on disk yet. A faulty leader may have truncated the log below it since then.
+// entries that are not on disk yet. Not covered: a faulty leader may have truncated the log below it since then.
 //
 //   - Raft panics for a heartbeat that commits beyond the log (log.go, commitTo).
 //     The leader's heartbeat commits at most the index that this member has
@@ -208,7 +208,7 @@ func checkUnusedFields(m *raftpb.Message, _, _ uint64) error {
 //     log for compacted, and panics without a snapshot (raft.go,
 //     maybeSendSnapshot).
 //
-// Not covered: raft counts the reads that a heartbeat confirms, and panics if a
+// Nor covered: raft counts the reads that a heartbeat confirms, and panics if a
 // quorum of peers confirms reads that do not exist (read_only.go, maybeAdvance). One
 // peer alone can do that only if it is a quorum.
 func ValidateAgainst(m *raftpb.Message, lastIndex uint64) error {

@@ -65,8 +65,8 @@ type Config struct {
 	// QuotaBytes limits the size of the store. Above it the member raises the NOSPACE alarm and
 	// rejects writes that may grow the store. Negative means no limit. Default: 2 GiB.
 	QuotaBytes int64
-	// WatchProgressInterval is the time without events after which a watcher with ProgressNotify
-	// gets a progress notification. At least 100 ms. Each stream adds up to a tenth, at random.
+	// WatchProgressInterval is the interval after which a watcher with ProgressNotify that got no
+	// events in it gets a progress notification. At least 100 ms. Each stream adds up to a tenth, at random.
 	// Default: 10 min.
 	WatchProgressInterval time.Duration
 	// A request is logged as slow above WarnRequest (default: 300 ms, as in etcd), one that only reads also
@@ -78,9 +78,8 @@ type Config struct {
 	TrailersOnDemand bool
 	// NodeVersion is kvnode's own version, for /version. Optional.
 	NodeVersion string
-	// LeaderDialOptions are gRPC options for connections to the client URLs of other members, most often
-	// the leader. Default: plain text.
-	LeaderDialOptions []grpc.DialOption
+	// MemberDialOptions are gRPC options for connections to the client URLs of other members. Default: plain text.
+	MemberDialOptions []grpc.DialOption
 	// Metrics counts gRPC calls. Optional. The caller registers it with Prometheus.
 	Metrics *CallMetrics
 	// Logger receives problems, snapshots and slow requests. Default: none.

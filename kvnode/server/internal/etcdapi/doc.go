@@ -5,8 +5,8 @@
 //
 //   - Requests are validated as etcd validates them and rejected with etcd's errors (package
 //     rpctypes), because clients match error texts.
-//   - A value is read from the store after the node has permitted the read, never before. A read
-//     that the node cannot permit fails with Unavailable, and clientv3 retries it.
+//   - A value is read from the store after the node has permitted the read, never before. Without
+//     that permission it fails, with Unavailable if clientv3 is to retry it.
 //   - Every member serves every request except MoveLeader. Every response header carries cluster ID, member ID,
 //     revision and term.
 //   - A panic in a handler fails that request with Internal. It does not end the process.
@@ -49,7 +49,7 @@
 //
 //	api := etcdapi.New(node, etcdapi.Config{})
 //	s := grpc.NewServer(api.ServerOptions()...)
-//	api.RegisterFast(s) // unless s has interceptors of its own
+//	api.RegisterFast(s) // unless interceptors of s authorize calls
 //	api.Register(s)
 //	go s.Serve(listener)
 //	...

@@ -196,7 +196,7 @@ func (s *fastStream) reserve(id uint64, cost int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.mu.ended && !s.fitsLocked(cost) {
-		s.flushLocked() // nothing else may free space
+		s.flushLocked() // the wait may end only when these answers are written
 		if s.mu.bytes == 0 {
 			return fastwire.OverBudget(cost, s.kv.fast.bytes.Load(), maxFastBytes)
 		}

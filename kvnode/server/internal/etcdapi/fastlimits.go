@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxFastStreams limits the streams of service Fast: a connection's own plus those of all connections.
-	// So one connection has at most half. Each stream has three goroutines, about 40 KiB.
+	// maxFastStreams limits the sum of a connection's streams and all streams of service Fast. So one connection,
+	// with streams that count twice, has at most half. Each stream has three goroutines, about 40 KiB.
 	// Further clients make calls.
 	maxFastStreams = 1024
 	// maxFastBytes limits the charge of all streams. A request is charged from before it is copied

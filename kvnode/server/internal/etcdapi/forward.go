@@ -193,7 +193,7 @@ func (a *API) dialURLs(urls []string) (*grpc.ClientConn, error) {
 	r := manual.NewBuilderWithScheme("kvnode-member")
 	r.InitialState(state)
 	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithResolvers(r)}
-	options = slices.Concat(options, a.cfg.LeaderDialOptions, clusterCheck(a.node.ClusterID()).options())
+	options = slices.Concat(options, a.cfg.MemberDialOptions, clusterCheck(a.node.ClusterID()).options())
 	conn, err := grpc.NewClient(r.Scheme()+":///member", options...)
 	if err != nil {
 		return nil, fmt.Errorf("kvnode: connect to the member at %q: %w", urls, err)

@@ -40,7 +40,7 @@ func startPair(t *testing.T) *pair {
 func startPairOf(t *testing.T, leader Config) *pair {
 	t.Helper()
 	p := &pair{leader: startServer(t, leader), dials: make(chan string, 100)}
-	p.follower = startServer(t, Config{RequestTimeout: time.Minute, LeaderDialOptions: []grpc.DialOption{
+	p.follower = startServer(t, Config{RequestTimeout: time.Minute, MemberDialOptions: []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			p.dials <- addr
 			if addr != "leader:2379" {

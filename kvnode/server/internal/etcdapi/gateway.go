@@ -135,7 +135,7 @@ func gatewayError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshale
 const (
 	// metadataGatewayRequest is the metadata by which the gateway identifies its HTTP request to
 	// the API. Its value is random, so a client cannot forge one.
-	metadataGatewayRequest = "x-kvnode-delivery"
+	metadataGatewayRequest = "x-kvnode-gateway-request"
 	// gatewayReplyFactor is the memory that a reply through the gateway takes, as a multiple of
 	// its encoded size. The gateway receives it, decodes it, encodes it as JSON with base64
 	// values, and copies it each time (measured: 850 MB for 100 MB).

@@ -69,8 +69,8 @@ func (a *API) probe(path string, checks ...check) probe {
 
 // livez reports whether the member runs. It fails if a restart may help: if the member has ended, or a goroutine
 // that all requests depend on is stuck. A restart does not help during a replay, without a quorum, or with a full
-// disk. A stalled disk fails it only while a membership change waits for it. The name serializable_read is etcd's;
-// the other checks are kvnode's.
+// disk. A stalled disk fails it only during a membership change, which waits for the disk. The name
+// serializable_read is etcd's; the other checks are kvnode's.
 func (a *API) livez() probe {
 	return a.probe("/livez",
 		check{"serializable_read", func(context.Context) (string, error) { return "", a.alive() }},
