@@ -30,7 +30,7 @@ type Config struct {
 	DataDir string
 	// Cluster is the initial cluster, with this member. Token distinguishes clusters with equal members.
 	// Without Existing, the IDs of a new DataDir are derived from both; the cluster ID of a sole member is
-	// random. Later starts compare both with DataDir, and dial and admit members at these URLs.
+	// random. Later starts compare both with DataDir, and use the URLs in Cluster to dial and admit members.
 	Cluster []Member
 	Token   string
 	// Existing is set for a member that was added to an existing cluster.

@@ -14,7 +14,7 @@ import (
 // This file connects package detector to the loop. The detector decides when this member suspects its leader, and
 // when it campaigns. The loop reports events to it, and carries out its decisions.
 
-// Suspicions returns what this member has suspected its leaders of, and how the last one was replaced.
+// Suspicions counts this member's suspicions of its leaders, and says how the last leader was replaced.
 func (n *Node) Suspicions() detector.Stats { return *n.loop.suspicions.Load() }
 
 // leaderTerm is a leader and its term. The same member may lead again in a later term, without the entries

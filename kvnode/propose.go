@@ -31,8 +31,8 @@ func (n *Node) Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Re
 }
 
 // ProposeFenced is Propose for work that only the leader of term may do: r has no effect in another term. It is not
-// for TTL leases: a LeaseRevoke or LeaseCheckpoint must name generations (ttlMember.ProposeFenced), or it fails with
-// store.ErrNoGeneration.
+// for TTL leases: a LeaseRevoke or LeaseCheckpoint must name generations (ttlMember.ProposeFenced), or newer cluster
+// versions refuse it with store.ErrNoGeneration.
 func (n *Node) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest) (store.Result, error) {
 	return n.proposals.Submit(ctx, &store.Command{RequiredTerm: term, Request: r})
 }

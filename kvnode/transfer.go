@@ -254,8 +254,8 @@ func (t *transfers) stepAside() {
 const resignTime = 50 * time.Millisecond
 
 // resign is the last thing that the loop does, even if it panics. From now on this member would not notice that
-// another one was elected. If it leads, it gives up its lease and releases the voters' promises in a message to its
-// successor, which campaigns at once (L6b).
+// another one was elected. If it leads and has a successor, it gives up its lease and releases the
+// voters' promises in a message to it. The successor campaigns at once (L6b).
 func (l *raftLoop) resign() {
 	defer close(l.resigned)
 	to := l.successor()

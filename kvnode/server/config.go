@@ -20,7 +20,7 @@ type Config struct {
 	// and KeepTrace.
 	Node kvnode.Config
 	// API configures the etcd API. The Server sets NodeVersion, WaitingMethods and Metrics, and
-	// adds to LeaderDialOptions.
+	// adds to MemberDialOptions.
 	API etcdapi.Config
 
 	// URLs are http://host:port, or https://host:port with TLS. All but peer URLs may also be unix:///path or

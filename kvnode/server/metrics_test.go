@@ -68,7 +68,7 @@ func TestMetricsSayHowALeaderWasReplaced(t *testing.T) {
 	const ms = time.Millisecond
 	s := detector.Stats{Last: detector.FailOver{Cause: detector.ConnClosed, Detection: 2 * ms, Promise: 240 * ms, Election: 8 * ms, Commit: 3 * ms}}
 	s.FailOvers[detector.ConnClosed], s.FailOvers[detector.Transfer] = 1, 2
-	want := `# HELP kvnode_last_fail_over_seconds Duration of each part of the last fail-over: detected, since the leader's last message; promise, until this member's promise ended; election; commit, of the next leader's first entry.
+	want := `# HELP kvnode_last_fail_over_seconds Duration of each part of the last fail-over: detected, since the leader's last message; promise, until this member's promise ended and three heartbeats were missing; election; commit, of the next leader's first entry.
 # TYPE kvnode_last_fail_over_seconds gauge
 kvnode_last_fail_over_seconds{by="hint",part="commit"} 0.003
 kvnode_last_fail_over_seconds{by="hint",part="detected"} 0.002

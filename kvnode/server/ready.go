@@ -171,7 +171,7 @@ func (g *servingGate) wait(ctx, stopping context.Context, method string, size in
 	return grpcstatus.Error(codes.Unavailable, gateClosedText)
 }
 
-// isLiveness reports whether a request asks for the process's liveness, which does not depend on
+// isLiveness reports whether a unary request asks for the process's liveness, which does not depend on
 // the gate.
 func isLiveness(req any) bool {
 	r, ok := req.(*healthpb.HealthCheckRequest)

@@ -33,8 +33,8 @@ func (c *Config) tlsDefaults() {
 	setURLs(&client.AutoHosts, hostsOf(c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.ListenRedisURLs, c.Node.ClientURLs)...)
 	setURLs(&peer.AutoHosts, hostsOf(c.ListenPeerURLs, c.AdvertisePeerURLs)...)
 	// Without client certificates ClientTLS has no authority, but this member must verify
-	// other members' certificates when it forwards requests to the leader.
-	set(&client.LeaderCAFile, peer.TrustedCAFile)
+	// other members' certificates when it connects to them.
+	set(&client.MemberCAFile, peer.TrustedCAFile)
 }
 
 // hostsOf returns the hosts that a certificate can be valid for.

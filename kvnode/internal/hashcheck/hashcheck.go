@@ -59,7 +59,7 @@ type Limits struct {
 }
 
 // Compare compares the first member with all others, and does the same with the members that differ from it, until
-// none is left. Comparisons run concurrently, so that a silent member does not delay the result for another one.
+// none is left. Comparisons run concurrently, so that the delays of silent members do not add up.
 func Compare(ctx context.Context, members []*Member, l Limits) *Report {
 	r := &Report{Members: len(members)}
 	for left := members; len(left) > 0; {

@@ -22,7 +22,7 @@ type GateConfig struct {
 	Certificates bool
 	// ClusterVersion returns the cluster version.
 	ClusterVersion func() int64
-	// IsCurrent reports whether the registry has caught up since the start. Until then it may have old URLs.
+	// IsCurrent is false while the registry may still catch up after the start, and so may have old URLs.
 	IsCurrent func() bool
 	Log       *slog.Logger
 }

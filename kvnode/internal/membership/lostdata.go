@@ -117,8 +117,8 @@ type RollbackDetector struct {
 	}
 }
 
-// diskRecord is what one member must have on its disk. A process that was refused stays
-// refused: acked begins anew only in a later term, and then term rises, too.
+// diskRecord is what one member must have on its disk. A refused process stays refused: acked is reset only in a
+// term above that of the process, and term rises with it.
 type diskRecord struct {
 	// The term of its hard state is at least term: it voted or acknowledged entries in that term. Its log
 	// reaches index, which it knew as committed.

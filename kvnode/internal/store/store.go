@@ -20,10 +20,10 @@ import (
 //
 // One goroutine applies entries; any goroutine reads.
 type Store struct {
-	backend  Backend
-	events   func(revision int64, writes []Write)
-	restored func(revision int64)
-	// ttlEvents may be nil.
+	backend Backend
+	// The callbacks may be nil.
+	events      func(revision int64, writes []Write)
+	restored    func(revision int64)
 	ttlEvents   func(TTLLease)
 	log         *slog.Logger
 	commitBytes int64

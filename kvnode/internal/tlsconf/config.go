@@ -49,9 +49,9 @@ type Config struct {
 	ClientCertAuth bool
 	// CRLFile lists revoked certificates of these authorities.
 	CRLFile string
-	// LeaderCAFile has the authorities that sign other members' certificates if
+	// MemberCAFile has the authorities that sign other members' certificates if
 	// TrustedCAFile is not set. Default: those of the system.
-	LeaderCAFile string
+	MemberCAFile string
 	// AllowedCNs restricts accepted certificates to those with one of these common names, AllowedHostnames to those
 	// that are valid for one of these host names. At most one of the two may be set, as in etcd.
 	AllowedCNs, AllowedHostnames []string
@@ -93,7 +93,7 @@ func (c Config) WithDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Auto {
-		c.LeaderCAFile = "" // other members' certificates are self-signed
+		c.MemberCAFile = "" // other members' certificates are self-signed
 	}
 	if c.AutoYears == 0 {
 		c.AutoYears = 1

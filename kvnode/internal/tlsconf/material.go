@@ -58,9 +58,9 @@ func (c *Config) read() (*contents, error) {
 		f.clientCert, f.clientKey = get("ClientCertFile", c.ClientCertFile), get("ClientKeyFile", c.ClientKeyFile)
 	}
 	f.ca, f.crl = get("TrustedCAFile", c.TrustedCAFile), get("CRLFile", c.CRLFile)
-	if c.TrustedCAFile == "" && c.LeaderCAFile != "" {
+	if c.TrustedCAFile == "" && c.MemberCAFile != "" {
 		var err error
-		f.leaderCA, err = os.ReadFile(c.LeaderCAFile)
+		f.leaderCA, err = os.ReadFile(c.MemberCAFile)
 		errs = append(errs, err)
 	}
 	return f, errors.Join(errs...)
@@ -84,9 +84,9 @@ func (c *Config) parse(f *contents) (m *material, err error) {
 // parseTrust parses the authorities and the revoked certificates.
 func (c *Config) parseTrust(f *contents, m *material) (err error) {
 	if c.TrustedCAFile == "" {
-		if c.LeaderCAFile != "" {
+		if c.MemberCAFile != "" {
 			if m.serverRoots, _, err = pool(f.leaderCA); err != nil {
-				return fmt.Errorf("%s: %w", c.LeaderCAFile, err)
+				return fmt.Errorf("%s: %w", c.MemberCAFile, err)
 			}
 		}
 		return nil

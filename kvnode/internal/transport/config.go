@@ -32,9 +32,9 @@ type Config struct {
 	// Dial connects to a peer's address, host:port. Default: net.Dialer over TCP.
 	// Tests pass in-memory links.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Authenticate checks that the other end of a connection is member h.From. It is called for each stream
-	// and death notice, before any method of Handler. A caller that it has not accepted gets only the member list or a
-	// refusal. If Authenticate rejects an accepted connection, the peer gets the error, which may be a *Refusal.
+	// Authenticate checks that the other end of a connection is member h.From. It is called for each stream and
+	// death notice, before any method of Handler. A caller that it has not accepted gets only the member list or a
+	// refusal. If Authenticate rejects an inbound connection, the peer gets the error, which may be a *Refusal.
 	// Other fields of h are not verified. For a dialled connection only the IDs are set. Default: every connection
 	// is accepted.
 	Authenticate func(c net.Conn, h Hello) error
@@ -121,7 +121,7 @@ type Handler interface {
 	// Unreachable reports that messages to peer were lost. Two calls for a peer
 	// are limits.lossInterval apart.
 	Unreachable(peer uint64)
-	// SnapshotSent reports the result of SendSnapshot. Until then raft may send no entries to that peer.
+	// SnapshotSent reports the result of SendSnapshot. Until then raft may hold back entries for that peer.
 	SnapshotSent(peer uint64, err error)
 }
 

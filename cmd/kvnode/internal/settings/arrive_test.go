@@ -38,12 +38,12 @@ var odd = map[string]string{
 // noFlag are the fields without a setting: fields for tests and for programs that embed a
 // server, limits with a default that fits all, and values that the server computes.
 var noFlag = []string{
-	"Server.API.ElectionTimeout", "Server.API.LeaderDialOptions", "Server.API.Logger", "Server.API.MaxInFlight", "Server.API.MaxReplyBytes",
+	"Server.API.ElectionTimeout", "Server.API.MemberDialOptions", "Server.API.Logger", "Server.API.MaxInFlight", "Server.API.MaxReplyBytes",
 	"Server.API.MaxRequestBytes", "Server.API.Metrics", "Server.API.NodeVersion", "Server.API.RequestTimeout", "Server.API.TrailersOnDemand",
 	"Server.API.WaitingMethods", "Server.API.WarnRead", "Server.ClientListener", "Server.ClientTLS.AllowedCNs", "Server.ClientTLS.Logger",
 	"Server.API.WaitForLeader", "Server.ClientTLS.Peers", "Server.DroppedLogLines", "Server.HTTPListener", "Server.Logger", "Server.Node.Clock", "Server.Node.Dial", "Server.Node.Supervisor", "Server.Node.Listener",
 	"Server.Node.KeepTrace", "Server.Node.Logger", "Server.Node.MaxProposalBytes", "Server.Node.MaxProposals", "Server.Node.PeerTLS", "Server.Node.SegmentSize",
-	"Server.PeerTLS.LeaderCAFile", "Server.PeerTLS.Logger", "Server.PeerTLS.Peers", "Server.Spell",
+	"Server.PeerTLS.MemberCAFile", "Server.PeerTLS.Logger", "Server.PeerTLS.Peers", "Server.Spell",
 }
 
 // leaves notes what the fields of v hold.

@@ -41,8 +41,8 @@
 //
 // # Not supported
 //
-// Authentication is always off, and the lists of users and roles are empty (auth.go). Requests about
-// one user or role, and downgrades, return Unimplemented. Package concurrency implements the services Lock and
+// Authentication is always off, and the lists of users and roles are empty (auth.go). Requests to
+// change them, and downgrades, return Unimplemented. Package concurrency implements the services Lock and
 // Election.
 //
 // # Use
