@@ -19,7 +19,7 @@ import (
 )
 
 // Lease drives the leader lease of one Raft group on one node: the leader's half (core.Lease) and the voter's
-// (core.Guard). It has no timer of its own, except one for each Context. It has a goroutine only while it
+// (core.Guard). Only a Context, and a Ready or Close that waits, has a timer. It has a goroutine only while it
 // saves (Config.Promises) or writes log lines (Config.Logger).
 //
 // A nil *Lease is a member without the library. Ready, Incoming, Tick, ApplyConfState and Applied leave

@@ -18,8 +18,8 @@ import (
 )
 
 // PromiseFile is a PromiseStore in a file. Its value is the name of the file. It is for logs that are no PromiseStore.
-// Put it beside the node's log. A member that is restored without its log has forgotten its promises; without the
-// file it holds for MaxPromise.
+// Put it beside the node's log. A member that is restored without its log has forgotten its promises. With its
+// log but no file it holds for MaxPromise.
 //
 // The file is replaced as a whole, so a crash leaves the old one or the new one. On Windows a power failure may bring
 // the old one back after SaveLongestPromise has returned.

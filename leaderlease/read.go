@@ -10,8 +10,8 @@ import (
 )
 
 // Read returns once local state may answer a linearizable read. With a valid lease it uses the commit index,
-// otherwise the index of a quorum round that all waiting reads share. It waits until Applied has reached the
-// index. On a follower the index comes from the leader, which uses its own lease if it can.
+// otherwise it waits for a renewal, or for a quorum round that all waiting reads share. It waits until Applied
+// has reached the index. On a follower the index comes from the leader, which uses its own lease if it can.
 //
 // A failed read has had no effect and may be tried again. A Read that has no index yet fails with a
 // *NoLeaseError as soon as no leader is known or leadership moves. Close fails every Read. If ctx ends first,

@@ -21,7 +21,7 @@ import (
 // AsyncStorageWrites it also filters the responses in rd.Messages.
 //
 // Messages are stamped in place, and a withheld one becomes a MsgUnreachable, which raft does not step.
-// So sending from an earlier copy of rd does no harm.
+// So a shallow copy of rd may be sent afterwards.
 //
 // A Ready that raft of this node cannot have made after the previous one is a misuse. Examples are two
 // nodes that share a Lease, and a Storage that was filled after New.

@@ -13,7 +13,7 @@ import (
 //
 // NewRawNode, StartNode and RestartNode of this package use it. With raft's own constructors, set
 // raft.Config.Storage to RecoverCommit(storage) before raft and New get that Config. New refuses a Storage
-// with a log that proves more. InitialState reads the start of the log, up to its first normal entry,
+// with too low a commit index. InitialState reads the start of the log, up to its first normal entry,
 // and the log from the commit index on, at most 1 MiB at once. It fails if the log cannot be read.
 //
 // # Why

@@ -21,7 +21,7 @@ type pendingReads struct {
 	// applied, sorted by index.
 	waiting         waitlist
 	awaitingApplied waitlist
-	// stuck counts the ticks in which reads waited in awaitingApplied and the applied index remained seen.
+	// stuck counts the ticks in which reads waited in awaitingApplied and the applied index stayed at seen.
 	seen  uint64
 	stuck int
 }

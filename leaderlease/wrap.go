@@ -12,8 +12,8 @@ import (
 )
 
 // Wrap puts the lease between an embedder's loop and its raft.Node: use the returned Node in the place
-// of the inner one, call Applied, and read through the Lease. Ready, Step, Tick, Campaign and
-// ApplyConfChange pass through the lease; all other methods are the inner Node's. Do not use the inner
+// of the inner one, call Applied, and read through the Lease. Ready, Step, Tick, Campaign,
+// ApplyConfChange and Stop pass through the lease; the other methods are the inner Node's. Do not use the inner
 // Node any more. Stop also stops the inner Node, and drops a Ready that Lease.Ready would hold back.
 // Embedders that call ProcessDied pass a context of WithProcess to Step.
 //
