@@ -19,7 +19,7 @@
 // A lease ends at E = sent + Duration for the newest probe that a quorum has answered. Each of those
 // voters made its promise after that probe was sent. So by its own clock the promise ends Duration or
 // more after the send, hence not before E − MaxClockSkew on the leader's clock. An election needs a
-// quorum of the same configuration, or of one that overlaps it. The two quorums share a voter, whose
+// quorum of the same configuration, or of one that overlaps it. The two quorums share a voter. Its
 // promise keeps it from helping before E − MaxClockSkew (Guard.Bound). The leader's own vote is no
 // exception: the leader steps down, which voids the view, before its vote can leave.
 //

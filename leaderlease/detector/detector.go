@@ -46,7 +46,7 @@ type Detector struct {
 	// when another member has requested votes since this one campaigned.
 	deferTicks int
 	rival      bool
-	// transferAt is the time of the leader's request to hand over, transferWay its kind.
+	// transferAt is the time of the leader's request to hand over, transferCause its kind.
 	transferAt    time.Time
 	transferCause Cause
 	replacedAt    time.Time // when the leader was replaced; zero after the next commit
