@@ -60,8 +60,8 @@ type Config struct {
 	LeaseDuration time.Duration
 	MaxClockSkew  time.Duration
 	MaxDriftPPM   int
-	// IgnoreClosed turns off the suspicion of a leader whose connections have closed: it only counts
-	// as silent then.
+	// IgnoreClosed turns off the suspicion of a leader with closed connections: it only counts as
+	// silent then.
 	IgnoreClosed bool
 	// IgnoreSilence turns off the suspicion of a leader that is silent for much longer than usual: this
 	// member waits for ElectionTimeout then.

@@ -311,7 +311,7 @@ func ask[T any](ctx context.Context, c *calls, f func(*raftLoop) T) (answer T, e
 type cadence struct {
 	interval           time.Duration
 	due                time.Time // when the next tick is due, without slack
-	heartbeatSinceTick bool      // so the next tick waits for a heartbeat
+	heartbeatSinceTick bool      // a heartbeat came with the last tick or later: the next tick waits for the next one
 	tickNow            bool      // set by a heartbeat: the loop ticks in this turn
 }
 

@@ -25,13 +25,13 @@ type material struct {
 
 // contents are the bytes of all files.
 type contents struct {
-	cert, key, clientCert, clientKey, ca, leaderCA, crl []byte
+	cert, key, clientCert, clientKey, ca, memberCA, crl []byte
 }
 
 // sum returns a hash of f, to detect changes.
 func (f *contents) sum() [sha256.Size]byte {
 	h := sha256.New()
-	for _, b := range [][]byte{f.cert, f.key, f.clientCert, f.clientKey, f.ca, f.leaderCA, f.crl} {
+	for _, b := range [][]byte{f.cert, f.key, f.clientCert, f.clientKey, f.ca, f.memberCA, f.crl} {
 		part := sha256.Sum256(b)
 		h.Write(part[:])
 	}
@@ -60,7 +60,7 @@ func (c *Config) read() (*contents, error) {
 	f.ca, f.crl = get("TrustedCAFile", c.TrustedCAFile), get("CRLFile", c.CRLFile)
 	if c.TrustedCAFile == "" && c.MemberCAFile != "" {
 		var err error
-		f.leaderCA, err = os.ReadFile(c.MemberCAFile)
+		f.memberCA, err = os.ReadFile(c.MemberCAFile)
 		errs = append(errs, err)
 	}
 	return f, errors.Join(errs...)
@@ -85,7 +85,7 @@ func (c *Config) parse(f *contents) (m *material, err error) {
 func (c *Config) parseTrust(f *contents, m *material) (err error) {
 	if c.TrustedCAFile == "" {
 		if c.MemberCAFile != "" {
-			if m.serverRoots, _, err = pool(f.leaderCA); err != nil {
+			if m.serverRoots, _, err = pool(f.memberCA); err != nil {
 				return fmt.Errorf("%s: %w", c.MemberCAFile, err)
 			}
 		}
